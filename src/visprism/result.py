@@ -1,0 +1,153 @@
+"""Results: what a measurement found, as a tidy table.
+
+A result is a frozen dataclass. Its array fields are columns of one length, one observation per
+row; its other fields are scalars that hold for every row. It keeps no model, tensor or figure, so
+it can be saved, compared and drawn anywhere, and it carries its `Provenance`.
+"""
+
+import csv
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from visprism.errors import InputError
+
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a result comes from: everything that is needed to measure it again."""
+
+    model: str = ""  # as the user named it
+    data: str = ""  # as the user named it, with its split
+    images: int = 0  # how many were measured
+    image_shape: tuple[int, ...] = ()  # (channels, height, width)
+    batch_size: int = 0
+    preprocessing: str = ""
+    protocol: str = "default"  # "default", or "paper" for what the reference's code does
+    precision: str = "fp32"
+    device: str = "cpu"
+    processes: int = 1
+    seed: int = 0
+    command: str = ""
+    created: str = ""  # ISO date
+    visprism: str = field(default_factory=lambda: version("visprism"))
+    torch: str = field(default_factory=lambda: version("torch"))
+    python: str = field(default_factory=platform.python_version)
+
+    def sentence(self) -> str:
+        """The protocol in one line, as it stands under every figure."""
+        shape = "x".join(map(str, self.image_shape))
+        parts = [
+            self.model,
+            f"{self.images} images of {self.data or 'unnamed data'}" if self.images else self.data,
+            shape,
+            self.preprocessing,
+            f"protocol: {self.protocol}",
+            f"{self.precision} on {self.device}",
+            f"visprism {self.visprism}, torch {self.torch}",
+        ]
+        return " · ".join(part for part in parts if part)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place if the body succeeds.
+
+    A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C.
+    """
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        yield scratch
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Base of all results. Subclasses are frozen dataclasses and override nothing."""
+
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        lengths = {k: len(v) for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns of {type(self).__name__} differ in length: {lengths}")
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return max(
+            (len(v) for v in vars(self).values() if isinstance(v, np.ndarray)), default=1
+        )
+
+    def columns(self) -> Columns:
+        """The table by column, ready for ``pandas.DataFrame`` or ``polars.DataFrame``."""
+        n = len(self)
+        return {
+            f.name: np.broadcast_to(getattr(self, f.name), n)
+            for f in fields(self)
+            if f.name != "provenance"
+        }
+
+    def rows(self, keep: np.ndarray) -> Self:
+        """The same result with the rows that `keep`, a mask or index, selects."""
+        columns = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **{name: column[keep] for name, column in columns.items()})
+
+    def from_(self, **facts: Any) -> Self:  # noqa: ANN401 (fields of Provenance)
+        """The same result with these facts in its provenance: ``result.from_(model="vit")``."""
+        return replace(self, provenance=replace(self.provenance, **facts))
+
+    def save(self, path: Path | str) -> None:
+        """Write one ``.npz`` file, whole or not at all."""
+        values = {k: v for k, v in vars(self).items() if k != "provenance"}
+        with written_whole(Path(path)) as scratch:
+            np.savez(
+                scratch,
+                **values,
+                __type__=type(self).__name__,
+                __provenance__=json.dumps(asdict(self.provenance)),
+            )
+
+    def save_csv(self, path: Path | str) -> None:
+        """Write the table as CSV with one header line, whole or not at all."""
+        columns = self.columns()
+        with written_whole(Path(path)) as scratch, scratch.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read what `save` wrote; ``Result.load`` reads a result of any type.
+
+        Raises:
+            InputError: if the file holds a result of a type that is not `cls`.
+        """
+        with np.load(path, allow_pickle=False) as stored:
+            name = str(stored["__type__"])
+            kind = next((k for k in _family(cls) if k.__name__ == name), None)
+            if kind is None:
+                raise InputError(f"{path} holds a {name}, not a {cls.__name__}")
+            facts = json.loads(str(stored["__provenance__"]))
+            facts["image_shape"] = tuple(facts["image_shape"])
+            values = {f.name: stored[f.name] for f in fields(kind) if f.name != "provenance"}
+        # A stored scalar comes back as an array without axes.
+        plain = {k: v if v.ndim else v.item() for k, v in values.items()}
+        return kind(**plain, provenance=Provenance(**facts))
+
+
+def _family(cls: type[Result]) -> Iterator[type[Result]]:
+    yield cls
+    for child in cls.__subclasses__():
+        yield from _family(child)
