@@ -1,0 +1,44 @@
+# Everything a fresh machine needs: Python >= 3.11 and make. `make` alone lists the targets.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format types contracts check clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: $(READY)  ## create .venv and install visprism with its development tools
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "visprism needs Python >= 3.11; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	PATH="$$PATH:$(CURDIR)/$(BIN)" uv pip install --quiet --python $(BIN)/python --editable . --group dev
+	touch $@
+
+demo: $(READY)  ## train two small networks, take them apart, write demo/report.html
+	$(BIN)/visprism demo --out demo
+
+test: $(READY)  ## run the test suite
+	$(BIN)/pytest
+
+lint: $(READY)  ## look for mistakes
+	$(BIN)/ruff check
+
+format: $(READY)  ## check the formatting; `ruff format` repairs it
+	$(BIN)/ruff format --check
+
+types: $(READY)  ## check the types
+	$(BIN)/pyrefly check
+
+contracts: $(READY)  ## check that imports follow the layers
+	$(BIN)/lint-imports
+
+check: lint format types contracts test  ## all of the above
+
+clean:  ## remove the environment and the demo's output
+	rm -rf .venv demo
