@@ -1,0 +1,24 @@
+"""Anatomy: a model as an ordered row of blocks, and ways to watch and cut them."""
+
+from visprism.anatomy.blocks import Anatomy, Block, Kind
+from visprism.anatomy.cost import Costs, costs
+from visprism.anatomy.dissect import dissect
+from visprism.anatomy.forward import Images, batch_size, forward
+from visprism.anatomy.layout import Layout
+from visprism.anatomy.surgery import lesion, replace, watch
+
+__all__ = [
+    "Anatomy",
+    "Block",
+    "Costs",
+    "Images",
+    "Kind",
+    "Layout",
+    "batch_size",
+    "costs",
+    "dissect",
+    "forward",
+    "lesion",
+    "replace",
+    "watch",
+]

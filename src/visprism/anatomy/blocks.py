@@ -8,6 +8,7 @@ from torch import nn
 
 from visprism.anatomy.graph import Graph
 from visprism.anatomy.layout import Layout
+from visprism.errors import InputError
 
 Kind = Literal[
     "stem", "conv", "attention", "mlp", "attention+mlp", "token-mixing", "downsample", "head"
@@ -39,9 +40,17 @@ class Anatomy(Sequence[Block]):
     graph: Graph = field(repr=False)
 
     def __getitem__(self, index):  # noqa: ANN001, ANN204
-        """A block by position, or by name."""
+        """A block by position or by name; a slice gives a tuple of blocks.
+
+        Raises:
+            InputError: if no block has this name.
+        """
         if isinstance(index, str):
-            return self.named(index)
+            for block in self.blocks:
+                if block.name == index:
+                    return block
+            known = ", ".join(block.name for block in self.blocks)
+            raise InputError(f"no block is called {index!r}; the blocks are {known}")
         return self.blocks[index]
 
     def __len__(self) -> int:

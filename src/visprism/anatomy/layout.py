@@ -1,6 +1,6 @@
-"""Layout: how a block's output tensor lies on the image's grid, and the way there and back."""
+"""Layout: how a block's output tensor lies on the image's grid, and the way to a feature map."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from einops import rearrange
@@ -12,17 +12,27 @@ from torch import Tensor
 class Layout:
     """Where height, width, channels and prefix tokens stand in a block's output."""
 
-    axes: Literal["b c h w", "b h w c", "b n c"]
+    axes: Literal["b c h w", "b h w c", "b n c"]  # axes between b and c of "b n c" are merged
     grid: tuple[int, int]  # (height, width)
     num_prefix_tokens: int = 0  # class, distillation and register tokens before the patches
     num_suffix_tokens: int = 0  # the same, after the patches
+    order: tuple[int, ...] | None = field(default=None, repr=False)
+    # token of each place, row by row, where tokens are not in that order (Hiera, NesT)
 
     def to_map(self, x: Tensor) -> Float[Tensor, "b c h w"]:
-        """The feature map: a view of `x`, tokens back on their grid, prefix tokens dropped."""
+        """The feature map: tokens back on their grid, prefix tokens dropped.
+
+        A view of `x`, so it costs nothing; a copy only where the tokens are out of order.
+        """
         if self.axes == "b c h w":
             return x
         if self.axes == "b h w c":
             return rearrange(x, "b h w c -> b c h w")
         height, width = self.grid
-        patches = x[:, self.num_prefix_tokens : x.shape[1] - self.num_suffix_tokens]
+        tokens = x.flatten(1, -2)
+        if self.order is not None:
+            patches = tokens[:, list(self.order)]
+        else:
+            last = tokens.shape[1] - self.num_suffix_tokens
+            patches = tokens[:, self.num_prefix_tokens : last]
         return rearrange(patches, "b (h w) c -> b c h w", h=height, w=width)

@@ -1,0 +1,48 @@
+"""Cost: parameters and arithmetic of each block."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from visprism.anatomy.blocks import Anatomy, Block
+from visprism.result import Result
+
+
+@dataclass(frozen=True)
+class Costs(Result):
+    """What a model is made of; one row per block, in forward order."""
+
+    block: np.ndarray  # name of the block
+    kind: np.ndarray
+    stage: np.ndarray
+    depth: np.ndarray
+    subsampling: np.ndarray  # whether its grid is smaller than that of the block before
+    shape: np.ndarray  # CxHxW of its feature map; without a grid, of its output
+    parameters: np.ndarray  # numbers in the parameters that the block reads
+    macs: np.ndarray  # multiply-accumulates for one image
+
+
+def costs(anatomy: Anatomy) -> Costs:
+    """Parameters and multiply-accumulates of each block, for one image.
+
+    Matrix products, convolutions and attention are counted, elementwise operations are not: what
+    the field's tables call FLOPs (4.1 G for ResNet-50). A parameter that two blocks share stands
+    in both rows. Costs nothing: the numbers were taken when the model was dissected.
+    """
+    sizes = {name: p.numel() for name, p in anatomy.model.named_parameters()}
+    graph = anatomy.graph
+
+    def macs(block: Block) -> int:
+        nodes = graph.nodes[block.start + 1 : block.end + 1]
+        return sum(node.macs for node in nodes) // graph.batch_size
+
+    return Costs(
+        block=np.array([b.name for b in anatomy]),
+        kind=np.array([b.kind for b in anatomy]),
+        stage=np.array([b.stage for b in anatomy]),
+        depth=np.array([b.depth for b in anatomy]),
+        subsampling=np.array([b.subsampling for b in anatomy]),
+        shape=np.array(["x".join(map(str, b.shape)) for b in anatomy]),
+        parameters=np.array([sum(sizes[p] for p in b.parameters) for b in anatomy]),
+        macs=np.array([macs(b) for b in anatomy]),
+    )

@@ -1,0 +1,69 @@
+"""Cuts: tensors that everything passes through, and the stretches of the graph between them.
+
+A cut is a node on every path from the image to the logits (a dominator of the output). A sum
+of a residual branch is one; what lies inside the branch is bypassed by the skip and is none.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from visprism.anatomy.graph import Graph, Node
+from visprism.anatomy.operations import WORK
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What lies between two neighbouring cuts: one operation, or several ways side by side.
+
+    ``branches``  several ways, joined by a sum, a concatenation or an attention, with work on
+                  at least one: a residual block, a dense block, an inception module
+    ``work``      one operation with weights or a window
+    ``light``     the rest: norm, activation, gate (squeeze-and-excitation), change of layout
+    """
+
+    start: int  # the cut before; its output comes in
+    end: int  # the cut after
+    nodes: tuple[Node, ...]  # start excluded, end included
+    type: Literal["branches", "work", "light"]
+
+    @property
+    def residual(self) -> bool:
+        """Whether the ways are joined by a sum or a concatenation."""
+        return self.type == "branches" and self.nodes[-1].role == "merge"
+
+
+def cuts(graph: Graph) -> list[int]:
+    """The cuts in forward order, the image and the logits included."""
+    used = graph.ancestors(graph.output)
+    last_use = dict.fromkeys(used, 0)
+    for index in used:
+        for i in graph.nodes[index].inputs:
+            last_use[i] = max(last_use[i], index)
+    found, reach = [], 0
+    for index in sorted(used):
+        # Every edge from before has ended here, so nothing bypasses this node.
+        if reach <= index and (graph.nodes[index].shape is not None or index == 0):
+            found.append(index)
+        reach = max(reach, last_use[index])
+    return found
+
+
+def units(graph: Graph) -> list[Unit]:
+    """The stretches between neighbouring cuts, in forward order."""
+    used = sorted(graph.ancestors(graph.output))
+    ends = cuts(graph)
+    found = []
+    for start, end in zip(ends, ends[1:], strict=False):
+        nodes = tuple(graph.nodes[i] for i in used if start < i <= end)
+        found.append(Unit(start, end, nodes, _type(nodes)))
+    return found
+
+
+def _type(nodes: tuple[Node, ...]) -> Literal["branches", "work", "light"]:
+    work = [n for n in nodes if n.role in WORK]
+    if not work:
+        return "light"
+    if len(nodes) == 1:
+        return "work"
+    # A product with a gate (squeeze-and-excitation) only rescales what went before.
+    return "branches" if nodes[-1].role in {"merge", *WORK} else "light"

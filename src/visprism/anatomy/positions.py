@@ -1,0 +1,153 @@
+"""Positions: for every number of a feature map, the place of the image's grid that it speaks of.
+
+A shadow tensor of the feature map's shape holds the place: 0 for none (padding, class tokens),
+1 + row * width + column otherwise. It follows the feature map through the model: what only
+moves numbers (`reshape`, `permute`, `cat`, window shifts) is done to the shadow too, a
+convolution starts a new grid, and what works on each position leaves it as it is. So token
+order, prefix tokens, the axis of the channels, windows and patch merging are all read off the
+shadow, and none is guessed from sizes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from visprism.anatomy.layout import Layout
+
+
+@dataclass(frozen=True)
+class Positions:
+    """The shadow of one tensor."""
+
+    shadow: Float[
+        Tensor, "*shape"
+    ]  # of the tensor's shape; float, since every operation takes it
+    grid: tuple[int, int]  # (height, width) that the places count on
+
+    @property
+    def some(self) -> bool:
+        """Whether any number has a place."""
+        return bool(self.shadow.any())
+
+
+def raster(shape: torch.Size) -> Positions:
+    """Positions of a (B, C, H, W) feature map, row by row; takes no memory but the grid's."""
+    height, width = shape[-2:]
+    places = torch.arange(1, height * width + 1, dtype=torch.float32).view(height, width)
+    return Positions(places.expand(shape), (height, width))
+
+
+def moved(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    known: Callable[[Tensor], Positions | None],
+    is_index: Callable[[Tensor], bool],
+) -> list[Positions | None] | None:
+    """Positions of what a layout operation gives: the operation done to the shadows.
+
+    None where an operand's positions are unknown, or the operands stand on different grids.
+    """
+    grids = set()
+
+    def shadow(value: Any) -> Any:  # noqa: ANN401 (any nesting of arguments)
+        if isinstance(value, Tensor):
+            if is_index(value):
+                return value
+            positions = known(value)
+            if positions is None:
+                return torch.zeros(value.shape)
+            grids.add(positions.grid)
+            return positions.shadow
+        if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
+            return type(value)(shadow(v) for v in value)
+        return value
+
+    shadows = shadow(list(args)), {k: shadow(v) for k, v in kwargs.items()}
+    if len(grids) != 1:
+        return None
+    out = function(*shadows[0], **shadows[1])
+    grid = grids.pop()
+    return [Positions(s, grid) for s in (out if isinstance(out, tuple | list) else [out])]
+
+
+def constant_along(shadow: Tensor, axis: int) -> bool:
+    """Whether the positions are the same all along an axis."""
+    if shadow.stride(axis) == 0 or shadow.shape[axis] == 1:
+        return True
+    return bool((shadow == shadow.narrow(axis, 0, 1)).all())
+
+
+def through_linear(positions: Positions, axis: int, shape: torch.Size) -> Positions | None:
+    """Positions after a linear map along `axis`, or None where it mixes positions.
+
+    Where the axis holds the positions of one patch (patch merging, an unfolded image), each
+    patch becomes one place of a coarser grid.
+    """
+    shadow = positions.shadow
+    if not constant_along(shadow, axis):
+        coarser = _merged(positions, axis)
+        if coarser is None:
+            return None
+        positions, shadow = coarser, coarser.shadow
+    return Positions(shadow.narrow(axis, 0, 1).expand(shape), positions.grid)
+
+
+def _merged(positions: Positions, axis: int) -> Positions | None:
+    """Patches along `axis` as places of a coarser grid; None where the patches overlap."""
+    width = positions.grid[1]
+    patches = positions.shadow.movedim(axis, -1)
+    first = torch.where(patches > 0, patches, torch.inf).amin(-1, keepdim=True)
+    one_image = first[0].flatten()
+    placed = one_image[one_image.isfinite()]
+    if len(placed) != len(placed.unique()) or len(placed) == 0:
+        return None
+    rows, columns = (placed - 1).div(width, rounding_mode="floor"), (placed - 1) % width
+    height, width_ = len(rows.unique()), len(columns.unique())
+    if height * width_ != len(placed):
+        return None
+    place = torch.zeros(int(placed.max()) + 1)
+    index = (
+        rows.unique(return_inverse=True)[1] * width_ + columns.unique(return_inverse=True)[1]
+    )
+    place[placed.long()] = index.float() + 1
+    coarse = torch.where(first.isfinite(), place[first.nan_to_num(0, 0, 0).long()], 0.0)
+    return Positions(coarse.movedim(-1, axis), (height, width_))
+
+
+def layout_of(positions: Positions | None, batch_size: int) -> Layout | None:
+    """How a tensor with these positions lies on the grid; None if it does not, or not whole."""
+    if positions is None:
+        return None
+    shadow, grid = positions.shadow, positions.grid
+    if shadow.ndim not in (3, 4) or shadow.shape[0] != batch_size:
+        return None
+    if shadow.ndim == 4 and constant_along(shadow, 1) and shadow.shape[2:] == grid:
+        return Layout("b c h w", grid) if _in_raster_order(shadow[0, 0]) else None
+    if not constant_along(shadow, -1):
+        return None
+    places = shadow[0, ..., 0]
+    if places.shape == grid and _in_raster_order(places):
+        return Layout("b h w c", grid)
+    places = places.flatten()
+    order = places.argsort(stable=True)[int((places == 0).sum()) :]
+    if not torch.equal(places[order], torch.arange(1.0, grid[0] * grid[1] + 1)):
+        return None
+    first, last = int(order.min()), int(order.max())
+    in_order = torch.equal(order, torch.arange(first, last + 1))
+    return Layout(
+        "b n c",
+        grid,
+        num_prefix_tokens=first,
+        num_suffix_tokens=len(places) - 1 - last,
+        order=None if in_order else tuple(order.tolist()),
+    )
+
+
+def _in_raster_order(places: Tensor) -> bool:
+    flat = places.flatten()
+    return torch.equal(flat, torch.arange(1.0, len(flat) + 1))
