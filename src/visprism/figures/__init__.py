@@ -1,0 +1,24 @@
+"""Figures: each takes a result and draws it on axes. Nothing here computes.
+
+`plot` draws one result; `panel` sets several models side by side as a figure for a paper;
+`save_figure` writes it.
+"""
+
+from visprism.figures import anatomy, fourier, tally, variance  # each registers its figure
+from visprism.figures.frame import Frame, figure, plot
+from visprism.figures.panel import panel
+from visprism.figures.save import save_figure
+from visprism.figures.style import paper_style
+
+__all__ = [
+    "Frame",
+    "anatomy",
+    "figure",
+    "fourier",
+    "panel",
+    "paper_style",
+    "plot",
+    "save_figure",
+    "tally",
+    "variance",
+]

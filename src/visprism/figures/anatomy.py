@@ -1,0 +1,69 @@
+"""Figure of `Costs`: the model as a row of blocks, and where its work and its weights are."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from visprism.anatomy.cost import Costs
+from visprism.figures.depth import in_order, legend_above
+from visprism.figures.frame import figure
+from visprism.figures.style import FAINT, STRIP, colour_of, tip
+
+_WIDTH = 0.86  # of a slab; the rest is the gap to the next one
+_STRIPS = {"macs": ("MACs", -1.35), "parameters": ("Parameters", -1.85)}  # label, baseline
+_STRIP_HEIGHT = 0.38
+
+
+def slabs_key(axes: Sequence[Axes]) -> None:
+    """A legend above: the kinds of block that occur."""
+    kinds = in_order({label for ax in axes for label in ax.get_legend_handles_labels()[1]})
+    legend_above(axes[0], {kind: Patch(color=colour_of(kind)) for kind in kinds})
+
+
+@figure(width=6.75, height=1.55, across=1, key=slabs_key, key_height=0.25)
+def _(result: Costs, ax: Axes) -> Axes:
+    """A slab per block, whose height goes with the root of its grid's, in forward order.
+
+    Below: stages with their grids, then each block's share of multiplications and of weights,
+    the largest being as high as the strip.
+    """
+    sides = np.array([side(shape) for shape in result.shape.tolist()])
+    heights = np.sqrt(sides / sides.max())
+    places = np.arange(len(result)) + 0.5
+    ax.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
+    for place, height, name, kind, shape in zip(
+        places, heights, result.block, result.kind, result.shape, strict=True
+    ):
+        slab = ax.bar(
+            place, height, _WIDTH, -height / 2, color=colour_of(str(kind)), label=str(kind)
+        )
+        slab[0].set_gid(tip(f"{name} · {kind} · {shape}"))
+    for column, (label, base) in _STRIPS.items():
+        amount = getattr(result, column)
+        ax.bar(places, _STRIP_HEIGHT * amount / max(1, amount.max()), _WIDTH, base, color=STRIP)
+        ax.plot([0, len(result)], [base, base], color=FAINT, linewidth=0.4)
+        ax.text(-0.1, base, label, ha="right", va="bottom", fontsize="x-small", color=FAINT)
+    for first, last, label in stages(result):
+        ax.plot([first + 0.1, last + 0.9], [-0.58, -0.58], color=FAINT, linewidth=0.6)
+        if (last + 1 - first) / len(result) > 0.006 * len(label):  # else it runs into the next
+            middle = (first + last + 1) / 2
+            ax.text(middle, -0.63, label, ha="center", va="top", fontsize="x-small")
+    ax.set(xlim=(0, len(result)), ylim=(-1.9, 0.52))
+    ax.axis("off")
+    return ax
+
+
+def stages(result: Costs) -> list[tuple[int, int, str]]:
+    """Runs of blocks on one grid: index of the first, of the last, and the grid."""
+    grids = ["x".join(shape.split("x")[1:]) or shape for shape in result.shape.tolist()]
+    runs = [list(run) for _, run in groupby(enumerate(grids), key=lambda pair: pair[1])]
+    return [(run[0][0], run[-1][0], run[0][1]) for run in runs]
+
+
+def side(shape: str) -> float:
+    """Side of a block's grid in positions; 1 if its output does not lie on a grid."""
+    sizes = [int(size) for size in shape.split("x")]
+    return float(np.sqrt(sizes[1] * sizes[2])) if len(sizes) == 3 else 1.0

@@ -1,0 +1,123 @@
+"""Depth: what figures over the depth of a network share: shading, points, keys."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from visprism.figures.style import (
+    ATTENTION_SHADE,
+    DEPTH,
+    FAINT,
+    KIND_COLOURS,
+    SUBSAMPLING_SHADE,
+    colour_of,
+    marker_of,
+    tip,
+)
+
+SHADES = {"attention span": ATTENTION_SHADE, "subsampling span": SUBSAMPLING_SHADE}
+
+
+class ByBlock(Protocol):
+    """A result with one row per block."""
+
+    block: np.ndarray
+    kind: np.ndarray
+    depth: np.ndarray
+    subsampling: np.ndarray
+
+
+def shade_of(kind: str, *, subsampling: bool) -> str | None:
+    """Name of the shade behind a block: what it does to the grid goes before what it is."""
+    if subsampling:
+        return "subsampling span"
+    return "attention span" if "attention" in kind else None
+
+
+def against_depth(ax: Axes, result: ByBlock, value: np.ndarray, error: np.ndarray) -> Axes:
+    """One point per block with its 95 % interval; behind it, what made the step to it.
+
+    A block's span reaches from the depth of the block before it to its own, so that the slope
+    inside the span is the change across the block. Attention is grey, subsampling blue.
+    """
+    before = result.depth[:1]
+    for start, end, kind, subsampling in zip(
+        np.concatenate([before, result.depth[:-1]]),
+        result.depth,
+        result.kind,
+        result.subsampling,
+        strict=True,
+    ):
+        shade = shade_of(str(kind), subsampling=bool(subsampling))
+        if shade and end > start:
+            ax.axvspan(start, end, color=SHADES[shade], linewidth=0, zorder=0, label=shade)
+    ax.plot(result.depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
+    for i, (name, kind) in enumerate(zip(result.block, result.kind, strict=True)):
+        ax.errorbar(
+            result.depth[i],
+            value[i],
+            yerr=1.96 * error[i],
+            color=colour_of(str(kind)),
+            marker=marker_of(str(kind)),
+            markersize=3.6,
+            markeredgewidth=0.4,
+            markeredgecolor="white",
+            elinewidth=0.8,
+            linestyle="none",
+            zorder=3,
+            label=str(kind),
+            gid=tip(f"{name} · {kind} · {value[i]:.3g}"),
+        )
+    ax.set(xlim=(-0.02, 1.02), xlabel="Normalised depth")
+    return ax
+
+
+def kinds_key(axes: Sequence[Axes]) -> None:
+    """A legend above: the kinds of block that occur, and the shades."""
+    found = {label for ax in axes for label in ax.get_legend_handles_labels()[1]}
+    kinds = {
+        kind: Line2D([], [], marker=marker_of(kind), color=colour_of(kind), linestyle="none")
+        for kind in in_order(found - SHADES.keys())
+    }
+    shades = {name: Patch(color=colour) for name, colour in SHADES.items() if name in found}
+    legend_above(axes[0], kinds | shades)
+
+
+def in_order(kinds: Iterable[str]) -> list[str]:
+    """Kinds of block in the order of the palette, those of plugins last."""
+    order = list(KIND_COLOURS)
+    return sorted(kinds, key=lambda k: (order.index(k) if k in order else len(order), k))
+
+
+def legend_above(ax: Axes, handles: dict[str, Artist]) -> None:
+    """A legend in one line above all axes of the figure of `ax`."""
+    ax.figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside upper center",
+        ncols=len(handles),
+        handlelength=1.2,
+        handletextpad=0.4,
+        columnspacing=1.2,
+        markerscale=0.7,
+    )
+
+
+def depth_bar(axes: Sequence[Axes]) -> None:
+    """A colour bar at the side: normalised depth."""
+    bar = axes[0].figure.colorbar(
+        ScalarMappable(Normalize(0, 1), DEPTH),
+        ax=list(axes),
+        label="Normalised depth",
+        ticks=[0, 0.25, 0.5, 0.75, 1],
+        aspect=22,
+        pad=0.02,
+    )
+    bar.outline.set_visible(False)

@@ -1,0 +1,102 @@
+"""Style: the palette, the type and the sizes that all figures share.
+
+Kinds of block have the colours of Okabe and Ito (2008, "Color universal design"), which people
+with any colour vision tell apart, and a marker each, so that a print in grey can be read too.
+Depth is plasma without its palest end, which is hard to see on white.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import matplotlib as mpl
+from matplotlib.colors import ListedColormap
+
+KIND_COLOURS = {
+    "stem": "#3D3D3D",
+    "conv": "#0072B2",
+    "attention": "#D55E00",
+    "mlp": "#009E73",
+    "attention+mlp": "#E69F00",
+    "token-mixing": "#CC79A7",
+    "downsample": "#56B4E9",
+    "head": "#A3A3A3",
+}
+KIND_MARKERS = {
+    "stem": "D",
+    "conv": "s",
+    "attention": "o",
+    "mlp": "^",
+    "attention+mlp": "h",
+    "token-mixing": "P",
+    "downsample": "v",
+    "head": "*",
+}
+OTHER_COLOUR, OTHER_MARKER = "#595959", "X"  # of a kind that a plugin adds
+
+ATTENTION_SHADE = "#E3E3E3"
+SUBSAMPLING_SHADE = "#CFE5F5"
+INK, FAINT, STRIP = "#262626", "#6B6B6B", "#9C9C9C"  # text, small text, small bars
+
+TIP = "tip:"  # what such an identifier begins with in an SVG file
+
+DEPTH = ListedColormap(mpl.colormaps["plasma"](range(0, 236)), name="depth")
+
+# Both come with matplotlib, so a figure looks the same on every machine; the second has the
+# letters that the first lacks.
+FONTS = ["STIXGeneral", "DejaVu Sans"]
+
+PAPER = {
+    "font.family": FONTS,
+    "font.size": 8,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 9,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": True,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "legend.frameon": False,
+    "legend.fontsize": 7,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,  # TrueType; publishers refuse matplotlib's default, Type 3
+    "svg.fonttype": "path",  # the same letters on every machine
+    "svg.hashsalt": "visprism",  # the same identifiers on every run
+}
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Matplotlib's settings for a figure in a paper, put back afterwards."""
+    with mpl.rc_context():
+        mpl.rcdefaults()  # a setting of the user's must not change a byte
+        mpl.rcParams.update(PAPER)
+        yield
+
+
+def colour_of(kind: str) -> str:
+    """The colour of a kind of block."""
+    return KIND_COLOURS.get(kind, OTHER_COLOUR)
+
+
+def marker_of(kind: str) -> str:
+    """The marker of a kind of block."""
+    return KIND_MARKERS.get(kind, OTHER_MARKER)
+
+
+def tip(text: str) -> str:
+    """The ``gid`` of an artist on which a page shows `text` when it is pointed at."""
+    return f"{TIP}{text}"
