@@ -1,0 +1,7 @@
+"""Models: a zoo of our own, and every other model by name."""
+
+from visprism.models.checkpoints import load_checkpoint, save_checkpoint
+from visprism.models.loading import LoadedModel, load_model
+from visprism.models.zoo import MODELS
+
+__all__ = ["MODELS", "LoadedModel", "load_checkpoint", "load_model", "save_checkpoint"]

@@ -1,0 +1,123 @@
+"""Checkpoints: the weights of a model in a file, read without running any code.
+
+A ``.safetensors`` file can hold tensors only. Any other file is read by torch with
+``weights_only=True``, which refuses a pickle that would call a function.
+"""
+
+import pickle
+import re
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from visprism.errors import InputError
+from visprism.result import written_whole
+
+_SHOWN = 3  # keys of each sort in an error message
+_WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
+_NESTS = ("state_dict", "model")  # where training scripts put the state dict
+
+
+def save_checkpoint(model: nn.Module, path: Path) -> None:
+    """Write the state dict of `model` as safetensors, whole or not at all."""
+    # Copies: the format has no place for two names of one tensor.
+    state = {k: v.detach().cpu().clone().contiguous() for k, v in model.state_dict().items()}
+    with written_whole(path) as scratch:
+        save_file(state, scratch)
+
+
+def load_checkpoint(model: nn.Module, path: Path) -> None:
+    """Give `model` the weights in `path`; it is left alone if they do not fit.
+
+    Raises:
+        InputError: if the file is missing, is no checkpoint, would run code, or holds other
+            keys or shapes than the model has.
+    """
+    state = read_state_dict(path)
+    own = model.state_dict()
+    misfits = {
+        "missing from the file": [k for k in own if k not in state],
+        "not in the model": [k for k in state if k not in own],
+        "of another shape": [
+            f"{k} {tuple(state[k].shape)} instead of {tuple(own[k].shape)}"
+            for k in own
+            if k in state and state[k].shape != own[k].shape
+        ],
+    }
+    found = [f"{len(keys)} {sort} ({_some(keys)})" for sort, keys in misfits.items() if keys]
+    if found:
+        raise InputError(
+            f"{path} does not fit the model's {len(own)} tensors: {'; '.join(found)}"
+        )
+    model.load_state_dict(dict(state))
+
+
+def read_state_dict(path: Path) -> dict[str, Tensor]:
+    """The tensors in a checkpoint by name; what wraps them or their names is taken off.
+
+    Raises:
+        InputError: if the file is missing, is no checkpoint, or would run code.
+    """
+    if not path.is_file():
+        raise InputError(f"the checkpoint {path} does not exist or is not a file")
+    content = _read(path)
+    for nest in _NESTS:
+        if isinstance(content, Mapping) and isinstance(content.get(nest), Mapping):
+            content = content[nest]
+    if not isinstance(content, Mapping) or not content:
+        raise InputError(f"{path} holds no state dict but {_what(content)}")
+    odd = [k for k, v in content.items() if not isinstance(v, Tensor)]
+    if odd:
+        raise InputError(
+            f"{path} holds no state dict: {len(odd)} of its {len(content)} entries "
+            f"({_some(odd)}) are not tensors; save model.state_dict() alone"
+        )
+    return {_bare(str(name)): tensor for name, tensor in content.items()}
+
+
+def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except SafetensorError as error:
+            raise InputError(
+                f"{path} was refused: it is no safetensors file ({error})"
+            ) from error
+    # Training scripts keep their arguments beside the weights; a Namespace only holds values.
+    with torch.serialization.safe_globals([Namespace]):
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except (
+            pickle.UnpicklingError,
+            RuntimeError,
+            EOFError,
+            ValueError,
+            LookupError,
+        ) as error:
+            code = re.search(r"GLOBAL ([\w.]+)", str(error))
+            found = f"would run code when loaded ({code[1]})" if code else "is no checkpoint"
+            raise InputError(
+                f"{path} was refused: it {found}; save the weights alone, by "
+                "torch.save(model.state_dict(), path) or as safetensors"
+            ) from error
+
+
+def _bare(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        name = name.removeprefix(wrapper)
+    return name
+
+
+def _what(content: object) -> str:
+    return "nothing" if content in ({}, None) else f"a {type(content).__name__}"
+
+
+def _some(keys: Sequence[object]) -> str:
+    more = ", ..." if len(keys) > _SHOWN else ""
+    return ", ".join(map(str, keys[:_SHOWN])) + more

@@ -1,0 +1,97 @@
+"""Data configurations: how timm, torchvision, Hugging Face and other models want their images.
+
+An `img_size` (or `image_size`) that the user gives to the model is the size of its images.
+Images of another size than the authors' are not cropped: their crop belongs to their size.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from visprism.preprocessing import Preprocessing
+
+_DEFAULT_SIZE = (224, 224)  # of a model that says nothing about its images
+_RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # numbers of PIL's filters
+
+Arguments = Mapping[str, Any]
+
+
+def from_timm(model: nn.Module, arguments: Arguments) -> Preprocessing:
+    """What `timm.data.resolve_model_data_config` says."""
+    from timm.data import resolve_model_data_config
+
+    config = resolve_model_data_config(model)
+    authors = Preprocessing(
+        size=_pair(config["input_size"][1:]),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+        interpolation=config["interpolation"],
+        crop=config["crop_pct"],
+    )
+    return _resized(authors, arguments)
+
+
+def from_torchvision(name: str, arguments: Arguments) -> Preprocessing:
+    """The transforms that belong to the default weights of a torchvision model."""
+    from torchvision.models import get_model_weights
+
+    (weights,) = {get_model_weights(name)["DEFAULT"]}
+    transforms = weights.transforms()
+    (crop,), (resized,) = transforms.crop_size, transforms.resize_size
+    authors = Preprocessing(
+        size=(crop, crop),
+        mean=tuple(transforms.mean),
+        std=tuple(transforms.std),
+        interpolation=transforms.interpolation.value,
+        crop=crop / resized,
+    )
+    return _resized(authors, arguments)
+
+
+def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> Preprocessing:
+    """What the image processor of a Hugging Face model says, as a dictionary."""
+    resized = _pair(processor.get("size", _DEFAULT_SIZE))
+    cropped = processor.get("crop_size") if processor.get("do_center_crop") else None
+    size = _pair(cropped) if cropped else resized
+    plain = not processor.get("do_normalize", True)
+    authors = Preprocessing(
+        size=size,
+        mean=(0.0,) * 3 if plain else tuple(processor["image_mean"]),
+        std=(1.0,) * 3 if plain else tuple(processor["image_std"]),
+        interpolation=_RESAMPLING[int(processor.get("resample", 3))],
+        crop=processor.get("crop_pct") or min(1.0, size[0] / resized[0]),
+    )
+    return _resized(authors, arguments)
+
+
+def from_attributes(model: nn.Module, arguments: Arguments) -> Preprocessing:
+    """What a model says by itself.
+
+    Its attribute ``preprocessing``, or ``img_size``, or ``config.image_size`` as in Hugging
+    Face; otherwise 224x224. Mean and deviation are those of ImageNet where it does not say.
+    """
+    stated = getattr(model, "preprocessing", None)
+    if isinstance(stated, Preprocessing):
+        return _resized(stated, arguments)
+    config = getattr(model, "config", None)
+    size = getattr(model, "img_size", None) or getattr(config, "image_size", None)
+    return _resized(Preprocessing(size=_pair(size or _DEFAULT_SIZE)), arguments)
+
+
+def _resized(authors: Preprocessing, arguments: Arguments) -> Preprocessing:
+    size = arguments.get("img_size", arguments.get("image_size"))
+    if size is None or _pair(size) == authors.size:
+        return authors
+    return replace(authors, size=_pair(size), crop=1.0)
+
+
+def _pair(size: Any) -> tuple[int, int]:  # noqa: ANN401 (as many spellings as libraries)
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, Mapping):
+        height = size.get("height") or size.get("shortest_edge")
+        return height, size.get("width") or height
+    height, width = size
+    return height, width

@@ -1,0 +1,75 @@
+"""Loading: any vision model, from one line of text."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from visprism.errors import InputError
+from visprism.models.checkpoints import load_checkpoint
+from visprism.models.sources import SOURCES
+from visprism.models.spec import ModelSpec
+from visprism.preprocessing import Preprocessing
+from visprism.rng import stream
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in evaluation mode, and how it wants its images."""
+
+    model: nn.Module = field(repr=False)
+    preprocessing: Preprocessing
+    name: str  # as the user wrote it, and what its weights are
+    label: str  # the same, short: for the title of a figure
+
+
+def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
+    """The model that `text` names; see `visprism.models.spec` for the ways to name one.
+
+    Weights are random, drawn from `seed`, unless `text` names a checkpoint or a Hugging Face
+    folder that holds weights, or `pretrained` asks timm, torchvision or Hugging Face.
+
+    Raises:
+        InputError: if there is no such model, it does not take an argument, cannot be built,
+            its pretrained weights cannot be fetched, or the checkpoint does not fit.
+    """
+    spec = ModelSpec.parse(text)
+    asked = pretrained and spec.checkpoint is None
+    with _cause_named(spec), torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(stream(seed, "weights").get_state())
+        model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=asked)
+    if spec.checkpoint is not None:
+        load_checkpoint(model, spec.checkpoint)
+        weights = ""
+    remark = f" ({weights})" if weights else ""
+    return LoadedModel(model.eval(), preprocessing, text + remark, spec.label + remark)
+
+
+@contextmanager
+def _cause_named(spec: ModelSpec) -> Iterator[None]:
+    """Turn whatever a library or the user's own file raises into one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        cause = _first_line(error)
+        if spec.source == "file":
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            cause += f" ({frame.filename}, line {frame.lineno})"
+        elif isinstance(error, OSError):
+            raise InputError(
+                f"{spec.text} needs files that are not on this machine and could not be "
+                f"fetched ({cause}); leave --pretrained out for random weights, or name what "
+                "is here: a checkpoint by MODEL@FILE, a Hugging Face folder by hf:FOLDER"
+            ) from error
+        raise InputError(
+            f"{spec.text} cannot be built: {type(error).__name__}: {cause}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

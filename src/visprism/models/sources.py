@@ -1,0 +1,158 @@
+"""Sources of models: for each, one function that builds a model and says how it wants images.
+
+A builder takes a `ModelSpec` and whether to ask for pretrained weights. It returns the model,
+its `Preprocessing`, and in words what its weights are (none where only the user knows).
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from visprism.errors import InputError
+from visprism.models.data_configs import (
+    from_attributes,
+    from_image_processor,
+    from_timm,
+    from_torchvision,
+)
+from visprism.models.mistakes import arguments_named, unknown_model
+from visprism.models.spec import ModelSpec, Source
+from visprism.models.zoo import MODELS
+from visprism.preprocessing import Preprocessing
+
+RANDOM = "random weights"
+Built = tuple[nn.Module, Preprocessing, str]
+
+
+def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
+    import timm
+
+    if not timm.is_model(spec.name):
+        raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
+    with arguments_named(spec, timm.model_entrypoint(spec.name)):
+        model = timm.create_model(spec.name, pretrained=pretrained, **spec.arguments)
+    tag = model.pretrained_cfg.get("tag")
+    words = " ".join(filter(None, ["pretrained", tag])) if pretrained else RANDOM
+    return model, from_timm(model, spec.arguments), words
+
+
+def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
+    from torchvision import models
+
+    names = models.list_models(module=models)
+    if spec.name not in names:
+        raise unknown_model(spec, [f"torchvision:{name}" for name in names])
+    weights = models.get_model_weights(spec.name)["DEFAULT"] if pretrained else None
+    with arguments_named(spec, models.get_model_builder(spec.name)):
+        model = models.get_model(spec.name, weights=weights, **spec.arguments)
+    words = f"pretrained {weights.name}" if weights else RANDOM
+    return model, from_torchvision(spec.name, spec.arguments), words
+
+
+def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
+    """A local folder that holds weights gives them without being asked; a name does not."""
+    try:
+        from transformers import AutoConfig, AutoModelForImageClassification
+    except ImportError as error:
+        raise InputError(
+            "hf: models need the package transformers; pip install 'visprism[hf]'"
+        ) from error
+    folder = Path(spec.name).expanduser()
+    if not folder.is_dir() and (folder.is_absolute() or spec.name.count("/") > 1):
+        raise InputError(f"the folder {spec.name} of {spec.text} does not exist")
+    source = str(folder) if folder.is_dir() else spec.name
+    config, unknown = AutoConfig.from_pretrained(
+        source, return_unused_kwargs=True, **spec.arguments
+    )
+    if unknown:
+        raise InputError(
+            f"{spec.text} takes no argument {', '.join(map(repr, unknown))}; "
+            f"it takes those of {type(config).__name__}"
+        )
+    stored = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
+    if pretrained or stored:
+        model = AutoModelForImageClassification.from_pretrained(source, config=config)
+        words = "" if stored else "pretrained"
+    else:
+        model = AutoModelForImageClassification.from_config(config)
+        words = RANDOM
+    processor = _image_processor(source)
+    if processor:
+        return model.float(), from_image_processor(processor, spec.arguments), words
+    return model.float(), from_attributes(model, spec.arguments), words
+
+
+def _image_processor(source: str) -> Mapping[str, Any]:
+    """The configuration of a model's image processor; empty if it has none."""
+    from transformers import AutoImageProcessor
+
+    try:
+        return AutoImageProcessor.from_pretrained(source).to_dict()
+    except (OSError, ValueError):
+        return {}
+
+
+def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
+    if spec.name not in set(MODELS):
+        import timm
+        from torchvision import models
+
+        others = {"timm": timm.list_models(), "torchvision": models.list_models(module=models)}
+        elsewhere = [f"{prefix}:{name}" for prefix, names in others.items() for name in names]
+        raise unknown_model(spec, [*MODELS, *elsewhere])
+    if pretrained:
+        raise InputError(
+            f"the zoo's {spec.name} comes without pretrained weights; "
+            f"name a checkpoint, {spec.text}@FILE, or leave --pretrained out"
+        )
+    with arguments_named(spec, MODELS[spec.name]):
+        model = MODELS[spec.name](**spec.arguments)
+    return model, from_attributes(model, spec.arguments), RANDOM
+
+
+def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the function decides)
+    path, _, name = spec.name.rpartition(":")
+    with _imported(Path(path).expanduser()) as names:
+        builder = names.get(name)
+        if not callable(builder):
+            ours = [k for k, v in names.items() if callable(v) and not k.startswith("_")]
+            raise InputError(f"{path} has no function {name!r}; it has {', '.join(ours)}")
+        with arguments_named(spec, builder):
+            model = builder(**spec.arguments)
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"{spec.name} should return a torch.nn.Module, got a {type(model).__name__}"
+        )
+    return model, from_attributes(model, spec.arguments), ""
+
+
+@contextmanager
+def _imported(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The names in a Python file; it may import its neighbours, also inside its functions."""
+    if not path.is_file():
+        raise InputError(f"the file {path} does not exist")
+    name = f"visprism_file_{path.stem}"
+    found = spec_from_file_location(name, path)
+    assert found is not None  # a name that ends in .py is always importable
+    assert found.loader is not None
+    module = sys.modules[name] = module_from_spec(found)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        found.loader.exec_module(module)
+        yield vars(module)
+    finally:
+        sys.path.pop(0)
+
+
+SOURCES: Mapping[Source, Callable[..., Built]] = {
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "hf": _hugging_face,
+    "zoo": _zoo,
+    "file": _file,
+}

@@ -1,0 +1,95 @@
+"""Model specifications: one line of text that names a model, its arguments and its weights.
+
+    [SOURCE:]NAME[?key=value&...][@FILE]
+
+SOURCE is ``timm``, ``torchvision`` or ``hf``; without one, NAME is a model of the zoo or
+``path/to/file.py:function``. A value is a Python literal (``32``, ``(7, 7)``, ``True``) or,
+where it is not one, the text itself. FILE is a checkpoint.
+"""
+
+import ast
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from visprism.errors import InputError
+
+Source = Literal["timm", "torchvision", "hf", "file", "zoo"]
+
+_SPEC = re.compile(r"(?P<name>[^?@]*[^?@:])(\?(?P<arguments>[^@]*))?(@(?P<checkpoint>.+))?")
+_PREFIXES = ("timm", "torchvision", "hf")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model as a user names it."""
+
+    text: str  # as the user wrote it
+    source: Source
+    name: str  # in its source; for a file "path/to/file.py:function"
+    arguments: dict[str, Any] = field(default_factory=dict)
+    checkpoint: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "ModelSpec":
+        """Take one line of text apart.
+
+        Raises:
+            InputError: if it has no name, an unknown prefix, or an argument without a value.
+
+        Example:
+            >>> spec = ModelSpec.parse("timm:vit_tiny_patch16_224?img_size=32@best.safetensors")
+            >>> spec.source, spec.name, spec.arguments, str(spec.checkpoint)
+            ('timm', 'vit_tiny_patch16_224', {'img_size': 32}, 'best.safetensors')
+        """
+        parts = _SPEC.fullmatch(text)
+        if parts is None:
+            raise InputError(
+                f"{text!r} names no model; it should read like timm:resnet18, "
+                "timm:resnet18?num_classes=10 or timm:resnet18@weights.safetensors"
+            )
+        source, name = _source(parts["name"])
+        checkpoint = Path(parts["checkpoint"]) if parts["checkpoint"] else None
+        return cls(text, source, name, _arguments(parts["arguments"] or ""), checkpoint)
+
+    @property
+    def label(self) -> str:
+        """The name alone, short enough for the title of a figure."""
+        return self.name.rpartition(":")[2].rstrip("/").rpartition("/")[2]
+
+
+def _source(name: str) -> tuple[Source, str]:
+    prefix, colon, rest = name.partition(":")
+    if prefix in _PREFIXES and colon:
+        return cast(Source, prefix), rest
+    if re.fullmatch(r".+\.py:\w+", name):
+        return "file", name
+    if name.endswith(".py"):
+        raise InputError(
+            f"{name} does not say which function builds the model: {name}:FUNCTION"
+        )
+    if colon:
+        raise InputError(
+            f"unknown prefix {prefix + ':'!r} in {name!r}; a model is timm:NAME, "
+            "torchvision:NAME, hf:NAME-OR-FOLDER, path/to/file.py:function or a name that "
+            "`visprism models` lists"
+        )
+    return "zoo", name
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    arguments = {}
+    for pair in filter(None, text.split("&")):
+        key, equals, value = pair.partition("=")
+        if not (equals and key.isidentifier()):
+            raise InputError(f"the argument {pair!r} of a model should read key=value")
+        arguments[key] = _literal(value)
+    return arguments
+
+
+def _literal(text: str) -> Any:  # noqa: ANN401 (whatever the user wrote)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -1,0 +1,152 @@
+"""Laws of checkpoints (src/visprism/models/checkpoints.py).
+
+What is read gives back the same weights, whatever wrapped them; what does not fit changes
+nothing.
+"""
+
+import os
+import pickle
+from argparse import Namespace
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.models.checkpoints import load_checkpoint, save_checkpoint
+
+
+def network(seed=0, width=4):
+    with torch.random.fork_rng():
+        torch.random.manual_seed(seed)
+        return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.Flatten())
+
+
+def assert_same_weights(a, b):
+    torch.testing.assert_close(a.state_dict(), b.state_dict(), rtol=0, atol=0)
+
+
+# What it gives back: the same weights.
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    trained, fresh = network(0), network(1)
+    save_checkpoint(trained, tmp_path / "a.safetensors")
+    load_checkpoint(fresh, tmp_path / "a.safetensors")
+    assert_same_weights(fresh, trained)
+
+
+def test_tensors_that_share_memory_are_saved(tmp_path):
+    tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    tied[1].weight = tied[0].weight
+    save_checkpoint(tied, tmp_path / "a.safetensors")
+    other = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    load_checkpoint(other, tmp_path / "a.safetensors")
+    assert_same_weights(other, tied)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: state,
+        lambda state: {"state_dict": state, "epoch": 3},
+        lambda state: {"model": state, "args": Namespace(lr=0.1)},
+        lambda state: {f"module.{k}": v for k, v in state.items()},
+        lambda state: {"state_dict": {f"module._orig_mod.{k}": v for k, v in state.items()}},
+    ],
+    ids=["bare", "state_dict", "model beside arguments", "DDP", "DDP, compiled"],
+)
+def test_what_wraps_the_weights_is_taken_off(tmp_path, wrap):
+    trained, fresh = network(0), network(1)
+    torch.save(wrap(trained.state_dict()), tmp_path / "a.pt")
+    load_checkpoint(fresh, tmp_path / "a.pt")
+    assert_same_weights(fresh, trained)
+
+
+# Contracts and errors.
+
+
+def misfit(change):
+    state = network().state_dict()
+    change(state)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda s: s.pop("0.bias"), r"7 tensors: 1 missing from the file \(0\.bias\)"),
+        (lambda s: s.update(head=torch.zeros(1)), r"1 not in the model \(head\)"),
+        (
+            lambda s: s.update({"0.bias": torch.zeros(7)}),
+            r"1 of another shape \(0\.bias \(7,\) instead of \(4,\)\)",
+        ),
+        (
+            lambda s: s.clear() or s.update(a=torch.zeros(1)),
+            r"7 missing from the file \(0\.weight, 0\.bias, 1\.weight, \.\.\.\); 1 not in",
+        ),
+    ],
+    ids=["missing", "unexpected", "shape", "many"],
+)
+def test_a_checkpoint_that_does_not_fit_names_the_keys_and_changes_nothing(
+    tmp_path, change, sentence
+):
+    torch.save(misfit(change), tmp_path / "a.pt")
+    model = network(1)
+    with pytest.raises(ValueError, match=sentence):
+        load_checkpoint(model, tmp_path / "a.pt")
+    assert_same_weights(model, network(1))
+
+
+class Attack:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [torch.save, lambda content, path: path.write_bytes(pickle.dumps(content, protocol=2))],
+    ids=["torch", "pickle"],
+)
+def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tmp_path, write):
+    write({"state_dict": Attack(tmp_path / "ran")}, tmp_path / "a.pt")
+    with pytest.raises(ValueError, match=r"refused: it would run code when loaded \(.*mkdir\)"):
+        load_checkpoint(network(), tmp_path / "a.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_whole_pickled_model_is_refused(tmp_path):
+    torch.save(network(), tmp_path / "a.pt")
+    with pytest.raises(ValueError, match=r"refused: .*Sequential.*save the weights alone"):
+        load_checkpoint(network(), tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.safetensors"])
+@pytest.mark.parametrize(
+    "content", [b"", b"neither one nor the other", b"PK\x03\x04" + b"0" * 99]
+)
+def test_a_file_that_is_no_checkpoint(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=r"refused: it is no (checkpoint|safetensors file)"):
+        load_checkpoint(network(), tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ([1, 2], "holds no state dict but a list"),
+        ({}, "holds no state dict but nothing"),
+        ({"lr": 0.1, "epoch": 3}, r"2 of its 2 entries \(lr, epoch\) are not tensors"),
+    ],
+)
+def test_a_file_that_holds_something_else(tmp_path, content, sentence):
+    torch.save(content, tmp_path / "a.pt")
+    with pytest.raises(ValueError, match=sentence):
+        load_checkpoint(network(), tmp_path / "a.pt")
+
+
+def test_a_file_that_does_not_exist(tmp_path):
+    with pytest.raises(ValueError, match=r"checkpoint .*a\.pt does not exist"):
+        load_checkpoint(network(), tmp_path / "a.pt")

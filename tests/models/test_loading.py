@@ -1,0 +1,299 @@
+"""Laws of loading a model by name (src/visprism/models/loading.py, spec.py, sources.py)."""
+
+import random
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import timm
+import torch
+import transformers
+from safetensors.torch import save_file
+
+from visprism.models import MODELS, load_model
+from visprism.models.spec import ModelSpec
+
+SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&num_classes=10"
+
+USER_FILE = """
+from torch import nn
+from neighbour import WIDTH
+
+def network(width=WIDTH, img_size=None):
+    model = nn.Conv2d(3, width, 3)
+    if img_size:
+        model.img_size = img_size
+    return model
+
+def number():
+    return 3
+
+def fails():
+    raise RuntimeError("out of ideas")
+"""
+
+
+@pytest.fixture
+def user_file(tmp_path):
+    (tmp_path / "neighbour.py").write_text("WIDTH = 7")
+    (tmp_path / "mine.py").write_text(USER_FILE)
+    return tmp_path / "mine.py"
+
+
+@pytest.fixture
+def hugging_face_folder(tmp_path):
+    """A ViT as its config alone: no weights, no image processor."""
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=32,
+        patch_size=8,
+        num_labels=4,
+    )
+    config.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def weights(loaded):
+    return dict(loaded.model.named_parameters())
+
+
+# What a line of text means.
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "name", "arguments", "checkpoint"),
+    [
+        ("resnet20", "zoo", "resnet20", {}, None),
+        ("timm:resnet18.a1_in1k", "timm", "resnet18.a1_in1k", {}, None),
+        ("torchvision:swin_t@w.pth", "torchvision", "swin_t", {}, "w.pth"),
+        ("hf:facebook/deit-tiny", "hf", "facebook/deit-tiny", {}, None),
+        ("a/b.py:net?n=3@c/d@e.pt", "file", "a/b.py:net", {"n": 3}, "c/d@e.pt"),
+        (
+            "timm:x?a=(7, 7)&b=True&c=gelu&d=1e-3&e=a.b&f=",
+            "timm",
+            "x",
+            {"a": (7, 7), "b": True, "c": "gelu", "d": 1e-3, "e": "a.b", "f": ""},
+            None,
+        ),
+        (
+            "timm:x?a=__import__('os').abort()",
+            "timm",
+            "x",
+            {"a": "__import__('os').abort()"},
+            None,
+        ),
+    ],
+)
+def test_a_line_of_text_says_all(text, source, name, arguments, checkpoint):
+    spec = ModelSpec.parse(text)
+    assert (spec.source, spec.name, spec.arguments) == (source, name, arguments)
+    assert (str(spec.checkpoint) if spec.checkpoint else None) == checkpoint
+
+
+# What is loaded.
+
+
+def test_timm_takes_arguments_and_says_how_it_wants_its_images():
+    loaded = load_model(SMALL_VIT)
+    assert loaded.model(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
+    assert not loaded.model.training
+    assert loaded.preprocessing.size == (32, 32)
+    assert loaded.preprocessing.mean == (0.5, 0.5, 0.5)  # AugReg's ViTs, not ImageNet's values
+    assert loaded.name == f"{SMALL_VIT} (random weights)"
+    assert loaded.label == "vit_tiny_patch16_224 (random weights)"
+
+
+def test_the_crop_of_the_authors_belongs_to_their_size():
+    assert load_model("timm:resnet18").preprocessing.crop == 0.95
+    assert load_model(SMALL_VIT).preprocessing.crop == 1
+
+
+def test_torchvision_uses_the_transforms_of_its_weights():
+    preprocessing = load_model("torchvision:swin_t").preprocessing
+    assert preprocessing.size == (224, 224)
+    assert preprocessing.crop == pytest.approx(224 / 232)  # resize 232, crop 224
+    assert preprocessing.interpolation == "bicubic"
+
+
+def test_a_model_of_the_zoo():
+    name = next(iter(MODELS))
+    assert load_model(name).name == f"{name} (random weights)"
+
+
+def test_a_function_in_a_file_that_imports_its_neighbour(user_file):
+    loaded = load_model(f"{user_file}:network")
+    assert loaded.model.out_channels == 7
+    assert loaded.label == "network"  # only the user knows what its weights are
+    assert load_model(f"{user_file}:network?width=5").model.out_channels == 5
+    assert load_model(f"{user_file}:network?img_size=48").preprocessing.size == (48, 48)
+
+
+def test_a_hugging_face_folder_without_weights(hugging_face_folder):
+    loaded = load_model(f"hf:{hugging_face_folder}?num_hidden_layers=2")
+    assert len(loaded.model.base_model.layers) == 2
+    assert loaded.preprocessing.size == (32, 32)
+    assert loaded.label.endswith("(random weights)")
+
+
+def test_a_hugging_face_folder_with_weights_gives_them_without_being_asked(hugging_face_folder):
+    stored = load_model(f"hf:{hugging_face_folder}", seed=5)
+    stored.model.save_pretrained(hugging_face_folder)
+    loaded = load_model(f"hf:{hugging_face_folder}")
+    torch.testing.assert_close(weights(loaded), weights(stored), rtol=0, atol=0)
+    assert "random" not in loaded.name
+
+
+@pytest.mark.parametrize(
+    ("processor", "size", "crop"),
+    [
+        (transformers.ViTImageProcessor(size={"height": 24, "width": 32}), (24, 32), 1),
+        (transformers.ConvNextImageProcessor(size={"shortest_edge": 224}), (224, 224), 0.875),
+        (
+            transformers.CLIPImageProcessor(
+                size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32}
+            ),
+            (32, 32),
+            0.8,
+        ),
+    ],
+    ids=["height and width", "crop_pct", "crop_size"],
+)
+def test_a_hugging_face_image_processor_is_followed(hugging_face_folder, processor, size, crop):
+    processor.save_pretrained(hugging_face_folder)
+    preprocessing = load_model(f"hf:{hugging_face_folder}").preprocessing
+    assert preprocessing.size == size
+    assert preprocessing.crop == pytest.approx(crop)
+    assert preprocessing.mean == tuple(processor.image_mean)
+
+
+def test_a_checkpoint_is_loaded(tmp_path):
+    trained = load_model(SMALL_VIT, seed=1)
+    save_file(trained.model.state_dict(), tmp_path / "best.safetensors")
+    loaded = load_model(f"{SMALL_VIT}@{tmp_path}/best.safetensors", seed=2)
+    torch.testing.assert_close(weights(loaded), weights(trained), rtol=0, atol=0)
+    assert "random" not in loaded.name
+
+
+# What leaves it unchanged.
+
+
+def test_random_weights_follow_from_the_seed_alone():
+    first = load_model(SMALL_VIT)
+    torch.rand(3)
+    again, other = load_model(SMALL_VIT), load_model(SMALL_VIT, seed=1)
+    torch.testing.assert_close(weights(first), weights(again), rtol=0, atol=0)
+    assert not torch.equal(first.model.head.weight, other.model.head.weight)
+
+
+def test_the_randomness_of_the_program_is_left_alone():
+    def states():
+        return torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())  # noqa: NPY002
+
+    before = states()
+    load_model(SMALL_VIT)
+    assert states() == before
+
+
+def test_the_path_of_imports_is_left_alone(user_file):
+    import sys
+
+    before = list(sys.path)
+    load_model(f"{user_file}:network")
+    with pytest.raises(ValueError, match="out of ideas"):
+        load_model(f"{user_file}:fails")
+    assert sys.path == before
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("timm:resnet-18", r"unknown model 'timm:resnet-18'; did you mean timm:resnet18,"),
+        ("timm:deit3_small_patch16", r"timm:deit3_small_patch16_224"),
+        ("torchvision:resnet_18", r"did you mean torchvision:resnet18,"),
+        (
+            "resnet18",
+            r"unknown model 'resnet18'; did you mean .*timm:resnet18, torchvision:res",
+        ),
+        ("timm:qqqqqqqq", r"unknown model 'timm:qqqqqqqq'; `visprism models` lists names"),
+        ("tim:resnet18", r"unknown prefix 'tim:' in 'tim:resnet18'; a model is timm:NAME"),
+        ("timm:", r"'timm:' names no model; it should read like timm:resnet18"),
+        ("", r"'' names no model"),
+        ("timm:resnet18?depth", r"argument 'depth' of a model should read key=value"),
+        ("timm:resnet18?layerz=1", r"takes no argument 'layerz'; did you mean layers"),
+        (
+            "timm:resnet18?foo=1",
+            r"takes no argument 'foo'; it takes block, layers, num_classes",
+        ),
+        (
+            "torchvision:vit_b_16?patchsize=3",
+            r"no argument 'patchsize'; did you mean patch_size",
+        ),
+        ("timm:vit_tiny_patch16_224?patch_size=0", r"cannot be built: ZeroDivisionError"),
+        ("timm:resnet18@no.pt", r"the checkpoint no\.pt does not exist"),
+        ("no.py:network", r"the file no\.py does not exist"),
+        ("no.py", r"no\.py does not say which function builds the model: no\.py:FUNCTION"),
+        ("hf:/no/such/folder", r"the folder /no/such/folder .* does not exist"),
+    ],
+)
+def test_a_model_that_is_not_there(text, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        load_model(text)
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        ("other", r"has no function 'other'; it has network, number, fails"),
+        ("number", r"should return a torch\.nn\.Module, got a int"),
+        ("fails", r"cannot be built: RuntimeError: out of ideas \(.*mine\.py, line 15\)"),
+        ("network?depth=3", r"takes no argument 'depth'; it takes width"),
+    ],
+)
+def test_a_file_that_gives_no_model(user_file, function, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        load_model(f"{user_file}:{function}")
+
+
+def test_a_file_that_is_not_python(tmp_path):
+    (tmp_path / "mine.py").write_text("def network(:")
+    with pytest.raises(ValueError, match=r"cannot be built: SyntaxError: .*mine\.py, line 1"):
+        load_model(f"{tmp_path}/mine.py:network")
+
+
+def test_a_hugging_face_config_does_not_swallow_an_unknown_argument(hugging_face_folder):
+    with pytest.raises(ValueError, match=r"no argument 'foo'; it takes those of ViTConfig"):
+        load_model(f"hf:{hugging_face_folder}?foo=3")
+
+
+def test_a_checkpoint_of_another_model_names_its_keys(tmp_path):
+    save_file(timm.create_model("resnet10t").state_dict(), tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match=r"does not fit .* missing from the file \(cls_token"):
+        load_model(f"{SMALL_VIT}@{tmp_path}/other.safetensors")
+
+
+@pytest.mark.parametrize(
+    "text", ["timm:resnet18", "torchvision:resnet18", "hf:google/vit-base"]
+)
+def test_pretrained_weights_without_a_network(text, monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(ValueError, match=r"not on this machine and could not be fetched"):
+        load_model(text, pretrained=True)
+
+
+def test_the_zoo_has_no_pretrained_weights():
+    name = next(iter(MODELS))
+    with pytest.raises(
+        ValueError, match=r"comes without pretrained weights; name a checkpoint"
+    ):
+        load_model(name, pretrained=True)
