@@ -4,7 +4,12 @@
 `save_figure` writes it.
 """
 
-from visprism.figures import anatomy, fourier, tally, variance  # each registers its figure
+from visprism.figures import (  # noqa: F401 (each registers its figure)
+    anatomy,
+    fourier,
+    tally,
+    variance,
+)
 from visprism.figures.frame import Frame, figure, plot
 from visprism.figures.panel import panel
 from visprism.figures.save import save_figure
@@ -12,13 +17,9 @@ from visprism.figures.style import paper_style
 
 __all__ = [
     "Frame",
-    "anatomy",
     "figure",
-    "fourier",
     "panel",
     "paper_style",
     "plot",
     "save_figure",
-    "tally",
-    "variance",
 ]

@@ -45,13 +45,21 @@ def _(result: Costs, ax: Axes) -> Axes:
         amount = getattr(result, column)
         ax.bar(places, _STRIP_HEIGHT * amount / max(1, amount.max()), _WIDTH, base, color=STRIP)
         ax.plot([0, len(result)], [base, base], color=FAINT, linewidth=0.4)
-        ax.text(-0.1, base, label, ha="right", va="bottom", fontsize="x-small", color=FAINT)
+        ax.annotate(
+            label,
+            (0, base),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            ha="right",
+            fontsize="small",
+            color=FAINT,
+        )
     for first, last, label in stages(result):
         ax.plot([first + 0.1, last + 0.9], [-0.58, -0.58], color=FAINT, linewidth=0.6)
-        if (last + 1 - first) / len(result) > 0.006 * len(label):  # else it runs into the next
+        if (last + 1 - first) / len(result) > 0.0068 * len(label):  # else it runs into the next
             middle = (first + last + 1) / 2
-            ax.text(middle, -0.63, label, ha="center", va="top", fontsize="x-small")
-    ax.set(xlim=(0, len(result)), ylim=(-1.9, 0.52))
+            ax.text(middle, -0.63, label, ha="center", va="top", fontsize="small")
+    ax.set(xlim=(0, len(result)), ylim=(-1.95, 0.55))
     ax.axis("off")
     return ax
 

@@ -1,7 +1,6 @@
 """Depth: what figures over the depth of a network share: shading, points, keys."""
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -21,17 +20,9 @@ from visprism.figures.style import (
     marker_of,
     tip,
 )
+from visprism.measure.features.per_block import PerBlock
 
 SHADES = {"attention span": ATTENTION_SHADE, "subsampling span": SUBSAMPLING_SHADE}
-
-
-class ByBlock(Protocol):
-    """A result with one row per block."""
-
-    block: np.ndarray
-    kind: np.ndarray
-    depth: np.ndarray
-    subsampling: np.ndarray
 
 
 def shade_of(kind: str, *, subsampling: bool) -> str | None:
@@ -41,7 +32,7 @@ def shade_of(kind: str, *, subsampling: bool) -> str | None:
     return "attention span" if "attention" in kind else None
 
 
-def against_depth(ax: Axes, result: ByBlock, value: np.ndarray, error: np.ndarray) -> Axes:
+def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarray) -> Axes:
     """One point per block with its 95 % interval; behind it, what made the step to it.
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
@@ -96,7 +87,7 @@ def in_order(kinds: Iterable[str]) -> list[str]:
     return sorted(kinds, key=lambda k: (order.index(k) if k in order else len(order), k))
 
 
-def legend_above(ax: Axes, handles: dict[str, Artist]) -> None:
+def legend_above(ax: Axes, handles: Mapping[str, Artist]) -> None:
     """A legend in one line above all axes of the figure of `ax`."""
     ax.figure.legend(
         list(handles.values()),

@@ -54,7 +54,7 @@ def _(result: Spectrum, ax: Axes) -> Axes:
     return ax
 
 
-@figure(width=3.0, height=2.0, key=kinds_key, key_height=0.25)
+@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
 def _(result: HighFrequency, ax: Axes) -> Axes:
     """Log amplitude at the highest frequency, against depth."""
     against_depth(ax, result, result.relative, result.relative_error)

@@ -24,7 +24,7 @@ class Frame:
 
     width: float = 3.0
     height: float = 2.4
-    across: int = 4  # how many models stand beside each other before a new row begins
+    across: int = 3  # how many models stand beside each other before a new row begins
     key: Callable[[Sequence[Axes]], None] = no_key  # explains colours, once for all axes
     key_width: float = 0.0  # room for the key at the side,
     key_height: float = 0.0  # or above
@@ -69,10 +69,10 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Fr
 
             size = (frame.width + frame.key_width, frame.height + frame.key_height)
             with paper_style():
-                _, ax = pyplot.subplots(figsize=size)
+                whole, ax = pyplot.subplots(figsize=size)
                 draw(result, ax, **options)
                 frame.key([ax])
-                ax.figure.draw_without_rendering()  # makes the tick labels, in this style
+                whole.draw_without_rendering()  # makes the tick labels, in this style
             return ax
 
         frame = Frame(**room)

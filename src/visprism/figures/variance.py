@@ -20,7 +20,7 @@ class PlainLogFormatter(LogFormatter):
         return f"{x:g}" if super().__call__(x, pos) else ""
 
 
-@figure(width=3.0, height=2.0, key=kinds_key, key_height=0.25)
+@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
 def _(
     result: Variances, ax: Axes, *, quantity: Literal["variance", "relative"] = "variance"
 ) -> Axes:

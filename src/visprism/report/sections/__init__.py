@@ -1,0 +1,9 @@
+"""What a page says about each type of result; one file per analysis."""
+
+from visprism.report.section import Section
+from visprism.report.sections.anatomy import ANATOMY
+from visprism.report.sections.fourier import HIGH_FREQUENCY, SPECTRUM
+from visprism.report.sections.variance import VARIANCE
+
+# In the order of the page; a plugin appends its own.
+SECTIONS: list[Section] = [ANATOMY, SPECTRUM, HIGH_FREQUENCY, VARIANCE]
