@@ -1,1 +1,30 @@
-"""Take any vision model apart, watch its blocks on real images, and see what each one does."""
+"""Take any vision model apart, watch its blocks on real images, and see what each one does.
+
+The public names stand in ``__init__.pyi``, once, for type checkers and for this file. Each is
+loaded when it is first used (PEP 562): ``import visprism`` alone does not import torch.
+"""
+
+import ast
+from importlib import import_module
+from pathlib import Path
+
+_HOMES = {
+    name.name: node.module
+    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8")).body
+    if isinstance(node, ast.ImportFrom)
+    for name in node.names
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'visprism' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -29,6 +29,15 @@ RANDOM = "random weights"
 Built = tuple[nn.Module, Preprocessing, str]
 
 
+def names_elsewhere() -> list[str]:
+    """Every model that timm and torchvision list, with its prefix."""
+    import timm
+    from torchvision import models
+
+    torchvision = models.list_models(module=models)
+    return [f"timm:{n}" for n in timm.list_models()] + [f"torchvision:{n}" for n in torchvision]
+
+
 def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
     import timm
 
@@ -99,12 +108,7 @@ def _image_processor(source: str) -> Mapping[str, Any]:
 
 def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
     if spec.name not in set(MODELS):
-        import timm
-        from torchvision import models
-
-        others = {"timm": timm.list_models(), "torchvision": models.list_models(module=models)}
-        elsewhere = [f"{prefix}:{name}" for prefix, names in others.items() for name in names]
-        raise unknown_model(spec, [*MODELS, *elsewhere])
+        raise unknown_model(spec, [*MODELS, *names_elsewhere()])
     if pretrained:
         raise InputError(
             f"the zoo's {spec.name} comes without pretrained weights; "

@@ -1,0 +1,31 @@
+"""Command line: reads arguments, calls one function, prints.
+
+What a user can get wrong ends in one sentence and exit code 2, Ctrl-C in 130. Nothing here
+imports torch before a command needs it, so that ``visprism --help`` answers at once.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from visprism.cli.arguments import parser
+from visprism.errors import InputError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of ``visprism``; returns the exit code."""
+    arguments = parser().parse_args(argv)
+    arguments.command = " ".join(["visprism", *(sys.argv[1:] if argv is None else argv)])
+    try:
+        arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (InputError, OSError) as error:
+        print(f"visprism: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("visprism: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return 0

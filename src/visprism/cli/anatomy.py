@@ -1,0 +1,46 @@
+"""``visprism anatomy``: the blocks of a model, as a table and a drawing."""
+
+from argparse import Namespace
+
+from visprism.cli.text import columns
+
+
+def anatomy(arguments: Namespace) -> None:
+    """Print a model's blocks; draw them if a folder is named."""
+    from contextlib import nullcontext
+
+    from visprism.anatomy import costs
+    from visprism.examine import (
+        load_models,
+        output_folder,
+        take_apart,
+        write_figures,
+        write_tables,
+    )
+    from visprism.report import Examination
+    from visprism.report.tables import amount
+
+    with output_folder(arguments.out) if arguments.out else nullcontext() as folder:
+        (loaded,) = load_models(
+            [arguments.model], pretrained=arguments.pretrained, seed=arguments.seed
+        )
+        found = costs(take_apart(loaded, size=arguments.size, seed=arguments.seed))
+        rows = zip(
+            found.block.tolist(),
+            found.kind.tolist(),
+            map(str, found.stage.tolist()),
+            found.shape.tolist(),
+            map(amount, found.parameters.tolist()),
+            map(amount, found.macs.tolist()),
+            strict=True,
+        )
+        print(loaded.name)
+        print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
+        parameters = sum(p.numel() for p in loaded.model.parameters())
+        print(
+            f"{len(found)} blocks, {amount(parameters)} parameters, "
+            f"{amount(found.macs.sum().item())} MACs for one image"
+        )
+        if folder:
+            alone = [Examination(loaded.label, found, ())]
+            write_tables(alone, folder), write_figures(alone, folder)

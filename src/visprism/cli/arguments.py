@@ -1,0 +1,136 @@
+"""Arguments of every command. Built without torch: names that need it are checked later."""
+
+import argparse
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+from visprism.cli import anatomy, catalogue, demo, examine
+from visprism.cli.naming import DATA, MODEL
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    root = argparse.ArgumentParser(
+        prog="visprism",
+        description="Take any vision model apart, watch its blocks on real images, and report.",
+        epilog="`visprism COMMAND --help` tells more; `visprism demo` shows it all at work.",
+    )
+    root.add_argument("--version", action="version", version=f"visprism {version('visprism')}")
+    commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(
+        name: str, run: Callable, help: str, epilog: str = ""
+    ) -> argparse.ArgumentParser:
+        new = commands.add_parser(
+            name,
+            help=help,
+            description=help[0].upper() + help[1:] + ".",
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        new.set_defaults(run=run)
+        return new
+
+    both = f"{MODEL}\n{DATA}"
+    whole = command("examine", examine.examine, "every analysis of models, and a report", both)
+    _models(whole), _data(whole), _measuring(whole), _fourier(whole)
+    fourier = command(
+        "fourier",
+        examine.fourier,
+        "how much of each spatial frequency every block lets pass",
+        both,
+    )
+    _models(fourier), _data(fourier), _measuring(fourier), _fourier(fourier)
+    variance = command(
+        "variance", examine.variance, "how far feature maps vary over positions, by block", both
+    )
+    _models(variance), _data(variance), _measuring(variance)
+
+    blocks = command("anatomy", anatomy.anatomy, "the blocks of a model, as a table", MODEL)
+    blocks.add_argument("model", metavar="MODEL")
+    blocks.add_argument("--out", type=Path, metavar="DIR", help="write a drawing and the table")
+    _weights(blocks)
+    _size(blocks)
+
+    models = command("models", catalogue.models, "models that can be named, or ways to", MODEL)
+    models.add_argument("pattern", nargs="?", metavar="PATTERN", help="such as '*vit_tiny*'")
+    command("data", catalogue.data, "data that can be named", DATA)
+
+    tour = command("demo", demo.demo, "train two small networks on shapes and examine both")
+    _out(tour, default=Path("demo"))
+    _seed(tour)
+    return root
+
+
+def _models(to: argparse.ArgumentParser) -> None:
+    to.add_argument("models", nargs="+", metavar="MODEL")
+    _weights(to)
+
+
+def _weights(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--pretrained",
+        action="store_true",
+        help="with the weights that timm, torchvision or Hugging Face offers",
+    )
+    _seed(to)
+
+
+def _seed(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of random weights and data"
+    )
+
+
+def _out(to: argparse.ArgumentParser, **options: object) -> None:
+    to.add_argument("--out", type=Path, metavar="DIR", help="folder to write into", **options)
+
+
+def _size(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--size",
+        type=size,
+        metavar="N|HxW",
+        help="of the images in pixels; by default what the model wants",
+    )
+
+
+def _data(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--data", required=True, metavar="DATA")
+    to.add_argument("--split", metavar="NAME", help="such as train, val or test")
+    to.add_argument("--limit", type=positive, metavar="N", help="use the first N images")
+    to.add_argument("--batch-size", type=positive, default=16, metavar="N")
+    to.add_argument(
+        "--skip-bad", action="store_true", help="leave out images that cannot be read"
+    )
+    _size(to)
+
+
+def _measuring(to: argparse.ArgumentParser) -> None:
+    _out(to, required=True)
+    to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    to.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "fp16"])
+
+
+def _fourier(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--protocol",
+        default="default",
+        choices=["default", "paper"],
+        help="default: true frequencies; paper: the numbers of Park & Kim's code",
+    )
+    to.add_argument("--profile", default="diagonal", choices=["diagonal", "radial"])
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def size(text: str) -> tuple[int, int]:
+    """(height, width), from ``224`` or ``224x160``."""
+    height, _, width = text.partition("x")
+    return positive(height), positive(width or height)

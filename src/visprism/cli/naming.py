@@ -1,0 +1,20 @@
+"""Naming: how a user says which model and which data, for the help texts."""
+
+MODEL = """\
+MODEL is one of
+  timm:NAME             any model of timm
+  torchvision:NAME      any classifier of torchvision
+  hf:NAME-OR-FOLDER     any image classifier of Hugging Face
+  NAME                  a model of our zoo (`visprism models` lists them)
+  path/file.py:FUNCTION a function of yours that returns a torch.nn.Module
+followed, if need be, by arguments and a checkpoint, in quotes:
+  'timm:vit_tiny_patch16_224?img_size=32&patch_size=4&num_classes=10@best.safetensors'
+"""
+DATA = """\
+DATA is one of
+  shapes                made on the fly, nothing to download
+  cifar10, cifar100     by torchvision
+  folder:DIR            a folder of images, or of one folder for each class
+  parquet:FILE-OR-DIR   in the layout of Hugging Face
+  hf:NAME               a data set of Hugging Face
+"""

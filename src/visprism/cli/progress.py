@@ -1,0 +1,51 @@
+"""Progress: bars on a terminal, a few plain lines elsewhere; always on stderr."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+
+Progress = Callable[[Iterable, str], Iterable]
+
+
+@contextmanager
+def progress_shown() -> Iterator[Progress]:
+    """A function that wraps what is gone through, and shows how far it is under a label."""
+    if not sys.stderr.isatty():
+        yield plain
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    ]
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+
+        def bar(items: Iterable, label: str) -> Iterable:
+            return bars.track(items, total=_length(items), description=label)
+
+        yield bar
+
+
+def plain(items: Iterable, label: str) -> Iterator:
+    """A line at the start, at every quarter, and at the end."""
+    total = _length(items)
+    begun = time.monotonic()
+    marks = {-(-total * quarter // 4) for quarter in (1, 2, 3)} if total else set()
+    print(f"{label} ...", file=sys.stderr)
+    done = 0
+    for done, item in enumerate(items, start=1):
+        yield item
+        if done in marks - {total}:
+            print(f"{label}: {done} of {total}", file=sys.stderr)
+    seconds = time.monotonic() - begun
+    print(f"{label}: {done} done in {seconds:.1f} s", file=sys.stderr, flush=True)
+
+
+def _length(items: Iterable) -> int | None:
+    return len(items) if isinstance(items, Sized) else None

@@ -1,0 +1,203 @@
+"""Examination: models and images, both named by a user, to results, figures and a report."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from visprism.anatomy import Anatomy, costs, dissect, forward
+from visprism.data import batches, load_data
+from visprism.errors import InputError
+from visprism.figures import save_figure
+from visprism.measure.features import (
+    FourierProbe,
+    Probe,
+    Spectrum,
+    VarianceProbe,
+    high_frequency,
+    observe,
+    tally,
+)
+from visprism.models import LoadedModel, load_model
+from visprism.parallel import CPU, Compute
+from visprism.preprocessing import Preprocessing
+from visprism.report import Examination, check_names, drawings, file_name, render
+from visprism.result import Provenance, Result
+from visprism.rng import stream
+
+Progress = Callable[[Iterable, str], Iterable]  # shows how far it is, under a label
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What to measure, on which images, and how."""
+
+    data: str  # as `load_data` takes it
+    analyses: tuple[str, ...] = ("fourier", "variance")
+    split: str | None = None
+    limit: int | None = None  # number of images
+    batch_size: int = 16
+    size: tuple[int, int] | None = None  # (height, width); None: what each model wants
+    skip_bad: bool = False  # leave out images that cannot be read
+    seed: int = 0
+    compute: Compute = CPU
+    protocol: str = "default"
+    profile: str = "diagonal"
+    command: str = ""  # for the provenance
+
+
+def load_models(
+    names: Sequence[str], *, pretrained: bool = False, seed: int = 0
+) -> list[LoadedModel]:
+    """Each model by name; labels that would be the same give way to full names."""
+    models = [load_model(name, pretrained=pretrained, seed=seed) for name in names]
+    times = Counter(model.label for model in models)
+    return [replace(m, label=m.name) if times[m.label] > 1 else m for m in models]
+
+
+def take_apart(
+    loaded: LoadedModel, *, size: tuple[int, int] | None = None, seed: int = 0
+) -> Anatomy:
+    """The anatomy of a model, on noise of the size that it wants or that is asked for.
+
+    Raises:
+        InputError: if the model fails on images of this size.
+    """
+    height, width = size or loaded.preprocessing.size
+    images = torch.randn(2, 3, height, width, generator=stream(seed, "noise"))
+    try:
+        with torch.no_grad():
+            forward(loaded.model, images)
+    except Exception as error:
+        own = loaded.preprocessing.size
+        raise InputError(
+            f"{loaded.name} fails on images of {height}x{width}: {str(error).strip()!r}; "
+            f"its own are {own[0]}x{own[1]}: leave --size out, or build it for another size, "
+            "as in 'timm:vit_tiny_patch16_224?img_size=64'"
+        ) from error
+    return dissect(loaded.model, images)
+
+
+def examine(
+    models: Sequence[LoadedModel], inquiry: Inquiry, *, progress: Progress
+) -> list[Examination]:
+    """Every analysis of every model; what can be wrong is found before the first is measured.
+
+    Raises:
+        InputError: if the data cannot be read, or a model fails on it.
+    """
+    check_names([model.label for model in models])
+    image_set = load_data(
+        inquiry.data, split=inquiry.split, limit=inquiry.limit, skip_bad=inquiry.skip_bad
+    )
+    anatomies = [take_apart(m, size=inquiry.size, seed=inquiry.seed) for m in models]
+    examinations = []
+    for model, anatomy in zip(models, anatomies, strict=True):
+        preprocessing = _sized(model.preprocessing, inquiry.size)
+        provenance = Provenance(
+            model=model.name,
+            data=image_set.name,
+            preprocessing=str(preprocessing),
+            seed=inquiry.seed,
+            command=inquiry.command,
+            created=datetime.now(UTC).date().isoformat(),
+        )
+        results = observe(
+            anatomy,
+            batches(image_set, preprocessing, inquiry.batch_size),
+            [_probe(analysis, inquiry) for analysis in inquiry.analyses],
+            compute=inquiry.compute,
+            progress=partial(progress, label=model.label),
+            provenance=provenance,
+        )
+        facts = replace(costs(anatomy), provenance=results[0].provenance)
+        drawn = tuple(one for result in results for one in _with_summaries(result))
+        examinations.append(Examination(model.label, facts, drawn, _notes(anatomy)))
+    return examinations
+
+
+def write_tables(examinations: Sequence[Examination], folder: Path) -> None:
+    """Each table as ``results/<model>-<analysis>.npz`` and ``.csv``."""
+    (folder / "results").mkdir()
+    for examination in examinations:
+        for result in examination.tables():
+            name = file_name(examination.name, result)
+            result.save(folder / "results" / f"{name}.npz")
+            result.save_csv(folder / "results" / f"{name}.csv")
+
+
+def write_figures(examinations: Sequence[Examination], folder: Path) -> None:
+    """Each analysis as ``figures/<analysis>.png``, ``.svg`` and ``.pdf``, all models in one."""
+    (folder / "figures").mkdir()
+    for drawing in drawings(examinations):
+        save_figure(drawing.figure, folder / "figures" / drawing.stem)
+
+
+def write_report(examinations: Sequence[Examination], folder: Path) -> None:
+    """Everything on one page, ``report.html``, beside the tables that it links to."""
+    command = examinations[0].costs.provenance.command
+    render(examinations, folder / "report.html", command=command)
+
+
+@contextmanager
+def output_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, whose files go to `path` together, if the body succeeds.
+
+    After a failure or Ctrl-C everything under `path` is as it was.
+
+    Raises:
+        InputError: at once, if nothing can be written to `path`.
+    """
+    created = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            scratch = TemporaryDirectory(prefix=".visprism-", dir=path)
+        except OSError as error:
+            raise InputError(
+                f"cannot write to the folder {path} ({error.strerror}); name another by --out"
+            ) from error
+        with scratch as name:
+            yield Path(name)
+            _move(Path(name), path)
+    finally:
+        for folder in created:
+            with suppress(OSError):  # not empty, as after success
+                folder.rmdir()
+
+
+def _move(scratch: Path, path: Path) -> None:
+    for file in sorted(p for p in scratch.rglob("*") if p.is_file()):
+        target = path / file.relative_to(scratch)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(target)
+
+
+def _probe(analysis: str, inquiry: Inquiry) -> Probe:
+    if analysis == "fourier":
+        return FourierProbe(profile=inquiry.profile, protocol=inquiry.protocol)
+    return VarianceProbe()
+
+
+def _with_summaries(result: Result) -> tuple[Result, ...]:
+    if isinstance(result, Spectrum):
+        ends = high_frequency(result)
+        return result, ends, tally(ends)
+    return result, tally(result)
+
+
+def _notes(anatomy: Anatomy) -> tuple[str, ...]:
+    off = [b.name for b in anatomy if b.layout is None and b.kind != "head"]
+    if not off:
+        return ()
+    return (f"Not measured, because their outputs do not lie on a grid: {', '.join(off)}.",)
+
+
+def _sized(preprocessing: Preprocessing, size: tuple[int, int] | None) -> Preprocessing:
+    return replace(preprocessing, size=size, crop=1.0) if size else preprocessing
