@@ -5,6 +5,7 @@ from itertools import groupby
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from visprism.anatomy.cost import Costs
@@ -17,10 +18,10 @@ _STRIPS = {"macs": ("MACs", -1.35), "parameters": ("Parameters", -1.85)}  # labe
 _STRIP_HEIGHT = 0.38
 
 
-def slabs_key(axes: Sequence[Axes]) -> None:
+def slabs_key(figure: Figure, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur."""
     kinds = in_order({label for ax in axes for label in ax.get_legend_handles_labels()[1]})
-    legend_above(axes[0], {kind: Patch(color=colour_of(kind)) for kind in kinds})
+    legend_above(figure, {kind: Patch(color=colour_of(kind)) for kind in kinds})
 
 
 @figure(width=6.75, height=1.55, across=1, key=slabs_key, key_height=0.25)
@@ -43,7 +44,14 @@ def _(result: Costs, ax: Axes) -> Axes:
         slab[0].set_gid(tip(f"{name} · {kind} · {shape}"))
     for column, (label, base) in _STRIPS.items():
         amount = getattr(result, column)
-        ax.bar(places, _STRIP_HEIGHT * amount / max(1, amount.max()), _WIDTH, base, color=STRIP)
+        ax.bar(
+            places,
+            _STRIP_HEIGHT * amount / max(1, amount.max()),
+            _WIDTH,
+            base,
+            color=STRIP,
+            label=f"_{label}",
+        )
         ax.plot([0, len(result)], [base, base], color=FAINT, linewidth=0.4)
         ax.annotate(
             label,

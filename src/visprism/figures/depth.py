@@ -7,6 +7,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -20,7 +21,12 @@ from visprism.figures.style import (
     marker_of,
     tip,
 )
+from visprism.figures.text import inches
 from visprism.measure.features.per_block import PerBlock
+
+_KEY_SIZE = 7.0  # points
+_KEY_HANDLE = 0.3  # inches; a marker and the gaps about it
+_KEY_LINE = 0.14
 
 SHADES = {"attention span": ATTENTION_SHADE, "subsampling span": SUBSAMPLING_SHADE}
 
@@ -70,7 +76,7 @@ def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarr
     return ax
 
 
-def kinds_key(axes: Sequence[Axes]) -> None:
+def kinds_key(figure: Figure, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur, and the shades."""
     found = {label for ax in axes for label in ax.get_legend_handles_labels()[1]}
     kinds = {
@@ -78,7 +84,7 @@ def kinds_key(axes: Sequence[Axes]) -> None:
         for kind in in_order(found - SHADES.keys())
     }
     shades = {name: Patch(color=colour) for name, colour in SHADES.items() if name in found}
-    legend_above(axes[0], kinds | shades)
+    legend_above(figure, kinds | shades)
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
@@ -87,13 +93,25 @@ def in_order(kinds: Iterable[str]) -> list[str]:
     return sorted(kinds, key=lambda k: (order.index(k) if k in order else len(order), k))
 
 
-def legend_above(ax: Axes, handles: Mapping[str, Artist]) -> None:
-    """A legend in one line above all axes of the figure of `ax`."""
-    ax.figure.legend(
+def legend_above(figure: Figure, handles: Mapping[str, Artist]) -> None:
+    """A legend above all axes, in as many lines as the figure's width asks for.
+
+    The figure grows by what is more than one line.
+    """
+    if not handles:
+        return
+    widths = [inches(label, _KEY_SIZE) + _KEY_HANDLE for label in handles]
+    for lines in range(1, len(widths) + 1):
+        columns = [widths[i : i + lines] for i in range(0, len(widths), lines)]
+        if sum(map(max, columns)) < figure.get_figwidth():
+            break
+    figure.set_figheight(figure.get_figheight() + (lines - 1) * _KEY_LINE)
+    figure.legend(
         list(handles.values()),
         list(handles),
         loc="outside upper center",
-        ncols=len(handles),
+        ncols=len(columns),
+        fontsize=_KEY_SIZE,
         handlelength=1.2,
         handletextpad=0.4,
         columnspacing=1.2,
@@ -101,9 +119,9 @@ def legend_above(ax: Axes, handles: Mapping[str, Artist]) -> None:
     )
 
 
-def depth_bar(axes: Sequence[Axes]) -> None:
+def depth_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     """A colour bar at the side: normalised depth."""
-    bar = axes[0].figure.colorbar(
+    bar = figure.colorbar(
         ScalarMappable(Normalize(0, 1), DEPTH),
         ax=list(axes),
         label="Normalised depth",

@@ -6,15 +6,17 @@ from functools import singledispatch, wraps
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from visprism.errors import InputError
 from visprism.figures.style import paper_style
 from visprism.result import Result
 
 Draw = Callable[..., Axes]
+Key = Callable[[Figure, Sequence[Axes]], None]  # explains the colours, once for all axes
 
 
-def no_key(axes: Sequence[Axes]) -> None:
+def no_key(figure: Figure, axes: Sequence[Axes]) -> None:
     """The key of a figure that explains itself."""
 
 
@@ -25,7 +27,7 @@ class Frame:
     width: float = 3.0
     height: float = 2.4
     across: int = 3  # how many models stand beside each other before a new row begins
-    key: Callable[[Sequence[Axes]], None] = no_key  # explains colours, once for all axes
+    key: Key = no_key
     key_width: float = 0.0  # room for the key at the side,
     key_height: float = 0.0  # or above
 
@@ -71,7 +73,7 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Fr
             with paper_style():
                 whole, ax = pyplot.subplots(figsize=size)
                 draw(result, ax, **options)
-                frame.key([ax])
+                frame.key(whole, [ax])
                 whole.draw_without_rendering()  # makes the tick labels, in this style
             return ax
 

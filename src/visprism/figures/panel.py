@@ -71,7 +71,7 @@ def panel(
                 ax.set_ylabel("")
             if i + columns < len(results):
                 ax.set_xlabel("")
-        frame.key(axes)
+        frame.key(figure, axes)
         figure.supxlabel(
             protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
         )

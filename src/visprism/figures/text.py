@@ -54,9 +54,10 @@ def caption(
     shared = [fact for fact in facts[0] if all(fact in other for other in facts)]
     own = []
     for name, all_facts in zip(names, facts, strict=True):
-        rest = ", ".join(fact for fact in all_facts if fact not in shared and fact != name)
+        rest = [fact for fact in all_facts if fact not in shared and fact != name]
+        named = any(fact.endswith(f":{name}") for fact in rest)  # as in timm:resnet18
         if rest:
-            own.append(rest if name in rest else f"{name}: {rest}")
+            own.append(("" if named else f"{name}: ") + ", ".join(rest))
     told = [fact for fact in shared if fact not in names]
     lines = [fill(group, SEPARATOR, width=width, size=size) for group in (told, own)]
     return "\n".join(line for line in lines if line)

@@ -9,7 +9,6 @@ from visprism.figures import panel
 from visprism.report.examination import Examination, slug
 from visprism.report.section import Section
 from visprism.report.sections import SECTIONS
-from visprism.result import Result
 
 
 @dataclass(frozen=True)
@@ -28,16 +27,11 @@ def drawings(examinations: Sequence[Examination]) -> Iterator[Drawing]:
 
 def drawings_of(section: Section, examinations: Sequence[Examination]) -> Iterator[Drawing]:
     """The figures of one section; none where no model has a result for it."""
-    shown = [(e.name, result) for e in examinations if (result := section.of(e))]
-    for ending, options in section.figures.items():
-        yield from _drawing(section.stem + ending, shown, **options)
-    tallies = [(e.name, tally) for e in examinations if (tally := section.tally_of(e))]
-    yield from _drawing(f"{slug(section.quantity)}-tally", tallies)
-
-
-def _drawing(
-    stem: str, named: Sequence[tuple[str, Result]], **options: str
-) -> Iterator[Drawing]:
-    if named:
-        names, results = zip(*named, strict=True)
-        yield Drawing(stem, panel(results, names=names, **options))
+    results, tallies = section.results(examinations), section.tallies(examinations)
+    if results:
+        for ending, options in section.figures.items():
+            figure = panel(list(results.values()), names=list(results), **options)
+            yield Drawing(section.stem + ending, figure)
+    if tallies:
+        figure = panel(list(tallies.values()), names=list(tallies))
+        yield Drawing(f"{slug(section.quantity)}-tally", figure)

@@ -1,25 +1,20 @@
 """The page: examinations as one HTML file that needs nothing else."""
 
-import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 
 import jinja2
 
-from visprism.anatomy.cost import Costs
 from visprism.errors import InputError
 from visprism.measure.features import Tally
-from visprism.measure.features.per_block import PerBlock
 from visprism.report.drawings import drawings_of
 from visprism.report.examination import Examination, check_names, slug
 from visprism.report.inline import inline_svg
 from visprism.report.section import Section
 from visprism.report.sections import SECTIONS
-from visprism.report.tables import MINUS, amount, rows
-from visprism.result import Provenance, Result, written_whole
+from visprism.report.summary import provenance, summary, verdicts
+from visprism.report.tables import rows
+from visprism.result import Result, written_whole
 
 
 def render(
@@ -51,7 +46,7 @@ def render(
         command=command,
         names=names,
         summary=summary(examinations),
-        verdicts={each.name: _verdicts(each.tallies()) for each in examinations},
+        verdicts={each.name: verdicts(each.tallies()) for each in examinations},
         notes={each.name: each.notes for each in examinations if each.notes},
         sections=[part for section in SECTIONS if (part := _part(section, examinations))],
     )
@@ -90,83 +85,26 @@ def check(examinations: Sequence[Examination]) -> None:
             )
 
 
-def summary(examinations: Sequence[Examination]) -> dict[str, list[str]]:
-    """What the models are made of, side by side: a fact -> its value for each model."""
-    costs = [each.costs for each in examinations]
-    return {
-        "Input": ["x".join(map(str, c.provenance.image_shape)) for c in costs],
-        "Parameters": [amount(c.parameters.sum()) for c in costs],
-        "MACs per image": [amount(c.macs.sum()) for c in costs],
-        "Blocks": [str(len(c)) for c in costs],
-        "By kind": [
-            ", ".join(f"{n} {kind}" for kind, n in Counter(c.kind.tolist()).items())
-            for c in costs
-        ],
-        "Grids": [" → ".join(grids(c)) for c in costs],
-        "Not on a grid": [", ".join(unobserved(each)) or "none" for each in examinations],
-    }
-
-
-def grids(costs: Costs) -> list[str]:
-    """The grids that the blocks lie on, in forward order: 56x56, 28x28, ..."""
-    shapes = [shape.split("x") for shape in costs.shape.tolist()]
-    return [grid for grid, _ in groupby("x".join(s[1:]) for s in shapes if len(s) == 3)]
-
-
-def unobserved(examination: Examination) -> list[str]:
-    """Blocks that no result has a row for, because their output does not lie on a grid."""
-    seen = [set(r.block.tolist()) for r in examination.results if isinstance(r, PerBlock)]
-    return [b for b in examination.costs.block.tolist() if seen and b not in set.union(*seen)]
-
-
-def _verdicts(tallies: Sequence[Tally]) -> list[str]:
-    sentences = [
-        sentence
-        for tally in tallies
-        for sentence in tally.sentences()
-        or [f"no block keeps its grid and changes the {tally.quantity}"]
-    ]
-    return [f"{typeset(sentence[:1].upper() + sentence[1:])}." for sentence in sentences]
-
-
-def typeset(sentence: str) -> str:
-    """The sentence with minus signs before numbers, and per cent signs that keep to them."""
-    return re.sub(r"(?<!\w)-(?=\d)", MINUS, sentence).replace(" %", "\N{NO-BREAK SPACE}%")
-
-
 def _part(section: Section, examinations: Sequence[Examination]) -> dict[str, object] | None:
     """What the template needs for one section; None if no model has a result for it."""
-    shown = [(each, result) for each in examinations if (result := section.of(each))]
-    if not shown:
+    results, tallies = section.results(examinations), section.tallies(examinations)
+    if not results:
         return None
-    names = ", ".join(each.name for each, _ in shown)
-    tallies = [(each, section.tally_of(each)) for each, _ in shown]
+    label = f"{section.title}: {', '.join(results)}"
     return {
         "section": section,
         "figures": [
-            inline_svg(drawing.figure, prefix=drawing.stem, label=f"{section.title}: {names}")
+            inline_svg(drawing.figure, prefix=drawing.stem, label=label)
             for drawing in drawings_of(section, examinations)
         ],
-        "verdicts": {each.name: _verdicts([tally]) for each, tally in tallies if tally},
-        "tables": {each.name: rows(result, section.columns) for each, result in shown},
+        "verdicts": {name: verdicts([tally]) for name, tally in tallies.items()},
+        "tables": {name: rows(result, section.columns) for name, result in results.items()},
         "files": [
-            file_name(each.name, result)
-            for each, result in [*shown, *tallies]
-            if result is not None
+            file_name(name, result) for name, result in [*results.items(), *tallies.items()]
         ],
-        "provenance": provenance([result.provenance for _, result in shown]),
-        "sentences": {each.name: result.provenance.sentence() for each, result in shown},
+        "provenance": provenance([result.provenance for result in results.values()]),
+        "sentences": {name: r.provenance.sentence() for name, r in results.items()},
     }
-
-
-def provenance(sources: Sequence[Provenance]) -> dict[str, list[str]]:
-    """Every fact about where results come from -> its value for each."""
-    facts = [asdict(source) for source in sources]
-    return {name.replace("_", " "): [_fact(each[name]) for each in facts] for name in facts[0]}
-
-
-def _fact(value: str | int | tuple[int, ...]) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _template() -> jinja2.Template:

@@ -1,6 +1,6 @@
 """A section: how a page presents one type of result."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from visprism.measure.features import Tally
@@ -21,10 +21,12 @@ class Section:
     figures: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: {"": {}})
     quantity: str = ""  # of the tallies
 
-    def of(self, examination: Examination) -> Result | None:
-        """The result that is shown here."""
-        return next((r for r in examination.tables() if type(r) is self.result), None)
+    def results(self, examinations: Sequence[Examination]) -> dict[str, Result]:
+        """What is shown here: the model's name -> its result, for models that have one."""
+        return {e.name: r for e in examinations for r in e.tables() if type(r) is self.result}
 
-    def tally_of(self, examination: Examination) -> Tally | None:
-        """What is said here about kinds of block."""
-        return next((t for t in examination.tallies() if t.quantity == self.quantity), None)
+    def tallies(self, examinations: Sequence[Examination]) -> dict[str, Tally]:
+        """What is said here about kinds of block, in the same way."""
+        return {
+            e.name: t for e in examinations for t in e.tallies() if t.quantity == self.quantity
+        }

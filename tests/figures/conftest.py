@@ -1,0 +1,122 @@
+"""Results of a small network, made by hand: stem, conv, downsample, attention, mlp, head."""
+
+import numpy as np
+import pytest
+
+from visprism.anatomy import Costs
+from visprism.measure.features import HighFrequency, Spectrum, Tally, Variances
+from visprism.result import Provenance
+
+PROVENANCE = Provenance(
+    model="hand:net",
+    data="folder:cats/val",
+    images=8,
+    image_shape=(3, 32, 32),
+    preprocessing="32x32 bicubic",
+    visprism="0.1",
+    torch="2.6",
+)
+
+BLOCKS = {
+    "block": np.array(["stem", "conv1", "down", "attn", "mlp"]),
+    "kind": np.array(["stem", "conv", "downsample", "attention", "mlp"]),
+    "stage": np.array([0, 0, 1, 1, 1]),
+    "depth": np.array([0.0, 0.25, 0.5, 0.75, 1.0]),
+    "subsampling": np.array([False, False, True, False, False]),
+}
+CHANGES = {
+    "change": np.array([np.nan, 0.5, np.nan, -0.7, 0.2]),
+    "change_error": np.array([np.nan, 0.1, np.nan, 0.1, 0.1]),
+}
+FREQUENCIES = 3  # of each block
+
+
+def spectrum():
+    rows = np.repeat(np.arange(5), FREQUENCIES)
+    relative = np.tile([0.0, -1.0, -2.0], 5) * (1 + rows)
+    return Spectrum(
+        **{name: column[rows] for name, column in BLOCKS.items()},
+        frequency=np.tile([0.0, 0.5, 1.0], 5),
+        log_amplitude=relative + 3,
+        relative=relative,
+        relative_error=np.tile([0.0, 0.1, 0.2], 5),
+        change=np.full(15, np.nan),
+        change_error=np.full(15, np.nan),
+        provenance=PROVENANCE,
+    )
+
+
+def high_frequency():
+    return HighFrequency(
+        **BLOCKS,
+        **CHANGES,
+        frequency=np.ones(5),
+        relative=np.array([-2.0, -1.5, -1.0, -1.7, -1.5]),
+        relative_error=np.array([0.1, 0.1, 0.1, 0.2, 0.2]),
+        provenance=PROVENANCE,
+    )
+
+
+def variances():
+    return Variances(
+        **BLOCKS,
+        **CHANGES,
+        variance=np.array([1.0, 2.0, 0.5, 0.25, 40.0]),
+        variance_error=np.array([0.1, 0.1, 0.05, 0.02, 1.0]),
+        relative=np.array([0.5, 0.6, 0.3, 0.2, 0.9]),
+        relative_error=np.full(5, 0.01),
+        provenance=PROVENANCE,
+    )
+
+
+def tally():
+    return Tally(
+        kind=np.array(["attention", "mlp"]),
+        blocks=np.array([3, 1]),
+        falls=np.array([2, 0]),
+        mean=np.array([-0.4, 0.2]),
+        low=np.array([-0.9, np.nan]),
+        high=np.array([0.1, np.nan]),
+        p=np.array([1.0, 1.0]),
+        quantity="high-frequency log amplitude",
+        provenance=PROVENANCE,
+    )
+
+
+def costs():
+    return Costs(
+        block=np.append(BLOCKS["block"], "head"),
+        kind=np.append(BLOCKS["kind"], "head"),
+        stage=np.append(BLOCKS["stage"], 1),
+        depth=np.append(BLOCKS["depth"], 1.0),
+        subsampling=np.append(BLOCKS["subsampling"], values=False),
+        shape=np.array(["8x16x16", "8x16x16", "16x4x4", "16x4x4", "16x4x4", "10"]),
+        parameters=np.array([100, 200, 300, 400, 500, 0]),
+        macs=np.array([1000, 4000, 2000, 500, 500, 0]),
+        provenance=PROVENANCE,
+    )
+
+
+MAKERS = {
+    maker.__name__: maker for maker in (spectrum, high_frequency, variances, tally, costs)
+}
+
+
+@pytest.fixture(params=MAKERS)
+def result(request):
+    """Each type of result in turn."""
+    return MAKERS[request.param]()
+
+
+@pytest.fixture
+def made():
+    """Every type of result, by name."""
+    return {name: maker() for name, maker in MAKERS.items()}
+
+
+@pytest.fixture
+def ax():
+    """Axes that no global figure knows."""
+    from matplotlib.figure import Figure
+
+    return Figure().subplots()

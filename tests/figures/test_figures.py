@@ -1,0 +1,101 @@
+"""What holds for every figure: axes and style are borrowed, the page is left as it was."""
+
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+from visprism.errors import InputError
+from visprism.figures import figure, plot
+from visprism.figures.frame import FRAMES, Frame, frame_of
+from visprism.result import Result
+
+
+def test_every_figure_is_tried_here(made):
+    drawn = set(plot.registry) - {object, Result}
+    assert {kind.__name__ for kind in drawn} == {type(each).__name__ for each in made.values()}
+
+
+def test_draws_on_given_axes_and_makes_no_global_figure(result, ax):
+    before = pyplot.get_fignums()
+    assert plot(result, ax) is ax
+    assert ax.lines or ax.patches
+    assert ax.figure.axes == [ax]
+    assert pyplot.get_fignums() == before
+
+
+def test_opens_one_figure_where_no_axes_are_given(result):
+    before = pyplot.get_fignums()
+    opened = plot(result).figure
+    try:
+        assert [pyplot.figure(n) for n in pyplot.get_fignums() if n not in before] == [opened]
+    finally:
+        pyplot.close(opened)
+
+
+def test_leaves_the_settings_of_matplotlib_as_they_were(result, ax):
+    with mpl.rc_context({"lines.linewidth": 7, "font.size": 20}):
+        before = dict(mpl.rcParams)
+        pyplot.close(plot(result).figure)
+        plot(result, ax)
+        assert dict(mpl.rcParams) == before
+
+
+def test_a_new_figure_has_the_style_of_a_paper_when_it_is_drawn_later(made):
+    with mpl.rc_context({"font.family": "monospace", "xtick.labelsize": 30}):
+        ax = plot(made["spectrum"])
+        ax.figure.canvas.draw()
+        label = ax.get_xticklabels()[0]
+        pyplot.close(ax.figure)
+    assert label.get_fontfamily()[0] == "STIXGeneral"
+    assert label.get_size() == 7
+
+
+def test_given_axes_keep_their_own_style(made):
+    with mpl.rc_context({"font.family": "monospace"}):
+        ax = plot(made["spectrum"], Figure().subplots())
+    assert ax.xaxis.label.get_fontfamily() == ["monospace"]
+
+
+@dataclass(frozen=True)
+class Surprise(Result):
+    """A result of a plugin's own."""
+
+    x: np.ndarray
+
+
+def test_an_unknown_result_is_refused_with_the_way_out(ax):
+    with pytest.raises(InputError, match="no figure for Surprise; add one with"):
+        plot(Surprise(x=np.zeros(1)), ax)
+
+
+def test_a_plugin_adds_a_figure_with_one_decorator(ax):
+    @dataclass(frozen=True)
+    class Ours(Surprise):
+        """Another."""
+
+    @figure(width=1.5)
+    def _(result: Ours, ax):
+        ax.plot(result.x, result.x)
+        return ax
+
+    ours = Ours(x=np.arange(3.0))
+    assert plot(ours, ax).lines[0].get_xdata().tolist() == [0, 1, 2]
+    assert frame_of(ours).width == 1.5
+
+
+def test_a_figure_registered_without_a_frame_gets_the_usual_one():
+    @dataclass(frozen=True)
+    class Plain(Surprise):
+        """Another."""
+
+    @plot.register
+    def _(result: Plain, ax=None):
+        ax.plot(result.x)
+        return ax
+
+    assert frame_of(Plain(x=np.zeros(2))) == Frame()
+    assert plot.dispatch(Plain) not in FRAMES
