@@ -31,6 +31,10 @@ class Block:
     end: int = field(default=0, repr=False)  # node of the graph whose output goes out
 
 
+# No block of an ordinary network holds so much of its arithmetic.
+_MOST = 0.5
+
+
 @dataclass(frozen=True)
 class Anatomy(Sequence[Block]):
     """The blocks of one model, in forward order; `dissect` makes one."""
@@ -52,6 +56,26 @@ class Anatomy(Sequence[Block]):
             known = ", ".join(block.name for block in self.blocks)
             raise InputError(f"no block is called {index!r}; the blocks are {known}")
         return self.blocks[index]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of any result about this model must know of its blocks, in sentences."""
+        notes = []
+        off_grid = [b.name for b in self.blocks[1:-1] if b.layout is None]
+        if off_grid:
+            notes.append(
+                f"Not on a grid, so not shown: {', '.join(off_grid)} (positions of the image "
+                "could not be followed through)."
+            )
+        work = {b.name: self.graph.macs(b.start, b.end) for b in self.blocks}
+        largest = max(work, key=lambda name: work[name])
+        if work[largest] > _MOST * sum(work.values()):
+            share = work[largest] / sum(work.values())
+            notes.append(
+                f"{largest} holds {share:.0%} of the arithmetic: streams run side by side in it, "
+                "so the blocks inside it cannot be told apart."
+            )
+        return tuple(notes)
 
     def __len__(self) -> int:
         return len(self.blocks)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visprism.anatomy.blocks import Anatomy, Block
+from visprism.anatomy.blocks import Anatomy
 from visprism.result import Result
 
 
@@ -30,12 +30,6 @@ def costs(anatomy: Anatomy) -> Costs:
     in both rows. Costs nothing: the numbers were taken when the model was dissected.
     """
     sizes = {name: p.numel() for name, p in anatomy.model.named_parameters()}
-    graph = anatomy.graph
-
-    def macs(block: Block) -> int:
-        nodes = graph.nodes[block.start + 1 : block.end + 1]
-        return sum(node.macs for node in nodes) // graph.batch_size
-
     return Costs(
         block=np.array([b.name for b in anatomy]),
         kind=np.array([b.kind for b in anatomy]),
@@ -44,5 +38,5 @@ def costs(anatomy: Anatomy) -> Costs:
         subsampling=np.array([b.subsampling for b in anatomy]),
         shape=np.array(["x".join(map(str, b.shape)) for b in anatomy]),
         parameters=np.array([sum(sizes[p] for p in b.parameters) for b in anatomy]),
-        macs=np.array([macs(b) for b in anatomy]),
+        macs=np.array([anatomy.graph.macs(b.start, b.end) for b in anatomy]),
     )

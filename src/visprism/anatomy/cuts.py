@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visprism.anatomy.graph import Graph, Node
-from visprism.anatomy.operations import WORK
+from visprism.anatomy.operations import SUMS, WORK
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,13 @@ class Unit:
 
     @property
     def residual(self) -> bool:
-        """Whether the ways are joined by a sum or a concatenation."""
-        return self.type == "branches" and self.nodes[-1].role == "merge"
+        """Whether the ways are joined by a sum."""
+        return self.type == "branches" and self.nodes[-1].op in SUMS
+
+    @property
+    def works(self) -> bool:
+        """Whether there is more in it than norms, activations, gates and changes of layout."""
+        return self.type != "light"
 
 
 def cuts(graph: Graph) -> list[int]:

@@ -22,10 +22,10 @@ class MacCounter(TorchDispatchMode):
         super().__enter__()
         return self
 
-    def __torch_dispatch__(  # noqa: D105
+    def __torch_dispatch__(
         self,
         func: Callable[..., Any],
-        types: Sequence[type],  # noqa: ARG002 (torch's protocol)
+        types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401

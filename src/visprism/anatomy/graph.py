@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -22,7 +23,15 @@ from visprism.anatomy.flops import MacCounter
 from visprism.anatomy.forward import Images, forward
 from visprism.anatomy.layout import Layout
 from visprism.anatomy.operations import Role, plain, role_of, tensors_in
-from visprism.anatomy.positions import Positions, layout_of, moved, raster, through_linear
+from visprism.anatomy.positions import (
+    Positions,
+    layout_of,
+    moved,
+    raster,
+    through_linear,
+    through_product,
+    through_reduction,
+)
 from visprism.errors import InputError
 
 
@@ -52,6 +61,11 @@ class Node:
     macs: int = 0  # multiply-accumulate operations, of the whole batch
     addresses: list[Address] = field(default_factory=list)
 
+    @property
+    def pooled(self) -> bool:
+        """Whether the tensor holds one vector for each image: no positions are left."""
+        return self.shape is not None and prod(self.shape[1:]) == max(self.shape[1:], default=1)
+
 
 @dataclass(frozen=True)
 class Span:
@@ -71,6 +85,10 @@ class Graph:
     calls: Mapping[str, int]  # how often each module was called
     output: int  # node that made the logits
     batch_size: int
+
+    def macs(self, start: int, end: int) -> int:
+        """Multiply-accumulates for one image of the nodes after `start` up to `end`."""
+        return sum(node.macs for node in self.nodes[start + 1 : end + 1]) // self.batch_size
 
     def ancestors(self, index: int) -> set[int]:
         """The node itself and every node that it depends on."""
@@ -114,10 +132,10 @@ class _Recorder(TorchFunctionMode):
                 self._positions[tensor] = positions
                 self.nodes[0].layout = layout_of(positions, self.batch_size)
 
-    def __torch_function__(  # noqa: D105
+    def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Iterable[type],  # noqa: ARG002 (torch's protocol)
+        types: Iterable[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
@@ -143,14 +161,16 @@ class _Recorder(TorchFunctionMode):
         operands = tensors_in(args) + tensors_in(kwargs)
         inputs = list(dict.fromkeys(self._made_by[t] for t in operands if t in self._made_by))
         parameters = frozenset().union(*(self._made_of.get(t, ()) for t in operands))
-        if not inputs:  # a constant, or made of parameters alone
+        # Masks and indices made from the image carry no feature map.
+        carries = any(t.is_floating_point() or t.is_complex() for t in made)
+        if not inputs or not carries:
             if parameters:
                 for tensor in made:
                     self._made_of[tensor] = parameters | self._made_of.get(tensor, frozenset())
             return
-        role = role_of(name, args, kwargs, data_inputs=len(inputs))
+        role = role_of(name, args, kwargs, data_inputs=len(inputs), shape=made[0].shape)
         positions = self._positions_after(func, name, role, args, kwargs, made)
-        if role == "linear" and positions is None and self._mixes_positions(args, kwargs):
+        if role == "linear" and self._mixes_positions(positions, operands, made):
             role = "token-mixing"
         node = self._add(name, role, inputs, made, parameters)
         node.macs = macs
@@ -201,6 +221,11 @@ class _Recorder(TorchFunctionMode):
         if role in {"conv", "pool", "global pool"} or name in {"conv2d", "interpolate", "fold"}:
             grid = out.ndim == 4 and not (role == "global pool" and out.shape[2:].numel() == 1)
             return [raster(out.shape)] if grid else None
+        if (role == "bilinear" and name != "einsum") or name == "scaled_dot_product_attention":
+            left, right = (self._positions.get(t) for t in tensors_in(args)[-2:])
+            if role == "attention":
+                left, right = self._positions.get(tensors_in([args, kwargs])[0]), None
+            return [through_product(left, right, out.shape)]
         known = [(t, p) for t in tensors_in(args) if (p := self._positions.get(t)) is not None]
         if not known:
             return None
@@ -209,6 +234,11 @@ class _Recorder(TorchFunctionMode):
             if known[0][0].ndim != out.ndim or _is_left_product(name, args, known[0][0]):
                 return None
             return [through_linear(known[0][1], axis, out.shape)]
+        if name in operations.REDUCTIONS:
+            axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            if not isinstance(axis, int):
+                return None
+            return [through_reduction(known[0][1], axis, out.shape)] * len(made)
         for tensor, positions in known:
             if tensor.shape == out.shape and positions.some:
                 return [positions] + [None] * (len(made) - 1)
@@ -239,8 +269,18 @@ class _Recorder(TorchFunctionMode):
             return [Positions(shadow, grid)]
         return moved(func, args, kwargs, self._positions.get, is_index)
 
-    def _mixes_positions(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        return any(t in self._positions for t in tensors_in(args) + tensors_in(kwargs))
+    def _mixes_positions(
+        self,
+        positions: list[Positions | None] | None,
+        operands: list[Tensor],
+        made: list[Tensor],
+    ) -> bool:
+        """Whether a linear map had places and lost them, though it kept the tensor's axes."""
+        lost = positions is None or positions[0] is None
+        return lost and any(
+            t in self._positions and self._positions[t].some and t.ndim == made[0].ndim > 2
+            for t in operands
+        )
 
     # Modules.
 

@@ -33,15 +33,35 @@ def _ancestors(path: str) -> list[str]:
 
 
 def _worker(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> str:
-    """The largest module that works in this stretch alone."""
+    """The largest module that works in this stretch alone and does most of its arithmetic."""
     here = {n.index for n in nodes}
-    work = [n.module for n in nodes if n.role in WORK] or [nodes[0].module]
-    shared = [p for p in _ancestors(work[0]) if all(p in _ancestors(m) for m in work)]
-    candidates = shared or _ancestors(work[0])
-    inside = [p for p in candidates if nodes_of[p] <= here]
-    if inside:
-        return inside[-1]
-    return candidates[0] if candidates else nodes[-1].op
+    work = [n for n in nodes if n.role in WORK] or [nodes[-1]]
+    shared = _shared([n.module for n in work])
+    while shared not in nodes_of or not nodes_of[shared] <= here:
+        inner = [n for n in work if n.module != shared]
+        if not inner:  # the module does this and other things in its own forward
+            return shared or max(work, key=lambda n: n.macs).op
+        parts: dict[str, int] = {}
+        for node in inner:
+            part = _part(node.module, shared)
+            parts[part] = parts.get(part, 0) + node.macs
+        most = max(parts, key=lambda part: parts[part])
+        work = [n for n in inner if _part(n.module, shared) == most]
+        shared = _shared([n.module for n in work])
+    wider = [p for p in _ancestors(shared) if nodes_of[p] <= here]
+    return wider[-1]
+
+
+def _shared(paths: Sequence[str]) -> str:
+    """The innermost module around all paths; empty for the model itself."""
+    around = [_ancestors(path) for path in paths]
+    return next((p for p in around[0] if all(p in other for other in around)), "")
+
+
+def _part(path: str, around: str) -> str:
+    """The child of the module `around` that `path` lies in."""
+    depth = around.count(".") + 1 if around else 0
+    return ".".join(path.split(".")[: depth + 1])
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -61,8 +61,7 @@ NORMS = frozenset(
     | {"local_response_norm", "native_layer_norm"}
 )
 ACTIVATIONS = frozenset(
-    "relu relu6 gelu silu mish sigmoid tanh hardswish hardsigmoid hardtanh leaky_relu elu selu"
-    " celu softplus softsign prelu glu logsigmoid threshold clamp exp square".split()
+    ["relu", "relu6", "gelu", "silu", "mish", "sigmoid", "tanh", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "selu", "celu", "softplus", "softsign", "prelu", "glu", "logsigmoid", "threshold", "clamp", "exp", "square"]
 )
 RECURRENCES = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 TRANSFORMS = frozenset(
@@ -72,14 +71,11 @@ TRANSFORMS = frozenset(
     for d in ("", "2", "n")
 )
 LAYOUTS = frozenset(
-    "reshape view view_as reshape_as flatten unflatten permute transpose swapaxes swapdims movedim"
-    " moveaxis squeeze unsqueeze expand expand_as broadcast_to contiguous clone roll flip rot90"
-    " chunk split tensor_split unbind select narrow __getitem__ cat concat concatenate stack"
-    " hstack vstack pad pixel_shuffle pixel_unshuffle channel_shuffle repeat tile index_select"
-    " gather T mT H mH t __setitem__ unfold take_along_dim masked_select as_strided".split()
+    ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "contiguous", "clone", "roll", "flip", "rot90", "chunk", "split", "tensor_split", "unbind", "select", "narrow", "__getitem__", "cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "repeat", "tile", "index_select", "gather", "T", "mT", "H", "mH", "t", "__setitem__", "unfold", "take_along_dim", "masked_select", "as_strided"]
 )
-SUMS = frozenset("add __add__ __radd__ sub __sub__ __rsub__ sum mean addcmul lerp".split())
-JOINS = frozenset("cat concat concatenate stack hstack vstack".split())
+REDUCTIONS = frozenset(["mean", "sum", "max", "min", "amax", "amin"])
+SUMS = frozenset(["add", "__add__", "__radd__", "sub", "__sub__", "__rsub__", "sum", "mean", "addcmul", "lerp"])
+JOINS = frozenset(["cat", "concat", "concatenate", "stack", "hstack", "vstack"])
 
 
 def plain(name: str) -> str:
@@ -92,7 +88,12 @@ def plain(name: str) -> str:
 
 
 def role_of(
-    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, data_inputs: int
+    name: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    data_inputs: int,
+    shape: Sequence[int],
 ) -> Role:
     """The role of one call of the function `name`.
 
@@ -101,14 +102,17 @@ def role_of(
         args: as the function was called.
         kwargs: as the function was called.
         data_inputs: number of distinct operands that depend on the image.
+        shape: of the tensor that it gives, the first of several.
     """
     if name in ATTENTIONS:
         return "attention"
     if name in PRODUCTS:
         return "bilinear" if data_inputs > 1 else "linear"
     if name in CONVOLUTIONS:
-        weight = args[1] if len(args) > 1 else kwargs["weight"]
-        return "conv" if any(k > 1 for k in weight.shape[2:]) else "linear"
+        kernel = (args[1] if len(args) > 1 else kwargs["weight"]).shape[2:]
+        # The whole feature map at once, as VGG's first fully connected layer: no window slides.
+        reads_all = args[0].shape[2:] == kernel and all(n == 1 for n in shape[2:])
+        return "linear" if reads_all or all(k == 1 for k in kernel) else "conv"
     if name in {"linear", "bilinear"}:
         return "linear"
     if name in POOLS:

@@ -61,7 +61,8 @@ def moved(
             positions = known(value)
             if positions is None:
                 return torch.zeros(value.shape)
-            grids.add(positions.grid)
+            if positions.some:  # class tokens of a coarser stage have no place on any grid
+                grids.add(positions.grid)
             return positions.shadow
         if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
             return type(value)(shadow(v) for v in value)
@@ -99,24 +100,59 @@ def through_linear(positions: Positions, axis: int, shape: torch.Size) -> Positi
 
 def _merged(positions: Positions, axis: int) -> Positions | None:
     """Patches along `axis` as places of a coarser grid; None where the patches overlap."""
-    width = positions.grid[1]
     patches = positions.shadow.movedim(axis, -1)
+    for other in range(1, patches.ndim - 1):  # the axes of channels, heads
+        if constant_along(patches, other):
+            patches = patches.narrow(other, 0, 1)
     first = torch.where(patches > 0, patches, torch.inf).amin(-1, keepdim=True)
-    one_image = first[0].flatten()
-    placed = one_image[one_image.isfinite()]
-    if len(placed) != len(placed.unique()) or len(placed) == 0:
+    first = torch.where(first.isfinite(), first, 0.0)
+    coarse = _ranked(first, positions.grid)
+    if coarse is None:
         return None
-    rows, columns = (placed - 1).div(width, rounding_mode="floor"), (placed - 1) % width
-    height, width_ = len(rows.unique()), len(columns.unique())
-    if height * width_ != len(placed):
+    shape = [*positions.shadow.movedim(axis, -1).shape[:-1], 1]
+    return Positions(coarse.shadow.expand(shape).movedim(-1, axis), coarse.grid)
+
+
+def _ranked(places: Tensor, grid: tuple[int, int]) -> Positions | None:
+    """Places of some rows and columns of a grid, counted anew; None if others are among them.
+
+    Args:
+        places: (B, ...); within an image each place once, and 0 for none.
+        grid: that they count on.
+    """
+    placed = places[0][places[0] > 0] - 1
+    if len(placed) == 0 or len(placed) != len(placed.unique()):
         return None
-    place = torch.zeros(int(placed.max()) + 1)
-    index = (
-        rows.unique(return_inverse=True)[1] * width_ + columns.unique(return_inverse=True)[1]
-    )
-    place[placed.long()] = index.float() + 1
-    coarse = torch.where(first.isfinite(), place[first.nan_to_num(0, 0, 0).long()], 0.0)
-    return Positions(coarse.movedim(-1, axis), (height, width_))
+    rows, columns = placed.div(grid[1], rounding_mode="floor"), placed % grid[1]
+    row, column = (x.unique(return_inverse=True) for x in (rows, columns))
+    coarse = len(row[0]), len(column[0])
+    if coarse[0] * coarse[1] != len(placed):
+        return None
+    rank = torch.zeros(grid[0] * grid[1] + 1)
+    rank[placed.long() + 1] = (row[1] * coarse[1] + column[1] + 1).float()
+    return Positions(rank[places.long()], coarse)
+
+
+def through_reduction(positions: Positions, axis: int, shape: torch.Size) -> Positions | None:
+    """Positions after a mean, sum or maximum along `axis`; None where all positions meet."""
+    kept = through_linear(positions, axis, positions.shadow.narrow(axis, 0, 1).shape)
+    if kept is None or kept.shadow.numel() != shape.numel():
+        return None
+    return Positions(kept.shadow.reshape(shape), kept.grid)
+
+
+def through_product(
+    left: Positions | None, right: Positions | None, shape: torch.Size
+) -> Positions | None:
+    """Positions of a matrix product of two feature maps: the rows' or else the columns'.
+
+    The scores Q K^T have the queries' places in their rows, and so has what attention gives.
+    """
+    if left is not None and left.some and constant_along(left.shadow, -1):
+        return Positions(left.shadow[..., :1].expand(shape), left.grid)
+    if right is not None and right.some and constant_along(right.shadow, -2):
+        return Positions(right.shadow[..., :1, :].expand(shape), right.grid)
+    return None
 
 
 def layout_of(positions: Positions | None, batch_size: int) -> Layout | None:
@@ -130,18 +166,19 @@ def layout_of(positions: Positions | None, batch_size: int) -> Layout | None:
         return Layout("b c h w", grid) if _in_raster_order(shadow[0, 0]) else None
     if not constant_along(shadow, -1):
         return None
-    places = shadow[0, ..., 0]
-    if places.shape == grid and _in_raster_order(places):
-        return Layout("b h w c", grid)
+    ranked = _ranked(shadow[..., 0], grid)  # where every second token was dropped (LeViT)
+    if ranked is None:
+        return None
+    places, (height, width) = ranked.shadow[0], ranked.grid
+    if places.shape == (height, width) and _in_raster_order(places):
+        return Layout("b h w c", (height, width))
     places = places.flatten()
     order = places.argsort(stable=True)[int((places == 0).sum()) :]
-    if not torch.equal(places[order], torch.arange(1.0, grid[0] * grid[1] + 1)):
-        return None
     first, last = int(order.min()), int(order.max())
     in_order = torch.equal(order, torch.arange(first, last + 1))
     return Layout(
         "b n c",
-        grid,
+        (height, width),
         num_prefix_tokens=first,
         num_suffix_tokens=len(places) - 1 - last,
         order=None if in_order else tuple(order.tolist()),

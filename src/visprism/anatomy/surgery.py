@@ -174,10 +174,10 @@ class _Numbered(TorchFunctionMode):
         self.actions = actions  # by the number of the call
         self.running: int | None = None  # None: no forward pass is under way
 
-    def __torch_function__(  # noqa: D105
+    def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Iterable[type],  # noqa: ARG002 (torch's protocol)
+        types: Iterable[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401

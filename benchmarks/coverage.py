@@ -1,0 +1,176 @@
+"""How many of the field's architectures are dissected and observed, and why the others are not.
+
+    python benchmarks/coverage.py              one architecture of each timm family, all of
+                                               torchvision's classifiers, six of transformers
+    python benchmarks/coverage.py --all        every architecture name that timm lists
+    python benchmarks/coverage.py --names vit  those whose name holds "vit"
+
+Networks have random weights; nothing is downloaded. An architecture counts if `dissect` and
+`observe` (Fourier and variance) raise nothing, each block has a kind and every block between stem
+and head lies on a grid. Each runs in a process of its own, under a limit of time and memory.
+"""
+
+import argparse
+import json
+import multiprocessing as mp
+import re
+import resource
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results" / "coverage.json"
+HUGGING_FACE = {  # model type: arguments of a small configuration
+    "vit": {},
+    "deit": {},
+    "swin": {},
+    "convnext": {},
+    "beit": {},
+    "dinov2_with_registers": {},
+}
+SMALL = {"num_hidden_layers": 3, "hidden_size": 96, "num_attention_heads": 3}
+
+
+def timm_names(*, everything: bool) -> Iterator[tuple[str, str]]:
+    """(family, architecture); without `everything` the one with the shortest name of each."""
+    import timm
+    from timm.models import list_modules
+
+    for family in list_modules():
+        names = timm.list_models(module=family, include_tags=False)
+        for name in names if everything else sorted(names, key=lambda n: (len(n), n))[:1]:
+            yield family, f"timm:{name}"
+
+
+def torchvision_names() -> Iterator[tuple[str, str]]:
+    """Every classifier of torchvision."""
+    import torchvision
+
+    for name in torchvision.models.list_models(module=torchvision.models):
+        yield f"torchvision {re.match('[a-z]+', name)[0]}", f"torchvision:{name}"
+
+
+def hugging_face_names() -> Iterator[tuple[str, str]]:
+    """Image classifiers of transformers, built from their configuration."""
+    for kind in HUGGING_FACE:
+        yield f"transformers {kind}", f"transformers:{kind}"
+
+
+def build(name: str) -> tuple:
+    """The model in evaluation mode and the side and channels of its input."""
+    source, _, arch = name.partition(":")
+    if source == "timm":
+        import timm
+
+        model = timm.create_model(arch)
+        channels, side, _ = model.default_cfg.get("input_size", (3, 224, 224))
+        return model.eval(), side, channels
+    if source == "torchvision":
+        import torchvision
+
+        options = {"init_weights": True} if arch in {"googlenet", "inception_v3"} else {}
+        model = torchvision.models.get_model(arch, weights=None, **options)
+        return model.eval(), 299 if arch == "inception_v3" else 224, 3
+    from transformers import AutoConfig, AutoModelForImageClassification
+
+    small = {} if arch in {"swin", "convnext"} else SMALL
+    config = AutoConfig.for_model(arch, **small)
+    return AutoModelForImageClassification.from_config(config).eval(), config.image_size, 3
+
+
+def examine(name: str) -> dict:
+    """What came of one architecture; an empty `reason` is a success."""
+    warnings.simplefilter("ignore")
+    import torch
+
+    import visprism as vp
+
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    model, side, channels = build(name)
+    images = torch.randn(2, channels, side, side, generator=torch.Generator().manual_seed(0))
+    anatomy = vp.dissect(model, images)
+    middle = anatomy[1:-1]
+    off_grid = [b.name for b in middle if b.layout is None]
+    vp.observe(anatomy, [images], [vp.FourierProbe(), vp.VarianceProbe()])
+    reason = ""
+    if not middle:
+        reason = "no block between stem and head"
+    elif off_grid:
+        reason = f"{len(off_grid)} of {len(middle)} blocks off the grid, first {off_grid[0]}"
+    kinds = defaultdict(int)
+    for block in middle:
+        kinds[block.kind] += 1
+    seconds = round(time.perf_counter() - start, 1)
+    return {"name": name, "reason": reason, "kinds": dict(kinds), "seconds": seconds}
+
+
+def _child(work: Callable[[str], dict], name: str, gib: float, answer) -> None:  # noqa: ANN001
+    resource.setrlimit(resource.RLIMIT_AS, (int(gib * 2**30), resource.RLIM_INFINITY))
+    try:
+        answer.put(work(name))
+    except BaseException as error:  # noqa: BLE001 (whatever a model raises is the finding)
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        answer.put({"name": name, "reason": text[:300], "kinds": {}, "seconds": 0})
+
+
+def isolated(name: str, *, seconds: float, gib: float) -> dict:
+    """`examine` in a process of its own."""
+    answer = mp.Queue()
+    process = mp.Process(target=_child, args=(examine, name, gib, answer))
+    process.start()
+    try:
+        return answer.get(timeout=seconds)
+    except Exception:  # noqa: BLE001 (queue.Empty: out of time, or killed for memory)
+        process.kill()
+        return {
+            "name": name,
+            "reason": f"out of time ({seconds:.0f} s)",
+            "kinds": {},
+            "seconds": 0,
+        }
+    finally:
+        process.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--all", action="store_true", help="every name that timm lists")
+    parser.add_argument("--names", default="", help="only names that hold this")
+    parser.add_argument("--seconds", type=float, default=240, help="limit for one architecture")
+    parser.add_argument(
+        "--gib", type=float, default=16, help="memory limit for one architecture"
+    )
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    args = parser.parse_args()
+
+    listed = [*timm_names(everything=args.all), *torchvision_names(), *hugging_face_names()]
+    listed = [(family, name) for family, name in listed if args.names in name]
+    # Loading the libraries once in the parent saves seconds in each forked child.
+    import timm  # noqa: F401
+    import torchvision  # noqa: F401
+
+    import visprism as vp
+
+    rows = []
+    for family, name in listed:
+        row = {"family": family} | isolated(name, seconds=args.seconds, gib=args.gib)
+        rows.append(row)
+        print(f"{'ok  ' if not row['reason'] else 'FAIL'} {name:55s} {row['seconds']:6.1f} s "
+              f"{row['reason'] or row['kinds']}", flush=True)  # fmt: skip
+    good = sum(not row["reason"] for row in rows)
+    print(
+        f"{good} of {len(rows)} architectures dissected and observed ({good / len(rows):.1%})"
+    )
+    if args.write:
+        RESULTS.write_text(
+            json.dumps({**vp.environment(), "all": args.all, "rows": rows}, indent=1)
+        )
+
+
+if __name__ == "__main__":
+    main()
