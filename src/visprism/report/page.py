@@ -72,15 +72,15 @@ def check(examinations: Sequence[Examination]) -> None:
         raise InputError("a report needs at least one examined model, got none")
     check_names([each.name for each in examinations])
     for result in (result for each in examinations for result in each.tables()):
-        fits = [
-            s.quantity == result.quantity
-            if isinstance(result, Tally)
-            else s.result is type(result)
-            for s in SECTIONS
-        ]
-        if not any(fits):
+        kind = type(result).__name__
+        if isinstance(result, Tally):
+            kind = f"Tally of {result.quantity!r}"
+            found = any(section.quantity == result.quantity for section in SECTIONS)
+        else:
+            found = any(section.result is type(result) for section in SECTIONS)
+        if not found:
             raise InputError(
-                f"no section of the report shows a {type(result).__name__}; "
+                f"no section of the report shows a {kind}; "
                 "append a Section for it to visprism.report.SECTIONS"
             )
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
+from typing import SupportsFloat
 
 from visprism.result import Result
 
@@ -27,7 +28,7 @@ def rows(result: Result, columns: Mapping[str, str]) -> list[list[Cell]]:
     return [list(row) for row in zip(numbers, *chosen, strict=True)]
 
 
-def cell(column: str, value: str | float) -> Cell:
+def cell(column: str, value: str | int | float) -> Cell:
     """One value: four digits, large amounts with a prefix, a dash where there is no number."""
     if isinstance(value, str):
         return Cell(value, numeric=False)
@@ -41,9 +42,10 @@ def cell(column: str, value: str | float) -> Cell:
     return Cell(text.replace("-", MINUS), numeric=True)
 
 
-def amount(number: float) -> str:
+def amount(number: SupportsFloat) -> str:
     """A large number in three digits: 25.6 M."""
+    number = float(number)
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= 0.9995 * size:  # 999 500 is 1.00 M
             return f"{number / size:#.3g}".removesuffix(".") + f"\N{NO-BREAK SPACE}{prefix}"
-    return str(int(number))
+    return f"{number:.0f}"

@@ -1,0 +1,66 @@
+"""Two small networks, examined."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.anatomy import costs, dissect
+from visprism.measure.features import (
+    FourierProbe,
+    VarianceProbe,
+    high_frequency,
+    observe,
+    tally,
+)
+from visprism.report import Examination
+from visprism.result import Provenance
+
+
+class Residual(nn.Module):
+    """A convolution on a residual stream."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x):
+        return x + self.conv(x).relu()
+
+
+class Network(nn.Sequential):
+    """Stem, `depth` residual blocks, a smaller grid, as many again, head."""
+
+    def __init__(self, depth):
+        super().__init__(
+            nn.Conv2d(3, 8, 3, padding=1),
+            *(Residual(8) for _ in range(depth)),
+            nn.Conv2d(8, 12, 2, stride=2),
+            *(Residual(12) for _ in range(depth)),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(12, 5),
+        )
+
+
+def examined(name, depth):
+    with torch.random.fork_rng():
+        torch.manual_seed(depth)
+        network, images = Network(depth).eval(), torch.rand(6, 3, 16, 16)
+    anatomy = dissect(network, images[:2])
+    about = Provenance(model=name, data="folder:cats/val", created="2025-01-31")
+    spectrum, variances = observe(
+        anatomy, [images[:3], images[3:]], [FourierProbe(), VarianceProbe()], provenance=about
+    )
+    ends = high_frequency(spectrum)
+    return Examination(
+        name,
+        replace(costs(anatomy), provenance=spectrum.provenance),
+        (spectrum, ends, tally(ends), variances, tally(variances)),
+    )
+
+
+@pytest.fixture(scope="session")
+def examinations():
+    return (examined("shallow", 2), examined("deep", 3))
