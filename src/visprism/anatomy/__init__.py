@@ -1,9 +1,10 @@
 """Anatomy: a model as an ordered row of blocks, and ways to watch and cut them."""
 
-from visprism.anatomy.blocks import Anatomy, Block, Kind
+from visprism.anatomy.blocks import Anatomy, Block
 from visprism.anatomy.cost import Costs, costs
 from visprism.anatomy.dissect import dissect
 from visprism.anatomy.forward import Images, batch_size, forward
+from visprism.anatomy.kinds import Kind
 from visprism.anatomy.layout import Layout
 from visprism.anatomy.surgery import lesion, replace, watch
 

@@ -1,18 +1,15 @@
 """Blocks: the parts of a model that the residual stream passes through, in forward order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import overload
 
 from torch import nn
 
 from visprism.anatomy.graph import Graph
+from visprism.anatomy.kinds import Kind
 from visprism.anatomy.layout import Layout
 from visprism.errors import InputError
-
-Kind = Literal[
-    "stem", "conv", "attention", "mlp", "attention+mlp", "token-mixing", "downsample", "head"
-]
 
 
 @dataclass(frozen=True)
@@ -36,14 +33,18 @@ _MOST = 0.5
 
 
 @dataclass(frozen=True)
-class Anatomy(Sequence[Block]):
+class Anatomy:
     """The blocks of one model, in forward order; `dissect` makes one."""
 
     model: nn.Module
     blocks: tuple[Block, ...]
     graph: Graph = field(repr=False)
 
-    def __getitem__(self, index):  # noqa: ANN001, ANN204
+    @overload
+    def __getitem__(self, index: int | str) -> Block: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Block, ...]: ...
+    def __getitem__(self, index: int | str | slice) -> Block | tuple[Block, ...]:
         """A block by position or by name; a slice gives a tuple of blocks.
 
         Raises:
@@ -59,7 +60,7 @@ class Anatomy(Sequence[Block]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of any result about this model must know of its blocks, in sentences."""
+        """What a reader of any result must know of these blocks, in sentences."""
         notes = []
         off_grid = [b.name for b in self.blocks[1:-1] if b.layout is None]
         if off_grid:
@@ -72,8 +73,8 @@ class Anatomy(Sequence[Block]):
         if work[largest] > _MOST * sum(work.values()):
             share = work[largest] / sum(work.values())
             notes.append(
-                f"{largest} holds {share:.0%} of the arithmetic: streams run side by side in it, "
-                "so the blocks inside it cannot be told apart."
+                f"{largest} holds {share:.0%} of the arithmetic: streams run side by side in "
+                "it, so the blocks inside it cannot be told apart."
             )
         return tuple(notes)
 

@@ -25,9 +25,9 @@ class Costs(Result):
 def costs(anatomy: Anatomy) -> Costs:
     """Parameters and multiply-accumulates of each block, for one image.
 
-    Matrix products, convolutions and attention are counted, elementwise operations are not: what
-    the field's tables call FLOPs (4.1 G for ResNet-50). A parameter that two blocks share stands
-    in both rows. Costs nothing: the numbers were taken when the model was dissected.
+    Matrix products, convolutions and attention are counted, elementwise operations are not:
+    what the field's tables call FLOPs (4.1 G for ResNet-50). A parameter that two blocks share
+    stands in both rows. Costs nothing: the numbers were taken when the model was dissected.
     """
     sizes = {name: p.numel() for name, p in anatomy.model.named_parameters()}
     return Costs(

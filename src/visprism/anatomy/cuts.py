@@ -4,11 +4,13 @@ A cut is a node on every path from the image to the logits (a dominator of the o
 of a residual branch is one; what lies inside the branch is bypassed by the skip and is none.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Literal
 
 from visprism.anatomy.graph import Graph, Node
-from visprism.anatomy.operations import SUMS, WORK
+from visprism.anatomy.operations import WORK
+from visprism.anatomy.vocabulary import SUMS
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def units(graph: Graph) -> list[Unit]:
     used = sorted(graph.ancestors(graph.output))
     ends = cuts(graph)
     found = []
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in itertools.pairwise(ends):
         nodes = tuple(graph.nodes[i] for i in used if start < i <= end)
         found.append(Unit(start, end, nodes, _type(nodes)))
     return found

@@ -10,13 +10,15 @@ from math import prod
 
 from torch import Tensor, nn
 
-from visprism.anatomy.blocks import Anatomy, Block, Kind
+from visprism.anatomy.blocks import Anatomy, Block
 from visprism.anatomy.forward import Images
-from visprism.anatomy.graph import Graph, trace
-from visprism.anatomy.kinds import kind_of
+from visprism.anatomy.graph import Graph
+from visprism.anatomy.kinds import Kind, kind_of
 from visprism.anatomy.naming import names_of
-from visprism.anatomy.operations import JOINS, tensors_in
+from visprism.anatomy.operations import tensors_in
 from visprism.anatomy.stretches import Stretch, stretches
+from visprism.anatomy.trace import trace
+from visprism.anatomy.vocabulary import JOINS
 from visprism.errors import InputError
 
 # Two images tell an axis of length 1 from the batch's; more would only cost time.
@@ -35,8 +37,8 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
         images: a batch (B, C, H, W), or a mapping of tensors for models that take one.
 
     Raises:
-        InputError: if the model is in training mode, fails on the images, or its output does not
-            depend on them.
+        InputError: if the model is in training mode or its output does not depend on the
+            images.
     """
     if any(m.training for m in model.modules()):
         raise InputError("the model is in training mode; call model.eval() first")
@@ -105,7 +107,7 @@ def _kind(
     if first:
         return "stem"
     joined = any(unit.nodes[-1].op in JOINS for unit in stretch.units)
-    residual = stretch.module is not None or (stretch.branches and not joined)
+    residual = stretch.module != "" or (stretch.branches and not joined)
     if subsampling and not residual:
         return "downsample"
     return kind_of(graph, stretch.nodes)

@@ -15,8 +15,8 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     """The model's logits, or its first output where it has no logits.
 
     A mapping is passed by keyword where the model's ``forward`` has arguments of these names
-    (as Hugging Face models have), and as one argument otherwise. Of an output with several parts
-    the one called ``logits`` is taken, or else the first tensor.
+    (as Hugging Face models have), and as one argument otherwise. Of an output with several
+    parts the one called ``logits`` is taken, or else the first tensor.
 
     Raises:
         InputError: if the output holds no tensor.
@@ -49,6 +49,6 @@ def _logits(output: Any, model: nn.Module) -> Tensor:  # noqa: ANN401 (what a mo
         if isinstance(part, Tensor):
             return part
     raise InputError(
-        f"{type(model).__name__} returns {type(output).__name__} without a tensor in it; wanted "
-        "logits, as a tensor or under the name 'logits'"
+        f"{type(model).__name__} returns {type(output).__name__} without a tensor in it; "
+        "wanted logits, as a tensor or under the name 'logits'"
     )

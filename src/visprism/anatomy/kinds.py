@@ -1,11 +1,16 @@
 """Kinds: what a block is, told from the operations in it."""
 
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from visprism.anatomy.graph import Graph, Node
 
+Kind = Literal[
+    "stem", "conv", "attention", "mlp", "attention+mlp", "token-mixing", "downsample", "head"
+]
 
-def kind_of(graph: Graph, nodes: Sequence[Node]) -> str:
+
+def kind_of(graph: Graph, nodes: Sequence[Node]) -> Kind:
     """The kind of a stretch: what moves information over the grid decides, attention first.
 
     "attention+mlp" is said where a pointwise network stands beside the attention, on a way that

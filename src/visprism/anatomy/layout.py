@@ -1,4 +1,4 @@
-"""Layout: how a block's output tensor lies on the image's grid, and the way to a feature map."""
+"""Layout: how a block's output tensor lies on the image's grid, and the way to a map."""
 
 from dataclasses import dataclass, field
 from typing import Literal

@@ -8,7 +8,7 @@ from visprism.anatomy.operations import WORK
 
 
 def names_of(
-    graph: Graph, stretches: Sequence[Sequence[Node]], spans: Sequence[str | None]
+    graph: Graph, stretches: Sequence[Sequence[Node]], modules: Sequence[str]
 ) -> list[str]:
     """A unique name for each stretch; the first is the stem, the last the head."""
     nodes_of: dict[str, set[int]] = {}
@@ -16,13 +16,13 @@ def names_of(
         for path in _ancestors(node.module):
             nodes_of.setdefault(path, set()).add(node.index)
     names = []
-    for i, (nodes, span) in enumerate(zip(stretches, spans, strict=True)):
+    for i, (nodes, module) in enumerate(zip(stretches, modules, strict=True)):
         if i == len(stretches) - 1:
             names.append("head")
         elif i == 0:
             names.append("stem")
         else:
-            names.append(span or _worker(nodes, nodes_of))
+            names.append(module or _worker(nodes, nodes_of))
     return _unique(names)
 
 

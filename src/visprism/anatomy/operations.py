@@ -4,10 +4,14 @@ A role is a word for one call. What has weights or moves information over the gr
 block (``WORK``); everything else follows the work that it stands behind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from torch import Tensor
+
+from visprism.anatomy import vocabulary
 
 Role = Literal[
     "conv",  # a spatial kernel larger than 1
@@ -27,56 +31,6 @@ Role = Literal[
 ]
 WORK = frozenset({"conv", "linear", "token-mixing", "attention", "bilinear", "pool", "opaque"})
 
-ATTENTIONS = frozenset(
-    {
-        "scaled_dot_product_attention",
-        "multi_head_attention_forward",
-        "_native_multi_head_attention",
-        "_transformer_encoder_layer_fwd",
-        "flex_attention",
-    }
-)
-PRODUCTS = frozenset(
-    {
-        "matmul",
-        "__matmul__",
-        "__rmatmul__",
-        "bmm",
-        "mm",
-        "baddbmm",
-        "addmm",
-        "einsum",
-        "tensordot",
-    }
-)
-CONVOLUTIONS = frozenset(
-    f"conv{transposed}{d}d" for d in (1, 2, 3) for transposed in ("", "_transpose")
-) | {"deform_conv2d"}
-POOLS = frozenset(f"{kind}_pool{d}d" for kind in ("avg", "max", "lp") for d in (1, 2, 3)) | {
-    "max_pool2d_with_indices",
-    "max_pool1d_with_indices",
-}
-NORMS = frozenset(
-    {"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"}
-    | {"local_response_norm", "native_layer_norm"}
-)
-ACTIVATIONS = frozenset(
-    ["relu", "relu6", "gelu", "silu", "mish", "sigmoid", "tanh", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "selu", "celu", "softplus", "softsign", "prelu", "glu", "logsigmoid", "threshold", "clamp", "exp", "square"]
-)
-RECURRENCES = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
-TRANSFORMS = frozenset(
-    f"fft_{inverse}{real}fft{d}"
-    for inverse in ("", "i")
-    for real in ("", "r")
-    for d in ("", "2", "n")
-)
-LAYOUTS = frozenset(
-    ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "contiguous", "clone", "roll", "flip", "rot90", "chunk", "split", "tensor_split", "unbind", "select", "narrow", "__getitem__", "cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "repeat", "tile", "index_select", "gather", "T", "mT", "H", "mH", "t", "__setitem__", "unfold", "take_along_dim", "masked_select", "as_strided"]
-)
-REDUCTIONS = frozenset(["mean", "sum", "max", "min", "amax", "amin"])
-SUMS = frozenset(["add", "__add__", "__radd__", "sub", "__sub__", "__rsub__", "sum", "mean", "addcmul", "lerp"])
-JOINS = frozenset(["cat", "concat", "concatenate", "stack", "hstack", "vstack"])
-
 
 def plain(name: str) -> str:
     """The function's name without the mark of its in-place form: ``add_`` and ``__iadd__``."""
@@ -87,56 +41,77 @@ def plain(name: str) -> str:
     return name.removesuffix("_") if not name.endswith("__") else name
 
 
-def role_of(
-    name: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    data_inputs: int,
-    shape: Sequence[int],
-) -> Role:
-    """The role of one call of the function `name`.
+def function_name(function: Callable[..., Any]) -> str:
+    """The name of a torch function; of a property such as `Tensor.mT`, that of the property."""
+    name = getattr(function, "__name__", type(function).__name__)
+    if name == "__get__":
+        name = getattr(getattr(function, "__self__", None), "__name__", name)
+    return plain(name)
 
-    Args:
-        name: without the mark of an in-place form.
-        args: as the function was called.
-        kwargs: as the function was called.
-        data_inputs: number of distinct operands that depend on the image.
-        shape: of the tensor that it gives, the first of several.
-    """
-    if name in ATTENTIONS:
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a torch function."""
+
+    function: Callable[..., Any]
+    name: str  # without the mark of its in-place form
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    made: Sequence[Tensor]  # what it gives
+    data_inputs: int  # number of nodes that made its operands
+
+    @cached_property
+    def operands(self) -> list[Tensor]:
+        """All tensors that go in."""
+        return tensors_in([self.args, self.kwargs])
+
+    @cached_property
+    def role(self) -> Role:
+        """What it does to a feature map."""
+        return _role_of(self)
+
+
+def _role_of(call: Call) -> Role:
+    name = call.name
+    if name in vocabulary.ATTENTIONS:
         return "attention"
-    if name in PRODUCTS:
-        return "bilinear" if data_inputs > 1 else "linear"
-    if name in CONVOLUTIONS:
-        kernel = (args[1] if len(args) > 1 else kwargs["weight"]).shape[2:]
-        # The whole feature map at once, as VGG's first fully connected layer: no window slides.
-        reads_all = args[0].shape[2:] == kernel and all(n == 1 for n in shape[2:])
-        return "linear" if reads_all or all(k == 1 for k in kernel) else "conv"
+    if name in vocabulary.PRODUCTS:
+        return "bilinear" if call.data_inputs > 1 else "linear"
+    if name in vocabulary.CONVOLUTIONS:
+        return "conv" if _slides(call) else "linear"
     if name in {"linear", "bilinear"}:
         return "linear"
-    if name in POOLS:
-        return "pool" if _window(args, kwargs) > 1 else "layout"
+    if name in vocabulary.POOLS:
+        return "pool" if _window(call) > 1 else "layout"
     if name.startswith("adaptive_"):
         return "global pool"
-    if name in RECURRENCES | TRANSFORMS:
+    if name in vocabulary.RECURRENCES | vocabulary.TRANSFORMS:
         return "token-mixing"
-    if name in {"softmax", "log_softmax", "gumbel_softmax"}:
+    if name in vocabulary.SOFTMAXES:
         return "softmax"
-    if name in ACTIVATIONS:
+    if name in vocabulary.ACTIVATIONS:
         return "activation"
-    if name in NORMS:
+    if name in vocabulary.NORMS:
         return "norm"
-    if data_inputs > 1 and name in SUMS | JOINS:
+    if call.data_inputs > 1 and name in vocabulary.SUMS | vocabulary.JOINS:
         return "merge"
-    if name in LAYOUTS:
+    if name in vocabulary.LAYOUTS:
         return "layout"
     return "pointwise"
 
 
-def _window(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+def _slides(call: Call) -> bool:
+    """Whether a convolution has a window larger than 1 that slides."""
+    weight = call.args[1] if len(call.args) > 1 else call.kwargs["weight"]
+    kernel = weight.shape[2:]
+    # The whole feature map at once, as VGG's first fully connected layer, is a linear map.
+    whole = call.operands[0].shape[2:] == kernel and all(n == 1 for n in call.made[0].shape[2:])
+    return not whole and any(k > 1 for k in kernel)
+
+
+def _window(call: Call) -> int:
     """The longest side of a pooling window."""
-    size = kwargs.get("kernel_size", args[1] if len(args) > 1 else 1)
+    size = call.kwargs.get("kernel_size", call.args[1] if len(call.args) > 1 else 1)
     return max(size) if isinstance(size, Sequence) else int(size)
 
 

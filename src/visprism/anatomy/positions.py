@@ -1,4 +1,4 @@
-"""Positions: for every number of a feature map, the place of the image's grid that it speaks of.
+"""Positions: for every number of a feature map, the place on the image's grid it speaks of.
 
 A shadow tensor of the feature map's shape holds the place: 0 for none (padding, class tokens),
 1 + row * width + column otherwise. It follows the feature map through the model: what only
@@ -46,7 +46,6 @@ def moved(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     known: Callable[[Tensor], Positions | None],
-    is_index: Callable[[Tensor], bool],
 ) -> list[Positions | None] | None:
     """Positions of what a layout operation gives: the operation done to the shadows.
 
@@ -56,8 +55,8 @@ def moved(
 
     def shadow(value: Any) -> Any:  # noqa: ANN401 (any nesting of arguments)
         if isinstance(value, Tensor):
-            if is_index(value):
-                return value
+            if not value.is_floating_point():
+                return value  # an index
             positions = known(value)
             if positions is None:
                 return torch.zeros(value.shape)
@@ -89,13 +88,20 @@ def through_linear(positions: Positions, axis: int, shape: torch.Size) -> Positi
     Where the axis holds the positions of one patch (patch merging, an unfolded image), each
     patch becomes one place of a coarser grid.
     """
-    shadow = positions.shadow
-    if not constant_along(shadow, axis):
+    if not constant_along(positions.shadow, axis):
+        if _has_channels(positions.shadow, axis):  # beside the axis, which so holds positions
+            return None
         coarser = _merged(positions, axis)
         if coarser is None:
             return None
-        positions, shadow = coarser, coarser.shadow
-    return Positions(shadow.narrow(axis, 0, 1).expand(shape), positions.grid)
+        positions = coarser
+    return Positions(positions.shadow.narrow(axis, 0, 1).expand(shape), positions.grid)
+
+
+def _has_channels(shadow: Tensor, axis: int) -> bool:
+    """Whether an axis other than `axis` and the batch's holds the channels of one position."""
+    others = set(range(1, shadow.ndim)) - {axis % shadow.ndim}
+    return any(shadow.shape[other] > 1 and constant_along(shadow, other) for other in others)
 
 
 def _merged(positions: Positions, axis: int) -> Positions | None:
@@ -135,10 +141,17 @@ def _ranked(places: Tensor, grid: tuple[int, int]) -> Positions | None:
 
 def through_reduction(positions: Positions, axis: int, shape: torch.Size) -> Positions | None:
     """Positions after a mean, sum or maximum along `axis`; None where all positions meet."""
-    kept = through_linear(positions, axis, positions.shadow.narrow(axis, 0, 1).shape)
-    if kept is None or kept.shadow.numel() != shape.numel():
-        return None
-    return Positions(kept.shadow.reshape(shape), kept.grid)
+    if not constant_along(positions.shadow, axis):
+        coarser = _merged(positions, axis)
+        if coarser is None or coarser.grid == (1, 1):
+            return None
+        positions = coarser
+    kept = positions.shadow.narrow(axis, 0, 1)
+    return (
+        Positions(kept.reshape(shape), positions.grid)
+        if kept.numel() == shape.numel()
+        else None
+    )
 
 
 def through_product(

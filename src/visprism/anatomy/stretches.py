@@ -1,13 +1,13 @@
 """Stretches: neighbouring units of a graph put together to what people call a block.
 
 1. Ways joined by a sum (a residual branch, with its skip) are a block, with the norm or the
-   activation that the same module has before or after them. Ways joined otherwise (dense blocks,
-   inception modules) are a block with the layers that fuse them in the same module.
+   activation that the same module has before or after them. Ways joined otherwise (dense
+   blocks, inception modules) are a block with the layers that fuse them in the same module.
 2. A module whose name differs only in numbers from such a block's (``features.3`` and
    ``features.4``) is a block too, if it lies between two cuts: bottlenecks without a skip.
-3. What is left between two blocks is one block: the stem, a downsampling, the head. In a network
-   without any of the above each operation with weights or a window is a block, with the norm,
-   activation and dropout that follow it.
+3. What is left between two blocks is one block: the stem, a downsampling, the head. In a
+   network without any of the above each operation with weights or a window is a block, with the
+   norm, activation and dropout that follow it.
 """
 
 import re
@@ -24,7 +24,7 @@ class Stretch:
     """Neighbouring units that make one block."""
 
     units: tuple[Unit, ...]
-    module: str | None = None  # the module that is exactly this stretch
+    module: str = ""  # the module that is exactly this stretch, if there is one
 
     @property
     def end(self) -> int:
@@ -53,7 +53,7 @@ class _Range:
 
     first: int
     after: int
-    module: str | None = None
+    module: str = ""
 
     def __len__(self) -> int:
         return self.after - self.first
@@ -185,7 +185,7 @@ def _with_neighbours(row: Sequence[Stretch]) -> list[Stretch]:
 
 
 def _with_tail(graph: Graph, row: list[Stretch]) -> list[Stretch]:
-    """The last stretches joined to one head: what is pooled, or pointwise and without a skip."""
+    """The last stretches as one head: what is pooled, or pointwise and without a skip."""
 
     def belongs_to_head(stretch: Stretch) -> bool:
         end = graph.nodes[stretch.end]

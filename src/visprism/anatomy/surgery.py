@@ -1,8 +1,9 @@
 """Surgery: watch or change a model inside a ``with`` block; it is given back as it was.
 
 `watch` reads with ordinary forward hooks, at full speed. `replace` and `lesion` change the
-tensor that leaves a block at the very operation that makes it, found by its number in the trace,
-so that they work on any architecture; the model then runs under a `TorchFunctionMode`, eagerly.
+tensor that leaves a block at the very operation that makes it, found by its number in the
+trace, so that they work on any architecture; the model then runs under a `TorchFunctionMode`,
+eagerly.
 """
 
 from collections import Counter
@@ -15,8 +16,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy.blocks import Anatomy, Block
-from visprism.anatomy.graph import Address, Graph, Node, function_name
-from visprism.anatomy.operations import plain, tensors_in
+from visprism.anatomy.graph import Address, Graph, Node
+from visprism.anatomy.layout import Layout
+from visprism.anatomy.operations import function_name, tensors_in
 from visprism.errors import InputError
 
 T = TypeVar("T")
@@ -48,10 +50,10 @@ def watch(
             if block.layout is None:
                 continue
 
-            def read(tensor: Tensor, block: Block = block) -> None:
+            def read(x: Tensor, name: str = block.name, layout: Layout = block.layout) -> None:
                 # What a watcher does is not the model's: a mode that counts must not see it.
                 with torch._C.DisableTorchFunction():
-                    kept[block.name] = keep(block.layout.to_map(tensor))
+                    kept[name] = keep(layout.to_map(x))
 
             node = anatomy.graph.nodes[block.end]
             if node.addresses:
@@ -97,29 +99,26 @@ def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
     """Cut one block out: inside, it hands its input on unchanged.
 
     Raises:
-        InputError: if the block changes the shape of the feature map; it has no identity to fall
-            back to.
+        InputError: if the block changes the shape of the feature map; it has no identity to
+            fall back to.
 
     Source: Veit et al. (2016), Residual networks behave like ensembles, sec. 4.1.
     """
     before, after = (anatomy.graph.nodes[i] for i in (block.start, block.end))
-    sizes = [torch.Size(node.shape or ()).numel() for node in (before, after)]
-    grids = [node.layout.grid if node.layout else None for node in (before, after)]
-    if sizes[0] != sizes[1] or grids[0] != grids[1]:
+    came, goes = before.layout, after.layout
+    shapes = before.shape or (), after.shape or ()
+    same_grid = (came and came.grid) == (goes and goes.grid)
+    if not same_grid or torch.Size(shapes[0]).numel() != torch.Size(shapes[1]).numel():
         raise InputError(
             f"block {block.name!r} ({block.kind}) maps {before.shape} to {after.shape}; only a "
             "block that keeps the shape of its feature map can be lesioned"
         )
 
     def identity(x: Tensor) -> Tensor:
-        channels_first = [
-            n.layout is not None and n.layout.axes == "b c h w" for n in (before, after)
-        ]
-        if channels_first == [True, False]:
-            x = x.permute(0, 2, 3, 1)
-        elif channels_first == [False, True]:
-            x = before.layout.to_map(x)
-        return x.reshape((len(x), *after.shape[1:]))
+        if came is not None and goes is not None and came.axes != goes.axes:
+            x = came.to_map(x)  # the same numbers, tokens on one side and a grid on the other
+            x = x if goes.axes == "b c h w" else x.permute(0, 2, 3, 1)
+        return x.reshape((len(x), *shapes[1][1:]))
 
     return replace(anatomy, block, identity)
 
@@ -184,17 +183,18 @@ class _Numbered(TorchFunctionMode):
         out = func(*args, **(kwargs or {}))
         if self.running is None:
             return out
-        name = plain(function_name(func))
+        name = function_name(func)
         if not (name == "__setitem__" or tensors_in(out)):
             return out
-        node, action = self.actions.get(self.running, (None, None))
+        found = self.actions.get(self.running)
         self.running += 1
-        if node is None:
+        if found is None:
             return out
+        node, action = found
         if name != node.op:
             raise InputError(
-                f"operation {node.call} of this pass is {name}, but was {node.op} when the model "
-                "was dissected; dissect it with images like those that it runs on"
+                f"operation {node.call} of this pass is {name}, but was {node.op} when the "
+                "model was dissected; dissect it with images like those that it runs on"
             )
         new = action(out)
         if new is not None and any(t is out for t in tensors_in(args)):

@@ -1,0 +1,88 @@
+"""Flow: the positions of what one torch function gives, from those of its operands."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from visprism.anatomy import vocabulary
+from visprism.anatomy.operations import Call
+from visprism.anatomy.positions import (
+    Positions,
+    moved,
+    raster,
+    through_linear,
+    through_product,
+    through_reduction,
+)
+
+Known = Callable[[Tensor], Positions | None]
+
+
+def positions_after(call: Call, known: Known) -> list[Positions | None]:
+    """Positions of each tensor that a call gives; None where there is no telling."""
+    if call.name == "__setitem__":
+        return [_after_assignment(call, known)]
+    if call.name in vocabulary.LAYOUTS:
+        return moved(call.function, call.args, call.kwargs, known) or [None] * len(call.made)
+    rest: list[Positions | None] = [None] * (len(call.made) - 1)
+    return [_after_work(call, known), *rest]
+
+
+def mixes_positions(call: Call, after: Sequence[Positions | None], known: Known) -> bool:
+    """Whether a linear map had places and lost them, though it kept the tensor's axes."""
+    if call.role != "linear":
+        return False
+    axes = call.made[0].ndim
+    placed = [t for t in call.operands if (p := known(t)) is not None and p.some]
+    return after[0] is None and any(t.ndim == axes > 2 for t in placed)
+
+
+def _after_assignment(call: Call, known: Known) -> Positions | None:
+    """``target[index] = value``."""
+    target, index, value = call.args
+    before = known(target)
+    source = known(value) if isinstance(value, Tensor) else None
+    some = before or source
+    if some is None:
+        return None
+    shadow = before.shadow.clone() if before else torch.zeros(target.shape)
+    shadow[index] = 0.0 if source is None else source.shadow
+    return Positions(shadow, some.grid)
+
+
+def _after_work(call: Call, known: Known) -> Positions | None:
+    shape = call.made[0].shape
+    slides = call.role in {"conv", "pool", "global pool"}
+    if slides or call.name in {"conv2d", "interpolate", "fold"}:
+        pooled = call.role == "global pool" and shape[2:].numel() == 1
+        return raster(shape) if len(shape) == 4 and not pooled else None
+    if call.name == "scaled_dot_product_attention":
+        return through_product(known(call.operands[0]), None, shape)
+    if call.role == "bilinear" and call.name != "einsum":
+        left, right = call.operands[-2:]
+        return through_product(known(left), known(right), shape)
+    placed = [(t, p) for t in call.operands if (p := known(t)) is not None]
+    if not placed:
+        return None
+    first, positions = placed[0]
+    if call.role == "linear":
+        if first.ndim != len(shape) or _stands_right(call, first):
+            return None
+        axis = 1 if call.name in vocabulary.CONVOLUTIONS else -1
+        return through_linear(positions, axis, shape)
+    if call.name in vocabulary.REDUCTIONS:
+        axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else None)
+        return through_reduction(positions, axis, shape) if isinstance(axis, int) else None
+    for tensor, place in placed:
+        if tensor.shape == shape and place.some:
+            return place
+    try:
+        return Positions(positions.shadow.expand(shape), positions.grid)
+    except RuntimeError:  # another shape than its operand's: no telling
+        return None
+
+
+def _stands_right(call: Call, data: Tensor) -> bool:
+    """Whether a matrix stands on the left of the data, so that its rows are mixed."""
+    return call.name in vocabulary.PRODUCTS and len(call.args) > 1 and call.args[1] is data

@@ -1,0 +1,216 @@
+"""The trace: a model's graph, written down in one forward pass.
+
+The model runs once under a `TorchFunctionMode`, with module hooks that keep a stack of names.
+Each torch function whose result depends on the image becomes a node. What torch functions do
+not show (scripted functions, custom autograd functions) becomes one opaque node, at the
+innermost module that it is hidden in.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from visprism.anatomy.flops import MacCounter
+from visprism.anatomy.flow import mixes_positions, positions_after
+from visprism.anatomy.forward import Images, forward
+from visprism.anatomy.graph import Address, Graph, Node, Span
+from visprism.anatomy.operations import Call, Role, function_name, tensors_in
+from visprism.anatomy.positions import layout_of, raster
+from visprism.errors import InputError
+
+
+class _Recorder(TorchFunctionMode):
+    """Writes down each torch function while it is on."""
+
+    def __init__(self, model: nn.Module, batch_size: int) -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        self.nodes: list[Node] = []
+        self.spans: list[Span] = []
+        self.calls: Counter[str] = Counter()
+        self.running = 0
+        self._stack: list[tuple[str, int, frozenset[int]]] = []
+        self._made_by: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> node
+        self._made_of: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameter names
+        self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        for name, parameter in model.named_parameters():
+            self._made_of[parameter] = frozenset({name})
+
+    # Nodes.
+
+    def add_images(self, images: Iterable[Tensor]) -> None:
+        """Node 0: all tensors that come in; the first with four axes has the grid."""
+        self.nodes.append(Node(0, "image", "layout", "", -1, (), None))
+        for tensor in images:
+            self._made_by[tensor] = 0
+            if tensor.ndim == 4 and self.nodes[0].shape is None:
+                self.nodes[0].shape = tuple(tensor.shape)
+                self._positions[tensor] = raster(tensor.shape)
+                self.nodes[0].layout = layout_of(self._positions[tensor], self.batch_size)
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401
+        kwargs = kwargs or {}
+        with MacCounter() as counter:
+            out = func(*args, **kwargs)
+        name = function_name(func)
+        made = [args[0]] if name == "__setitem__" else tensors_in(out)
+        if made:
+            inputs = self._nodes_of([args, kwargs])
+            call = Call(func, name, args, kwargs, made, data_inputs=len(inputs))
+            self._record(call, inputs, counter.macs)
+            self.running += 1
+        return out
+
+    def _record(self, call: Call, inputs: Sequence[int], macs: int) -> None:
+        names = frozenset().union(*(self._made_of.get(t, ()) for t in call.operands))
+        # Masks and indices made from the image carry no feature map.
+        carries = any(t.is_floating_point() or t.is_complex() for t in call.made)
+        if not inputs or not carries:
+            for tensor in call.made if names else ():
+                self._made_of[tensor] = names | self._made_of.get(tensor, frozenset())
+            return
+        positions = positions_after(call, self._positions.get)
+        mixes = mixes_positions(call, positions, self._positions.get)
+        node = self._add(call.name, "token-mixing" if mixes else call.role, inputs, call.made)
+        node.parameters = tuple(sorted(names))
+        node.macs = macs
+        for tensor, place in zip(call.made, positions, strict=True):
+            if tensor._base is not None and any(t is tensor for t in call.operands):
+                self._made_by[tensor._base] = node.index  # changed in place through a view
+            if place is not None and place.shadow.shape == tensor.shape:
+                self._positions[tensor] = place
+            else:
+                self._positions.pop(tensor, None)
+        if len(call.made) == 1:
+            node.layout = layout_of(self._positions.get(call.made[0]), self.batch_size)
+
+    def _add(
+        self, name: str, role: Role, inputs: Sequence[int], made: Sequence[Tensor]
+    ) -> Node:
+        """A new node that made these tensors."""
+        node = Node(
+            index=len(self.nodes),
+            op=name,
+            role=role,
+            module=self._stack[-1][0] if self._stack else "",
+            call=self.running,
+            inputs=tuple(inputs),
+            shape=tuple(made[0].shape) if len(made) == 1 else None,
+        )
+        self.nodes.append(node)
+        for tensor in made:
+            self._made_by[tensor] = node.index
+        return node
+
+    def _nodes_of(self, value: Any) -> list[int]:  # noqa: ANN401 (any nesting of arguments)
+        """The nodes that made the tensors in a nesting, each once."""
+        tensors = tensors_in(value)
+        return list(dict.fromkeys(self._made_by[t] for t in tensors if t in self._made_by))
+
+    # Modules.
+
+    def enter(self, name: str, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+        """A module is called."""
+        call, self.calls[name] = self.calls[name], self.calls[name] + 1
+        inputs = frozenset(
+            self._made_by[t]
+            for t in tensors_in(args) + tensors_in(kwargs)
+            if t in self._made_by
+        )
+        self._stack.append((name, call, inputs))
+        self._address(name, call, "input", {**dict(enumerate(args)), **kwargs})
+
+    def leave(self, output: Any) -> None:  # noqa: ANN401
+        """A module returns."""
+        name, call, inputs = self._stack[-1]
+        tensors = tensors_in(output)
+        if inputs and tensors and not self._nodes_of(tensors):
+            self._add(
+                "opaque", "opaque", sorted(inputs), tensors
+            ).call = -1  # no torch function
+        self._stack.pop()
+        if isinstance(output, Tensor):
+            self._address(name, call, "output", {None: output})
+        elif isinstance(output, Mapping):
+            self._address(name, call, "output", output)
+        elif isinstance(output, tuple | list):
+            self._address(name, call, "output", dict(enumerate(output)))
+        made = self._nodes_of(tensors)
+        self.spans.append(Span(name, inputs, made[0] if len(made) == 1 else None))
+
+    def _address(self, name: str, call: int, side: str, tensors: Mapping[Any, Any]) -> None:
+        for key, tensor in tensors.items():
+            if isinstance(tensor, Tensor) and tensor in self._made_by:
+                address = Address(name, call, side, key)
+                self.nodes[self._made_by[tensor]].addresses.append(address)
+
+    def node_of(self, tensor: Tensor) -> int | None:
+        """The node that made a tensor."""
+        return self._made_by.get(tensor)
+
+
+@contextmanager
+def named_calls(
+    model: nn.Module,
+    enter: Callable[[str, Any, Any], None],
+    leave: Callable[[Any], None],
+) -> Iterator[None]:
+    """Inside, `enter` and `leave` hear of every call of a submodule."""
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if not name or isinstance(module, torch.jit.ScriptModule):
+                continue
+
+            def before(_module, args, kwargs, name=name):  # noqa: ANN001, ANN202
+                enter(name, args, kwargs)
+
+            def after(_module, _args, output):  # noqa: ANN001, ANN202
+                leave(output)
+
+            hooks = (
+                module.register_forward_pre_hook(before, with_kwargs=True),
+                module.register_forward_hook(after),
+            )
+            for hook in hooks:
+                stack.callback(hook.remove)
+        yield
+
+
+def trace(model: nn.Module, images: Images) -> Graph:
+    """Run the model once and write down its graph.
+
+    Raises:
+        InputError: if the logits do not depend on the image as far as torch functions show.
+    """
+    tensors = tensors_in(images)
+    recorder = _Recorder(model, len(tensors[0]))
+    recorder.add_images(tensors)
+    eager = torch.compiler.set_stance("force_eager")  # compiled modules show their inside
+    with torch.no_grad(), eager, named_calls(model, recorder.enter, recorder.leave), recorder:
+        logits = forward(model, images)
+    output = recorder.node_of(logits)
+    if output is None:
+        raise InputError(
+            f"the output of {type(model).__name__} does not depend on the images as far as "
+            "torch functions show; a scripted or exported model cannot be dissected: pass the "
+            "nn.Module that it was made of"
+        )
+    return Graph(
+        nodes=tuple(recorder.nodes),
+        spans=tuple(recorder.spans),
+        calls=dict(recorder.calls),
+        output=output,
+        batch_size=recorder.batch_size,
+    )
