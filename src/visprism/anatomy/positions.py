@@ -10,6 +10,7 @@ shadow, and none is guessed from sizes.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,10 +29,14 @@ class Positions:
     ]  # of the tensor's shape; float, since every operation takes it
     grid: tuple[int, int]  # (height, width) that the places count on
 
-    @property
+    @cached_property
     def some(self) -> bool:
         """Whether any number has a place."""
-        return bool(self.shadow.any())
+        distinct = self.shadow
+        for axis in range(distinct.ndim):
+            if distinct.stride(axis) == 0:  # expanded: all the same
+                distinct = distinct.narrow(axis, 0, 1)
+        return bool(distinct.any())
 
 
 def raster(shape: torch.Size) -> Positions:

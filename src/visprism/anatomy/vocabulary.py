@@ -35,7 +35,8 @@ TRANSFORMS = frozenset({
 LAYOUTS = frozenset({
     "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "permute", "transpose",
     "swapaxes", "swapdims", "movedim", "moveaxis", "squeeze", "unsqueeze", "expand",
-    "expand_as", "broadcast_to", "contiguous", "clone", "roll", "flip", "rot90", "chunk", "split",
+    "expand_as", "broadcast_to", "contiguous", "clone", "roll", "flip", "rot90", "chunk",
+    "split",
     "tensor_split", "unbind", "select", "narrow", "__getitem__", "__setitem__", "cat", "concat",
     "concatenate", "stack", "hstack", "vstack", "pad", "pixel_shuffle", "pixel_unshuffle",
     "channel_shuffle", "repeat", "tile", "index_select", "gather", "take_along_dim", "unfold",
