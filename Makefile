@@ -17,7 +17,7 @@ $(READY): pyproject.toml
 	  { echo "visprism needs Python >= 3.11; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
-	PATH="$$PATH:$(CURDIR)/$(BIN)" uv pip install --quiet --python $(BIN)/python --editable . --group dev
+	PATH="$$PATH:$(CURDIR)/$(BIN)" uv pip install --python $(BIN)/python --editable . --group dev
 	touch $@
 
 demo: $(READY)  ## train two small networks, take them apart, write demo/report.html

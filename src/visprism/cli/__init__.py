@@ -5,6 +5,7 @@ imports torch before a command needs it, so that ``visprism --help`` answers at 
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ from visprism.errors import InputError
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``visprism``; returns the exit code."""
     arguments = parser().parse_args(argv)
-    arguments.command = " ".join(["visprism", *(sys.argv[1:] if argv is None else argv)])
+    arguments.command = shlex.join(["visprism", *(sys.argv[1:] if argv is None else argv)])
     try:
         arguments.run(arguments)
         sys.stdout.flush()

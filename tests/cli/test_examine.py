@@ -1,0 +1,164 @@
+"""Laws of the command line (src/visprism/cli, src/visprism/examine.py): what it writes."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+
+from visprism.cli import main
+from visprism.result import Result
+
+TINY = ["--data", "shapes", "--limit", "6", "--batch-size", "4"]
+SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=2&num_classes=10"
+
+
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory):
+    """What ``visprism examine`` writes about two models."""
+    out = tmp_path_factory.mktemp("examined") / "new" / "folder"
+    assert main(["examine", "resnet20", SMALL_VIT, *TINY, "--out", str(out)]) == 0
+    return out
+
+
+# What it writes.
+
+
+def test_examine_writes_a_page_tables_and_figures_and_nothing_else(examined):
+    assert {p.name for p in examined.iterdir()} == {"report.html", "results", "figures"}
+    stems = {"anatomy", "fourier", "high-frequency", "variance", "variance-tally"}
+    for model in ("resnet20-random-weights", "vit_tiny_patch16_224-random-weights"):
+        for stem in stems:
+            assert (examined / "results" / f"{model}-{stem}.npz").exists()
+            assert (examined / "results" / f"{model}-{stem}.csv").exists()
+    for stem in stems:
+        for suffix in ("png", "svg", "pdf"):
+            assert (examined / "figures" / f"{stem}.{suffix}").stat().st_size > 1000
+
+
+def test_the_page_shows_both_models(examined):
+    page = (examined / "report.html").read_text(encoding="utf-8")
+    assert "resnet20 (random weights)" in page
+    assert "vit_tiny_patch16_224 (random weights)" in page
+
+
+def test_a_result_knows_where_it_comes_from(examined):
+    name = "vit_tiny_patch16_224-random-weights-fourier.npz"
+    provenance = Result.load(examined / "results" / name).provenance
+    assert provenance.model == f"{SMALL_VIT} (random weights)"
+    assert provenance.images == 6
+    assert provenance.image_shape == (3, 32, 32)
+    assert provenance.command.startswith("visprism examine resnet20 'timm:vit")
+    assert "shapes" in provenance.data
+
+
+def test_the_table_is_the_result(examined):
+    stem = examined / "results" / "resnet20-random-weights-variance"
+    result = Result.load(stem.with_suffix(".npz"))
+    with stem.with_suffix(".csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    np.testing.assert_array_equal([float(r["variance"]) for r in rows], result.variance)
+    assert [r["block"] for r in rows] == result.block.tolist()
+
+
+def test_the_same_command_gives_the_same_numbers(examined, tmp_path):
+    command = ["fourier", SMALL_VIT, *TINY, "--out", str(tmp_path)]
+    assert main(command) == 0
+    name = "results/vit_tiny_patch16_224-random-weights-fourier.npz"
+    again, first = Result.load(tmp_path / name), Result.load(examined / name)
+    np.testing.assert_array_equal(again.log_amplitude, first.log_amplitude)
+
+
+def test_fourier_and_variance_alone_write_their_own(tmp_path):
+    assert main(["fourier", "resnet20", *TINY, "--out", f"{tmp_path}/f"]) == 0
+    assert main(["variance", "resnet20", *TINY, "--out", f"{tmp_path}/v"]) == 0
+    assert not list((tmp_path / "f").rglob("*variance*"))
+    assert not list((tmp_path / "v").rglob("*fourier*"))
+    assert not list(tmp_path.rglob("report.html"))
+
+
+def test_the_options_reach_the_measurement(tmp_path):
+    options = ["--protocol", "paper", "--profile", "diagonal", "--size", "40", "--limit", "3"]
+    assert main(["fourier", "resnet20", *TINY, *options, "--out", str(tmp_path)]) == 0
+    (path,) = (tmp_path / "results").glob("*-fourier.npz")
+    provenance = Result.load(path).provenance
+    assert provenance.protocol == "paper"
+    assert provenance.image_shape == (3, 40, 40)
+    assert provenance.images == 3
+
+
+def test_a_second_run_takes_the_place_of_the_first(tmp_path):
+    for limit in ("2", "3"):
+        command = ["variance", "resnet20", *TINY, "--limit", limit, "--out", str(tmp_path)]
+        assert main(command) == 0
+    (path,) = (tmp_path / "results").glob("*-variance.npz")
+    assert Result.load(path).provenance.images == 3
+
+
+def test_two_checkpoints_of_one_model_keep_their_own_names(tmp_path, capsys):
+    twice = [SMALL_VIT, f"{SMALL_VIT}&class_token=False&global_pool=avg"]
+    assert main(["variance", *twice, *TINY, "--out", str(tmp_path)]) == 0
+    assert len(list((tmp_path / "results").glob("*-variance.npz"))) == 2
+    assert "class_token=False" in capsys.readouterr().out
+
+
+def test_it_says_what_was_found_and_where_it_lies(tmp_path, capsys):
+    main(["variance", SMALL_VIT, *TINY, "--out", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert re.search(r"of 2 attention blocks (raise|reduce) the variance", printed.out)
+    assert str(tmp_path) in printed.out
+    assert "vit_tiny_patch16_224 (random weights): 2 done in" in printed.err
+
+
+# Other commands.
+
+
+def test_anatomy_prints_a_row_for_each_block(capsys):
+    assert main(["anatomy", SMALL_VIT]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["block", "kind", "stage", "output", "parameters", "MACs"]
+    kinds = [line.split()[1] for line in lines[2:-1]]
+    assert kinds == ["stem", "attention", "mlp", "attention", "mlp", "head"]
+    assert lines[2].split()[3] == "192x4x4"
+
+
+def test_anatomy_draws_when_asked(tmp_path, capsys):
+    assert main(["anatomy", "resnet20", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "figures" / "anatomy.svg").exists()
+    assert (tmp_path / "results" / "resnet20-random-weights-anatomy.csv").exists()
+    assert capsys.readouterr().out
+
+
+def test_models_lists_the_zoo_and_searches_the_rest(capsys):
+    assert main(["models"]) == 0
+    assert "resnet20" in capsys.readouterr().out
+    assert main(["models", "deit3_small"]) == 0
+    assert "timm:deit3_small_patch16_224\n" in capsys.readouterr().out
+    assert main(["models", "torchvision:vit_*"]) == 0
+    listed = capsys.readouterr().out.split()
+    assert "torchvision:vit_b_16" in listed
+    assert all(name.startswith("torchvision:vit_") for name in listed)
+
+
+def test_data_lists_what_can_be_named(capsys):
+    assert main(["data"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in ("shapes", "cifar10", "folder:DIR", "parquet:FILE"))
+
+
+# On real images.
+
+
+def test_photographs_through_a_timm_model(real_images, tmp_path):
+    folder = f"folder:{real_images}/imagenet-sample/val"
+    options = ["--data", folder, "--limit", "4", "--size", "64", "--out", str(tmp_path)]
+    assert main(["examine", "timm:resnet18", *options]) == 0
+    (path,) = (tmp_path / "results").glob("*-fourier.npz")
+    assert Result.load(path).provenance.image_shape == (3, 64, 64)
+
+
+def test_cifar_from_parquet(real_images, tmp_path):
+    data = ["--data", f"parquet:{real_images}/cifar10", "--split", "test", "--limit", "4"]
+    assert main(["variance", "resnet20", *data, "--out", str(tmp_path)]) == 0
+    (path,) = (tmp_path / "results").glob("*-variance.npz")
+    assert Result.load(path).provenance.images == 4
