@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 
 from visprism.errors import InputError
 
 Columns = dict[str, np.ndarray]
+R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ class Provenance:
         shape = "x".join(map(str, self.image_shape))
         parts = [
             self.model,
-            f"{self.images} images of {self.data or 'unnamed data'}" if self.images else self.data,
+            f"{self.images} images of {self.data or 'unnamed data'}"
+            if self.images
+            else self.data,
             shape,
             self.preprocessing,
             f"protocol: {self.protocol}",
@@ -99,12 +102,12 @@ class Result:
             if f.name != "provenance"
         }
 
-    def rows(self, keep: np.ndarray) -> Self:
+    def rows(self: R, keep: np.ndarray) -> R:
         """The same result with the rows that `keep`, a mask or index, selects."""
         columns = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
         return replace(self, **{name: column[keep] for name, column in columns.items()})
 
-    def from_(self, **facts: Any) -> Self:  # noqa: ANN401 (fields of Provenance)
+    def from_(self: R, **facts: Any) -> R:  # noqa: ANN401 (fields of Provenance)
         """The same result with these facts in its provenance: ``result.from_(model="vit")``."""
         return replace(self, provenance=replace(self.provenance, **facts))
 
@@ -128,7 +131,7 @@ class Result:
             writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
 
     @classmethod
-    def load(cls, path: Path | str) -> Self:
+    def load(cls: type[R], path: Path | str) -> R:
         """Read what `save` wrote; ``Result.load`` reads a result of any type.
 
         Raises:
@@ -147,7 +150,7 @@ class Result:
         return kind(**plain, provenance=Provenance(**facts))
 
 
-def _family(cls: type[Result]) -> Iterator[type[Result]]:
+def _family(cls: type[R]) -> Iterator[type[R]]:
     yield cls
     for child in cls.__subclasses__():
         yield from _family(child)

@@ -1,7 +1,7 @@
 """Multiply-accumulate operations of whatever torch runs, counted below the torch functions."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -18,7 +18,7 @@ class MacCounter(TorchDispatchMode):
         super().__init__()
         self.macs = 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "MacCounter":
         super().__enter__()
         return self
 
