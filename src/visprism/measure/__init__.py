@@ -1,0 +1,1 @@
+"""Measurements: of feature maps, in one pass over the data."""

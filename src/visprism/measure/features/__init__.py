@@ -1,0 +1,25 @@
+"""Analyses of feature maps: probes gather them in one pass over the data."""
+
+from visprism.measure.features.fourier import (
+    FourierProbe,
+    HighFrequency,
+    Spectrum,
+    high_frequency,
+)
+from visprism.measure.features.observe import observe
+from visprism.measure.features.probe import Probe
+from visprism.measure.features.tally import Tally, tally
+from visprism.measure.features.variance import VarianceProbe, Variances
+
+__all__ = [
+    "FourierProbe",
+    "HighFrequency",
+    "Probe",
+    "Spectrum",
+    "Tally",
+    "VarianceProbe",
+    "Variances",
+    "high_frequency",
+    "observe",
+    "tally",
+]

@@ -3,23 +3,34 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Block
+from visprism.errors import InputError
+from visprism.measure.features.sums import Sums
 from visprism.result import Result
 
 
 class Probe(ABC):
     """A streaming statistic of feature maps.
 
-    Its state is sums and counts: fixed in size, and blind to how the data was cut into batches
-    or spread over processes. `visprism.testing.check_probe` checks it.
+    Its state is `sums`, arrays that add up over images: fixed in size, and blind to how the
+    data was cut into batches or spread over processes. `visprism.testing.check_probe` checks
+    it.
     """
+
+    def __init__(self) -> None:
+        self.sums: Sums = {}
 
     @abstractmethod
     def extract(self, x: Float[Tensor, "b c h w"]) -> Tensor:
-        """What to keep of one block's feature map; pure, and called inside the forward pass."""
+        """What to keep of one block's feature map; called inside the forward pass.
+
+        It is new memory, does not change `x`, and is finite where `x` is. `x` is float32 or
+        float64, in any order of memory: tokens come as a view with the channels together.
+        """
 
     @abstractmethod
     def update(self, batch: Mapping[Block, Tensor]) -> None:
@@ -32,3 +43,18 @@ class Probe(ABC):
         Raises:
             InputError: if nothing was.
         """
+
+    def add(self, sums: Mapping[Block, np.ndarray]) -> None:
+        """Add the sums of one batch, or of another process."""
+        for block, value in sums.items():
+            self.sums[block] = self.sums[block] + value if block in self.sums else value
+
+    def gathered(self) -> Sums:
+        """The sums, for `result` to divide.
+
+        Raises:
+            InputError: if nothing was added.
+        """
+        if not self.sums:
+            raise InputError("no feature maps were observed; is the data empty?")
+        return self.sums

@@ -1,0 +1,163 @@
+"""What watching costs: Fourier spectra and variances of all blocks, beside a forward pass.
+
+Three ways take turns in one run, so that what else the machine does hits them alike: the
+forward pass alone; `visprism.observe` with both probes; and the method of the paper's
+notebooks, which keep every feature map, transform it whole and call `torch.var`. In each repeat
+the ratio to the forward pass is taken; the table has medians. Peak memory is that of a fresh
+process.
+
+    python benchmarks/observe.py            # prints the table
+    python benchmarks/observe.py --write    # and writes benchmarks/results/observe.json
+
+Claim: a watched pass takes at most 1.2 times as long as a plain one, and memory does not grow
+with the data.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+
+from visprism.anatomy import Anatomy, dissect, watch
+from visprism.measure.features import FourierProbe, VarianceProbe, observe
+
+MODELS: dict[str, dict[str, Any]] = {
+    "resnet50": {"zero_init_last": False},  # or its random blocks would all be the identity
+    "vit_tiny_patch16_224": {},
+}
+RESULTS = Path(__file__).parent / "results" / "observe.json"
+BATCH, SIZE = 16, 224
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--peak", nargs=2, metavar=("MODEL", "BATCHES"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peak:
+        print(peak_mebibytes(arguments.peak[0], int(arguments.peak[1])))
+        return
+    rows = [measured(name, arguments.repeats) for name in arguments.models]
+    print_table(rows)
+    if arguments.write:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
+        print(f"wrote {RESULTS}")
+
+
+def built(name: str) -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    model = timm.create_model(name, **MODELS[name]).eval()
+    return model, torch.randn(BATCH, 3, SIZE, SIZE)
+
+
+def measured(name: str, repeats: int) -> dict:
+    model, images = built(name)
+    anatomy = dissect(model, images[:2])
+    ways = {
+        "forward": lambda: forward_alone(model, images),
+        "visprism": lambda: observe(anatomy, [images], [FourierProbe(), VarianceProbe()]),
+        "notebooks": lambda: notebooks(anatomy, images),
+    }
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for repeat in range(repeats + 1):  # the first warms up
+        for way, run in ways.items():
+            start = time.perf_counter()
+            run()
+            if repeat:
+                seconds[way].append(time.perf_counter() - start)
+    ratio = {
+        way: median(a / b for a, b in zip(times, seconds["forward"], strict=True))
+        for way, times in seconds.items()
+    }
+    peak = {batches: fresh_peak(name, batches) for batches in (4, 16)}
+    return {
+        "model": name,
+        "blocks": sum(block.layout is not None for block in anatomy),
+        "seconds": {way: median(times) for way, times in seconds.items()},
+        "ratio": ratio,
+        "peak_mebibytes": peak,
+    }
+
+
+def forward_alone(model: nn.Module, images: Tensor) -> None:
+    with torch.inference_mode():
+        model(images)
+
+
+def notebooks(anatomy: Anatomy, images: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Keep all maps; then the centred log amplitude in 2-D, its diagonal, and the variance."""
+    # No block here changes the map before it in place, so keeping needs no copy.
+    with torch.inference_mode(), watch(anatomy, keep=Tensor.detach) as maps:
+        anatomy.model(images)
+        found = []
+        for x in maps.values():
+            height, width = x.shape[2:]
+            level = (torch.fft.fft2(x).abs() + 1e-6).log()
+            centred = level.roll((height // 2, width // 2), dims=(2, 3)).mean((0, 1))
+            found.append((centred.diag()[height // 2 :], x.var((2, 3)).mean()))
+    return found
+
+
+def peak_mebibytes(name: str, batches: int) -> float:
+    """Peak memory of this process after observing so many batches."""
+    model, images = built(name)
+    made = (images + i for i in range(batches))
+    observe(dissect(model, images[:2]), made, [FourierProbe(), VarianceProbe()])
+    status = Path("/proc/self/status")
+    if status.exists():  # `ru_maxrss` would count what the parent held when it started this one
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) / 2**10
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def fresh_peak(name: str, batches: int) -> float:
+    command = [sys.executable, __file__, "--peak", name, str(batches)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return round(float(output), 1)
+
+
+def setting(arguments: argparse.Namespace) -> dict:
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {
+        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
+        "threads": torch.get_num_threads(),
+        "batch": BATCH,
+        "image": [3, SIZE, SIZE],
+        "precision": "fp32",
+        "repeats": arguments.repeats,
+        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
+        | {"python": platform.python_version()},
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def print_table(rows: list[dict]) -> None:
+    print(f"{'model':<22}{'way':<11}{'seconds':>8}{'ratio':>7}")
+    for row in rows:
+        for way, seconds in row["seconds"].items():
+            print(f"{row['model']:<22}{way:<11}{seconds:8.3f}{row['ratio'][way]:7.2f}")
+        peaks = ", ".join(
+            f"{n} batches {mib:.0f} MiB" for n, mib in row["peak_mebibytes"].items()
+        )
+        print(f"{row['model']:<22}peak memory: {peaks}")
+
+
+if __name__ == "__main__":
+    main()

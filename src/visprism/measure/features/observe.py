@@ -1,0 +1,203 @@
+"""Observation: one pass over the data that feeds every probe."""
+
+import copy
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, watch
+from visprism.errors import InputError
+from visprism.measure.features.probe import Probe
+from visprism.parallel import CPU, Compute, gather, rank, share, world_size
+from visprism.result import Provenance, Result
+
+Batch = Images | Sequence  # images, or (images, targets)
+Progress = Callable[[Iterable], Iterable]
+
+
+def observe(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    probes: Iterable[Probe],
+    *,
+    compute: Compute = CPU,
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+) -> tuple[Result, ...]:
+    """Run the model once over the data and let every probe see every block.
+
+    Memory does not grow with the number of images. The model and the probes stay as they are:
+    copies of the probes gather, and parameters that went to another device come back.
+
+    Several processes (started by ``torchrun``, see `visprism.parallel.processes`) take turns
+    with the batches; each gets the same results, those of one process up to rounding.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        batches: each is images, or (images, targets); images are a tensor (B, C, H, W) or a
+            mapping of tensors, of the size that the model was dissected with.
+        probes: what to measure.
+        compute: device and precision of the forward pass.
+        progress: wraps the batches to show how far it is, as ``tqdm.tqdm`` does.
+        provenance: what is known of the model and the data; the rest is filled in here.
+
+    Returns:
+        One result for each probe, in their order.
+
+    Raises:
+        InputError: if the model is in training mode, there are no images or they do not fit, or
+            a block gives no feature map or one that is not finite.
+    """
+    if any(module.training for module in anatomy.model.modules()):
+        raise InputError("the model is in training mode; call model.eval() first")
+    blocks = [block for block in anatomy if block.layout is not None]
+    if not blocks:
+        raise InputError("no block of this model has a feature map on a grid")
+    probes = [copy.deepcopy(probe) for probe in probes]
+    images, largest = _pass(anatomy, blocks, batches, probes, compute, progress)
+    images, largest = _together(probes, images, largest)
+    if not images:
+        raise InputError("no images were observed; is the data empty?")
+    facts = replace(
+        provenance or Provenance(),
+        images=images,
+        image_shape=_image_shape(anatomy),
+        batch_size=largest,
+        precision=compute.precision,
+        device=compute.device,
+        processes=world_size(),
+    )
+    results = [probe.result() for probe in probes]
+    return tuple(
+        replace(r, provenance=replace(facts, protocol=r.provenance.protocol)) for r in results
+    )
+
+
+def _pass(
+    anatomy: Anatomy,
+    blocks: Sequence[Block],
+    batches: Iterable[Batch],
+    probes: Sequence[Probe],
+    compute: Compute,
+    progress: Progress | None,
+) -> tuple[int, int]:
+    """Fill the probes from this process's batches; count the images, all and of one batch."""
+    seen = largest = 0
+
+    def extract(x: Tensor) -> list[Tensor]:
+        with torch.autocast(x.device.type, enabled=False):
+            x = x if x.dtype == torch.float64 else x.float()
+            return [probe.extract(x) for probe in probes]
+
+    if "torch._dynamo" in sys.modules:  # a compiled model must not compile the probes too
+        extract = torch.compiler.disable(extract)
+    # Not inference mode: what a model caches in it, it could never be differentiated through.
+    with compute.borrow(anatomy.model), torch.no_grad(), watch(anatomy, extract) as kept:
+        shown = progress if progress and rank() == 0 else iter
+        for batch in shown(share(batches)):
+            images = _images_of(batch, anatomy, compute)
+            kept.clear()
+            with compute.autocast():
+                forward(anatomy.model, images)
+            extracts = {block: [e.cpu() for e in _of(block, kept)] for block in blocks}
+            if not all(torch.isfinite(e).all() for es in extracts.values() for e in es):
+                raise _not_finite(anatomy, images, compute)
+            for i, probe in enumerate(probes):
+                probe.update({block: es[i] for block, es in extracts.items()})
+            seen += batch_size(images)
+            largest = max(largest, batch_size(images))
+    return seen, largest
+
+
+def _together(probes: Sequence[Probe], images: int, largest: int) -> tuple[int, int]:
+    """Give each process's probes the sums of all, added in the order of ranks: equal bits."""
+    sums, counts, sizes = zip(*gather(([p.sums for p in probes], images, largest)), strict=True)
+    for probe, its in zip(probes, zip(*sums, strict=True), strict=True):
+        probe.sums = {}
+        for own in its:
+            probe.add(own)
+    return sum(counts), max(sizes)
+
+
+def _of(block: Block, kept: Mapping[str, list[Tensor]]) -> list[Tensor]:
+    if block.name not in kept:
+        raise InputError(
+            f"block {block.name!r} did not run for these images as it did when the model was "
+            "dissected; dissect the model as it is now, with images like these"
+        )
+    return kept[block.name]
+
+
+# Images.
+
+
+def _image_shape(anatomy: Anatomy) -> tuple[int, ...]:
+    """(C, H, W) of the images that the model was dissected with."""
+    return tuple(anatomy.graph.nodes[0].shape or ())[1:]
+
+
+def _images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
+    """The images of a batch, on the device."""
+    images: Images = batch[0] if isinstance(batch, tuple | list) else batch  # pyrefly: ignore
+    tensors = list(images.values()) if isinstance(images, Mapping) else [images]
+    pixels = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
+    if pixels is None or not pixels.is_floating_point():
+        got = ", ".join(_described(t) for t in tensors)
+        raise InputError(
+            f"a batch holds {got}; wanted floating-point images (B, C, H, W), a mapping with "
+            "them, or (images, targets)"
+        )
+    own = _image_shape(anatomy)
+    if own and tuple(pixels.shape[1:]) != own:
+        raise InputError(
+            f"the images are {_by(pixels.shape[1:])}, the model was dissected with {_by(own)}; "
+            "resize the images, or dissect the model with images of this size"
+        )
+    device = compute.torch_device
+    if isinstance(images, Mapping):
+        return {name: tensor.to(device) for name, tensor in images.items()}
+    return images.to(device)
+
+
+def _described(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+    return type(value).__name__
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+# Feature maps that are not finite.
+
+
+def _not_finite(anatomy: Anatomy, images: Images, compute: Compute) -> InputError:
+    """What to tell: the first block whose feature map is not finite, and for how many images.
+
+    Costs another forward pass; the probes' few numbers told only that there is one.
+    """
+
+    def broken(x: Tensor) -> int:
+        return int((~torch.isfinite(x)).flatten(1).any(1).sum())
+
+    with watch(anatomy, broken) as kept, compute.autocast():
+        forward(anatomy.model, images)
+    for block in anatomy:
+        if kept.get(block.name):
+            advice = (
+                "check the weights and the preprocessing"
+                if compute.precision == "fp32"
+                else f"{compute.precision} may overflow, try precision 'fp32'"
+            )
+            return InputError(
+                f"block {block.name!r} gives NaN or infinite feature maps for "
+                f"{kept[block.name]} of {batch_size(images)} images of a batch; {advice}"
+            )
+    return InputError(
+        "the feature maps are finite but so large that measuring them overflows; "
+        "check the weights and the preprocessing"
+    )

@@ -1,0 +1,137 @@
+"""Profiles: the log amplitude of feature maps as a function of one frequency.
+
+F(k, l) = sum_{u,v} x[u, v] exp(-2 pi i (k u / h + l v / w)) is the Fourier transform of a
+feature map, log(|F| + 1e-6) its log amplitude. Frequencies are in pi rad/pixel: 0 is the mean,
+1 the highest that an even grid holds along an axis (Nyquist).
+
+Source: Park and Kim (2022), How do vision transformers work?, fig. 2a.
+"""
+
+from functools import cache
+from math import gcd, prod
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from visprism.errors import InputError
+from visprism.measure.features.pieces import channel_mean, pieces
+
+# Keeps log finite where a channel is dead; the paper's code has 1e-6 too.
+_FLOOR = 1e-6
+
+Grid = tuple[int, int]  # (height, width)
+
+
+# Along the diagonal.
+
+
+def diagonal_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
+    """Frequencies, along each axis, that the diagonal of the transform holds."""
+    return 2 * np.arange(_common_side(grid) // 2 + 1) / _common_side(grid)
+
+
+def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+    """Log amplitude on the diagonal, from frequency 0 to the highest; mean over channels.
+
+    With g = gcd(h, w), F(k h/g, k w/g) depends on u + v mod g alone: it is the 1-D transform of
+    the sums over the wrapped antidiagonals. No 2-D transform is made.
+
+    Raises:
+        InputError: if height and width have no frequency in common but 0.
+    """
+    side = _common_side((x.shape[2], x.shape[3]))
+    return torch.cat([_diagonal_of(piece, side, x) for piece in pieces(x)])
+
+
+def _diagonal_of(
+    piece: Float[Tensor, "m h w r"], side: int, x: Float[Tensor, "_ _ h w"]
+) -> Float[Tensor, "_ k"]:
+    m, h, w, r = piece.shape
+    mean = piece.mean((1, 2), keepdim=True)
+    # A column of zeros more, and place (u, v) comes to u (w + 1) + v = u + v mod side. Without
+    # the mean, the sums keep their digits where it is large.
+    padded = piece.new_zeros(m, h, w + 1, r)
+    torch.sub(piece, mean, out=padded[:, :, :w])
+    antidiagonals = padded.view(m, -1, side, r).sum(1)
+    amplitude = torch.fft.rfft(antidiagonals, dim=1).abs()
+    amplitude[:, 0] = mean[:, 0, 0].abs() * (h * w)
+    return channel_mean((amplitude + _FLOOR).log(), x)
+
+
+def _common_side(grid: Grid) -> int:
+    side = gcd(*grid)
+    if side == 1 and prod(grid) > 1:
+        raise InputError(
+            f"a feature map of {grid[0]}x{grid[1]} has no frequency but 0 on its diagonal; use "
+            "FourierProbe(profile='radial')"
+        )
+    return side
+
+
+# Along the diagonal, as the paper's code does it.
+
+
+def paper_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
+    """The labels of the paper's figures, wrong for even sides: 1 stands at 1 - 2/n."""
+    return np.linspace(0, 1, (grid[0] + 1) // 2)
+
+
+def paper_diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+    """As `diagonal`, without the Nyquist frequency, which the paper's code leaves out.
+
+    Raises:
+        InputError: if the feature map is not square.
+    """
+    h, w = x.shape[2:]
+    if h != w:
+        raise InputError(
+            f"the paper's protocol needs square feature maps, got {h}x{w}; use "
+            "protocol='default'"
+        )
+    return diagonal(x)[:, : (h + 1) // 2]
+
+
+# Over rings.
+
+
+def radial_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
+    """Mean radius of each ring's frequencies."""
+    return _rings(grid)[1]
+
+
+def radial(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+    """Log amplitude, mean over all directions, for rings of the frequency plane, and channels.
+
+    Ring k > 0 holds the radii in (2 (k - 1)/n, 2 k/n], n the shorter side; the last one ends at
+    the highest frequency along an axis, so the corners of the plane are in none.
+    """
+    weights = torch.from_numpy(_rings((x.shape[2], x.shape[3]))[0]).to(x)
+    return torch.cat([_plane_of(piece, x) for piece in pieces(x)]) @ weights
+
+
+def _plane_of(
+    piece: Float[Tensor, "m h w r"], x: Float[Tensor, "_ _ h w"]
+) -> Float[Tensor, "_ n"]:
+    """Log amplitude of the half of the plane that the other mirrors; mean over channels."""
+    mean = piece.mean((1, 2), keepdim=True)
+    amplitude = torch.fft.rfft2(piece - mean, dim=(1, 2)).abs()
+    amplitude[:, 0, 0] = mean[:, 0, 0].abs() * prod(piece.shape[1:3])
+    return channel_mean(rearrange((amplitude + _FLOOR).log(), "m h w r -> m (h w) r"), x)
+
+
+@cache
+def _rings(grid: Grid) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "k"]]:
+    """Weight of each frequency of a half plane in each ring, and the rings' mean radii."""
+    h, w = grid
+    across = 2 * np.abs(np.fft.fftfreq(h))[:, None]
+    along = 2 * np.fft.rfftfreq(w)[None]
+    radius = np.hypot(across, along)
+    shorter = min(grid)
+    ring = np.ceil(radius * shorter / 2 - 1e-9).astype(int)  # rounding must not move an edge
+    mirrored = np.where((along == 0) | (along == 1), 1, 2)  # columns that stand for two
+    weights = (ring[..., None] == np.arange(shorter // 2 + 1)) * mirrored[..., None]
+    weights = weights.reshape(-1, weights.shape[-1]) / weights.sum((0, 1))
+    return weights, radius.reshape(-1) @ weights

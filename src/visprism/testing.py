@@ -1,0 +1,114 @@
+"""Checks that every probe must pass; run them on your own.
+
+The laws are written once and hold for built-ins and plugins alike::
+
+    def test_obeys_the_laws_of_probes(tmp_path):
+        check_probe(MyProbe, tmp_path)
+"""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib.figure
+import numpy as np
+import torch
+from torch import Tensor
+
+from visprism.anatomy import Block, Kind, Layout
+from visprism.errors import InputError
+from visprism.figures import plot
+from visprism.measure.features import Probe
+from visprism.result import Result
+
+_IMAGES = 7
+
+
+def assert_results_equal(a: Result, b: Result, *, rtol: float = 1e-9) -> None:
+    """Compare two results column by column; NaN equals NaN."""
+    assert type(a) is type(b), f"a {type(a).__name__} and a {type(b).__name__}"
+    others = b.columns()
+    for name, column in a.columns().items():
+        if column.dtype.kind in "fc":
+            # 1e-12: a difference of equal sums is 0 only up to rounding.
+            atol = 1e-12 if rtol else 0.0
+            np.testing.assert_allclose(column, others[name], rtol, atol, err_msg=name)
+        else:
+            np.testing.assert_array_equal(column, others[name], err_msg=name)
+
+
+def check_probe(make: Callable[[], Probe], folder: Path) -> None:
+    """Check the laws of probes; `folder` is scratch space.
+
+    1. Cutting the data into other batches changes nothing.
+    2. The order of the images changes nothing.
+    3. Spreading the data over processes, one of which gets none, changes nothing.
+    4. Feature maps are left as they are, and may lie in memory in any order.
+    5. A result survives being written and read.
+    6. A result can be drawn.
+    7. Without data there is no result.
+
+    Raises:
+        AssertionError: if one is broken; the message says which.
+    """
+    generator = torch.Generator().manual_seed(0)
+    maps = {
+        _block("stem", (3, 8, 8), 0.0): _noise(3, 8, generator),
+        _block("attention", (3, 8, 8), 0.5): _noise(3, 8, generator),
+        _block("downsample", (5, 4, 4), 1.0): _noise(5, 4, generator),
+    }
+
+    def gathered(*batches: slice | Tensor, maps: dict[Block, Tensor] = maps) -> Probe:
+        probe = make()
+        for rows in batches:
+            probe.update({block: probe.extract(x[rows]) for block, x in maps.items()})
+        return probe
+
+    def check(law: str, probe: Probe) -> None:
+        try:
+            assert_results_equal(whole, probe.result())
+        except AssertionError as broken:
+            raise AssertionError(f"{law}: {broken}") from broken
+
+    before = {block: x.clone() for block, x in maps.items()}
+    whole = gathered(slice(None)).result()
+    for block, x in maps.items():
+        assert torch.equal(x, before[block]), "extract changes the feature map"
+
+    parts = slice(0, 4), slice(4, 6), slice(6, 7)
+    check("other batches change the result", gathered(*parts))
+    shuffled = torch.randperm(_IMAGES, generator=generator)
+    check("the order of images changes the result", gathered(shuffled))
+    check("spreading over processes changes the result", _merged(make(), *map(gathered, parts)))
+    last = {b: x.contiguous(memory_format=torch.channels_last) for b, x in maps.items()}
+    check("the order of memory changes the result", gathered(slice(None), maps=last))
+
+    whole.save(folder / "result.npz")
+    assert_results_equal(whole, Result.load(folder / "result.npz"), rtol=0.0)
+
+    ax = matplotlib.figure.Figure().subplots()
+    assert plot(whole, ax) is ax, "plot does not return the axes that it was given"
+
+    try:
+        make().result()
+    except InputError:
+        return
+    raise AssertionError("a probe without data must raise InputError")
+
+
+def _block(kind: Kind, shape: tuple[int, int, int], depth: float) -> Block:
+    layout = Layout("b c h w", shape[1:])
+    return Block(kind, kind, round(depth), depth, kind == "downsample", shape, layout)
+
+
+def _noise(channels: int, side: int, generator: torch.Generator) -> Tensor:
+    shape = (_IMAGES, channels, side, side)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def _merged(*probes: Probe) -> Probe:
+    """As processes do it: what they gathered is pickled, and added in the order of ranks."""
+    first, *others = probes
+    for other in others:
+        first.add(pickle.loads(pickle.dumps(other.sums)))
+    return first

@@ -1,0 +1,299 @@
+"""Laws of observation (src/visprism/measure/features/observe.py): one pass for every probe."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.anatomy import dissect
+from visprism.measure.features import FourierProbe, VarianceProbe, observe
+from visprism.parallel import Compute
+from visprism.result import Provenance
+from visprism.testing import assert_results_equal
+
+
+class Residual(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x):
+        return x + torch.relu(self.conv(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.block1 = Residual(4)
+        self.block2 = Residual(4)
+        self.head = nn.Linear(4, 10)
+
+    def forward(self, pixels):
+        x = self.block2(self.block1(self.stem(pixels)))
+        return self.head(x.mean((2, 3)))
+
+
+@pytest.fixture
+def model():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Net().eval().double()
+
+
+@pytest.fixture
+def images(noise):
+    return noise(7, 3, 8, 8)
+
+
+@pytest.fixture
+def anatomy(model, images):
+    return dissect(model, images)
+
+
+def probes():
+    return [FourierProbe(), FourierProbe("radial"), VarianceProbe()]
+
+
+# What it does.
+
+
+def test_all_probes_see_what_each_would_alone_in_one_pass(anatomy, images):
+    passes = []
+    anatomy.model.register_forward_hook(lambda *_: passes.append(1))
+    together = observe(anatomy, [images[:4], images[4:]], probes())
+    assert len(passes) == 2
+    for result, probe in zip(together, probes(), strict=True):
+        assert_results_equal(result, *observe(anatomy, [images], [probe]))
+
+
+def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
+    (result,) = observe(anatomy, [images], [VarianceProbe()])
+    assert result.block.tolist() == ["stem", "block1", "block2"]
+    assert result.kind.tolist() == ["stem", "conv", "conv"]
+    assert np.isfinite(result.change).tolist() == [False, True, True]
+
+
+def test_measures_the_feature_maps(anatomy, images):
+    (result,) = observe(anatomy, [images], [VarianceProbe()])
+    with torch.no_grad():
+        stem = anatomy.model.stem(images)
+        maps = [stem, anatomy.model.block1(stem)]
+    expected = [x.var((2, 3)).mean().item() for x in maps]
+    np.testing.assert_allclose(result.variance[:2], expected)
+
+
+@pytest.mark.parametrize(
+    "batch_of",
+    [
+        lambda x: (x, torch.zeros(len(x), dtype=torch.long)),
+        lambda x: [x, torch.zeros(len(x), dtype=torch.long)],
+        lambda x: {"pixels": x},
+        lambda x: ({"pixels": x}, None),
+    ],
+    ids=["pair", "list", "mapping", "mapping in a pair"],
+)
+def test_a_batch_is_images_or_images_and_targets(anatomy, images, batch_of):
+    (expected,) = observe(anatomy, [images], [FourierProbe()])
+    assert_results_equal(expected, *observe(anatomy, [batch_of(images)], [FourierProbe()]))
+
+
+def test_a_compiled_model_is_seen_as_well(anatomy, model, images):
+    expected = observe(anatomy, [images], probes())
+    model.compile(backend="eager")  # the same tracing without a C compiler
+    for a, b in zip(expected, observe(anatomy, [images], probes()), strict=True):
+        assert_results_equal(a, b)
+
+
+# However the data is cut.
+
+
+@pytest.mark.parametrize("size", [7, 4, 2, 1])  # 4 and 2 leave a smaller last batch
+def test_the_answer_is_that_of_the_whole_however_it_is_cut(anatomy, images, size):
+    whole = observe(anatomy, [images], probes())
+    for a, b in zip(whole, observe(anatomy, images.split(size), probes()), strict=True):
+        assert_results_equal(a, b)
+
+
+# Borrowed and given back.
+
+
+def test_the_probes_given_stay_empty(anatomy, images):
+    probe = FourierProbe()
+    first = observe(anatomy, [images], [probe])
+    assert not probe.sums
+    assert_results_equal(*first, *observe(anatomy, [images], [probe]))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_model_is_given_back(anatomy, model, images, fails):
+    def batches():
+        yield images
+        if fails:
+            raise ZeroDivisionError
+
+    before = {k: (v.data_ptr(), v.clone()) for k, v in model.state_dict().items()}
+    try:
+        observe(anatomy, batches(), probes())
+        assert not fails
+    except ZeroDivisionError:
+        assert fails
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    for name, value in model.state_dict().items():
+        assert value.data_ptr() == before[name][0]
+        assert torch.equal(value, before[name][1])
+
+
+def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
+    class Caching(Net):
+        table = None
+
+        def forward(self, pixels):
+            if self.table is None:
+                self.table = torch.linspace(0, 1, 10, dtype=pixels.dtype)
+            return super().forward(pixels) * self.table
+
+    model = Caching().eval().double()
+    anatomy = dissect(model, images)
+    model.table = None
+    observe(anatomy, [images], [VarianceProbe()])
+    model(images).sum().backward()  # fails on tensors made in inference mode
+    assert model.stem.weight.grad is not None
+
+
+# Precision, progress, provenance.
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, precision):
+    anatomy = dissect(model.float(), images.float())
+    seen = []
+
+    class Watching(VarianceProbe):
+        def extract(self, x):
+            seen.append((x.dtype, torch.is_autocast_enabled("cpu")))
+            return super().extract(x)
+
+    batches = [images.float()]
+    (exact,) = observe(anatomy, batches, [VarianceProbe()])
+    (mixed,) = observe(anatomy, batches, [Watching()], compute=Compute(precision=precision))
+    assert set(seen) == {(torch.float32, False)}
+    np.testing.assert_allclose(mixed.variance, exact.variance, rtol=0.02)  # bf16: 8 bits
+    assert not np.array_equal(mixed.variance, exact.variance)
+    assert mixed.provenance.precision == precision
+
+
+def test_progress_wraps_the_batches(anatomy, images):
+    shown = []
+
+    def progress(batches):
+        for batch in batches:
+            shown.append(len(batch))
+            yield batch
+
+    observe(anatomy, images.split(3), [VarianceProbe()], progress=progress)
+    assert shown == [3, 3, 1]
+
+
+def test_provenance_is_filled_in(anatomy, images):
+    known = Provenance(model="net", data="noise", seed=3, command="visprism examine net")
+    paper, variances = observe(
+        anatomy,
+        images.split(3),
+        [FourierProbe(protocol="paper"), VarianceProbe()],
+        provenance=known,
+    )
+    assert paper.provenance.protocol == "paper"
+    assert variances.provenance.protocol == "default"
+    for facts in (paper.provenance, variances.provenance):
+        assert (facts.images, facts.batch_size, facts.image_shape) == (7, 3, (3, 8, 8))
+        assert (facts.precision, facts.device, facts.processes) == ("fp32", "cpu", 1)
+        assert (facts.model, facts.data, facts.seed) == ("net", "noise", 3)
+        assert facts.command == "visprism examine net"
+
+
+# Errors.
+
+
+def test_a_model_in_training_mode_is_refused(anatomy, images):
+    anatomy.model.block1.train()
+    with pytest.raises(ValueError, match=r"in training mode; call model\.eval\(\) first"):
+        observe(anatomy, [images], probes())
+
+
+@pytest.mark.parametrize("batches", [[], iter(())], ids=["list", "iterator"])
+def test_no_images_are_refused(anatomy, batches):
+    with pytest.raises(ValueError, match="no images were observed; is the data empty"):
+        observe(anatomy, batches, probes())
+
+
+def test_images_of_another_size_are_refused(anatomy, noise):
+    expected = "images are 3x9x8, the model was dissected with 3x8x8; resize the images, or"
+    with pytest.raises(ValueError, match=expected):
+        observe(anatomy, [noise(2, 3, 9, 8)], probes())
+
+
+@pytest.mark.parametrize(
+    ("batch", "got"),
+    [
+        (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), r"uint8 of shape \(2, 3, 8, 8\)"),
+        (torch.zeros(3, 8, 8), r"float32 of shape \(3, 8, 8\)"),
+        ({"tokens": torch.zeros(2, 9)}, r"float32 of shape \(2, 9\)"),
+        (("a.png", 3), "str"),
+    ],
+    ids=["bytes", "one image", "tokens", "names"],
+)
+def test_what_is_not_images_is_refused(anatomy, batch, got):
+    with pytest.raises(ValueError, match=f"a batch holds {got}; wanted floating-point images"):
+        observe(anatomy, iter([batch]), probes())
+
+
+def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
+    with torch.no_grad():
+        anatomy.model.block1.conv.weight[0] = float("nan")
+    expected = (
+        "block 'block1' gives NaN or infinite feature maps for 7 of 7 images .*; check the"
+    )
+    with pytest.raises(ValueError, match=expected):
+        observe(anatomy, [images], [VarianceProbe()])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("probe", [FourierProbe, lambda: FourierProbe("radial"), VarianceProbe])
+def test_broken_images_are_counted(anatomy, images, value, probe):
+    images[[1, 5], 0, 3, 3] = value
+    with pytest.raises(
+        ValueError, match=r"block 'stem' gives NaN .* for 2 of 7 images of a batch"
+    ):
+        observe(anatomy, [images], [probe()])
+
+
+def test_overflow_in_half_precision_says_so(model, images):
+    anatomy = dissect(model.float(), images.float())
+    with torch.no_grad():
+        model.block2.conv.bias.fill_(1e5)  # half precision ends at 65,504
+    with pytest.raises(
+        ValueError, match=r"block 'block2' .*; fp16 may overflow, try precision"
+    ):
+        observe(anatomy, [images.float()], [VarianceProbe()], compute=Compute(precision="fp16"))
+
+
+def test_values_that_overflow_only_when_measured_say_so(model, images):
+    anatomy = dissect(model.float(), images.float())
+    with pytest.raises(ValueError, match="finite but so large that measuring them overflows"):
+        observe(anatomy, [images.float() * 1e30], [VarianceProbe()])
+
+
+def test_a_block_that_does_not_run_is_named(anatomy, model, images):
+    model.forward = lambda pixels: model.head(model.block1(model.stem(pixels)).mean((2, 3)))
+    with pytest.raises(
+        ValueError, match=r"block 'block2' did not run .*; dissect the model as it"
+    ):
+        observe(anatomy, [images], [VarianceProbe()])
+
+
+def test_a_model_without_feature_maps_is_refused(noise):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 10)).eval().double()
+    anatomy = dissect(model, noise(2, 3, 8, 8))
+    with pytest.raises(ValueError, match="no block of this model has a feature map on a grid"):
+        observe(anatomy, [noise(2, 3, 8, 8)], probes())

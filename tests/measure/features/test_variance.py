@@ -1,0 +1,139 @@
+"""Laws of the feature-map variance (src/visprism/measure/features/variance.py)."""
+
+import numpy as np
+import pytest
+import torch
+from einops import rearrange
+
+from visprism.measure.features import VarianceProbe
+from visprism.testing import check_probe
+
+
+def variances(measure, *maps):
+    return measure(VarianceProbe(), *maps)
+
+
+# What it measures: closed forms.
+
+
+def test_a_uniform_map_has_none(measure):
+    result = variances(measure, torch.full((2, 3, 7, 7), 0.1))
+    np.testing.assert_allclose(result.variance, 0, atol=1e-12)
+    np.testing.assert_allclose(result.relative, 0, atol=1e-12)
+
+
+def test_a_map_of_two_values_by_hand(measure):
+    x = torch.tensor([[3.0, 5.0], [3.0, 5.0]])[None, None]
+    result = variances(measure, x)
+    assert result.variance.item() == pytest.approx(4 / 3)  # four deviations of 1, over 3
+    assert result.relative.item() == pytest.approx((4 / 3) / 17)  # mean square (9 + 25) / 2
+
+
+def test_a_box_blur_of_white_noise_divides_it_by_4(measure, noise):
+    x = noise(64, 16, 16, 16)
+    blurred = sum(x.roll((i, j), dims=(2, 3)) for i in (0, 1) for j in (0, 1)) / 4
+    result = variances(measure, x, blurred)
+    # The positions of a blurred map are correlated, which the unbiased formula ignores: of 256
+    # it takes 3/256 of a quarter less.
+    assert abs(result.change[1] - (1 / 4 - 1)) < 4 * result.change_error[1] + 3 / 256 / 4
+    assert result.change_error[1] < 0.003
+
+
+def test_its_mean_over_white_noise_is_unbiased_on_small_grids(measure, noise):
+    result = variances(measure, noise(4000, 4, 2, 2))
+    assert abs(result.variance.item() - 1) < 4 * result.variance_error.item() < 0.04
+
+
+def test_a_map_of_one_position_has_none_to_speak_of(measure, noise):
+    result = variances(measure, noise(2, 3, 1, 1), noise(2, 3, 1, 1))
+    for column in (result.variance, result.relative, result.change, result.variance_error):
+        assert np.isnan(column).all()
+
+
+# What leaves it unchanged: invariances.
+
+
+def test_adding_a_constant_leaves_it_unchanged(measure, noise):
+    x = noise(3, 4, 7, 7)
+    np.testing.assert_allclose(variances(measure, x, x + 100).change[1], 0, atol=1e-10)
+
+
+def test_a_factor_changes_it_by_the_square_and_leaves_the_relative_one(measure, noise):
+    x = noise(3, 4, 7, 7) + 1
+    result = variances(measure, x, -3 * x)
+    assert result.change[1] == pytest.approx(8)
+    assert result.relative[1] == pytest.approx(result.relative[0])
+
+
+def test_the_order_of_positions_does_not_count(measure, noise):
+    x = noise(3, 4, 6, 4)
+    order = torch.randperm(24, generator=torch.Generator().manual_seed(1))
+    shuffled = x.flatten(2)[..., order].view(3, 4, 6, 4)
+    np.testing.assert_allclose(variances(measure, x, shuffled).change[1], 0, atol=1e-12)
+
+
+def test_tokens_have_that_of_their_grid(measure, noise):
+    tokens = noise(2, 1 + 6 * 4, 5)
+    grid = rearrange(tokens[:, 1:], "b (h w) c -> b c h w", h=6)
+    expected = grid.numpy().var((2, 3), ddof=1).mean()
+    assert variances(measure, grid).variance.item() == pytest.approx(expected)
+
+
+# Against another implementation.
+
+
+def test_agrees_with_numpy(measure, noise):
+    x = noise(5, 3, 6, 9) * torch.arange(1, 6)[:, None, None, None] + 2
+    per_image = x.numpy().var((2, 3), ddof=1).mean(1)
+    result = variances(measure, x)
+    assert result.variance.item() == pytest.approx(per_image.mean())
+    assert result.variance_error.item() == pytest.approx(per_image.std(ddof=1) / 5**0.5)
+    assert result.relative.item() == pytest.approx(per_image.mean() / (x.numpy() ** 2).mean())
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_float32_keeps_its_digits_beside_a_large_mean(measure, noise, memory_format):
+    x = (noise(4, 3, 56, 56) + 1e4).float().contiguous(memory_format=memory_format)
+    exact = x.numpy().astype(float).var((2, 3), ddof=1).mean()
+    assert variances(measure, x).variance.item() == pytest.approx(exact, rel=1e-5)
+
+
+def test_errors_of_ratios_agree_with_the_jackknife(measure, noise):
+    n = 300
+    scale = 1 + 0.3 * noise(n, 1, 1, 1)
+    x = noise(n, 2, 4, 4) * scale + 1
+    y = 0.5 * x + 0.2 * noise(n, 2, 4, 4)
+    before, after = (m.numpy().var((2, 3), ddof=1).mean(1) for m in (x, y))
+    square = (y.numpy() ** 2).mean((1, 2, 3))
+
+    def jackknife(a, b):
+        left_out = (a.sum() - a) / (b.sum() - b)
+        return np.sqrt((n - 1) * left_out.var())
+
+    result = variances(measure, x, y)
+    assert result.change[1] == pytest.approx(after.sum() / before.sum() - 1)
+    # Both are approximations of order 1/n; measured apart by less than 1 %.
+    assert result.change_error[1] == pytest.approx(jackknife(after, before), rel=0.02)
+    assert result.relative_error[1] == pytest.approx(jackknife(after, square), rel=0.02)
+
+
+# Contracts and errors.
+
+
+def test_obeys_the_laws_of_probes(tmp_path):
+    check_probe(VarianceProbe, tmp_path)
+
+
+def test_change_is_unknown_where_the_grid_differs_or_nothing_varied_before(measure, noise):
+    uniform = torch.ones(2, 3, 4, 4, dtype=torch.float64)
+    result = variances(
+        measure, noise(2, 3, 8, 8), uniform, noise(2, 3, 4, 4), noise(2, 3, 4, 4)
+    )
+    assert np.isnan(result.change).tolist() == [True, True, True, False]
+    assert np.isnan(result.change_error).tolist() == [True, True, True, False]
+
+
+def test_a_dead_map_has_no_relative_variance(measure):
+    result = variances(measure, torch.zeros(2, 3, 4, 4))
+    assert result.variance.item() == 0
+    assert np.isnan(result.relative.item())

@@ -1,0 +1,132 @@
+"""Laws of devices, precision and processes (src/visprism/parallel.py).
+
+What several processes do together is tested in measure/features/test_processes.py.
+"""
+
+import os
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.parallel import Compute, Share, gather, processes, rank, share, world_size
+
+
+@pytest.fixture
+def model():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+
+
+def tensors(model):
+    return [*model.parameters(), *model.buffers()]
+
+
+# Devices and precision.
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_borrowed_model_gets_its_own_tensors_back(model, monkeypatch, fails):
+    # Copies stand for tensors on another device: they too share no memory with ours.
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, _device: tensor.clone())
+    own = [t.data_ptr() for t in tensors(model)]
+    try:
+        with Compute().borrow(model):
+            assert not set(own) & {t.data_ptr() for t in tensors(model)}
+            assert 1 / (not fails)
+    except ZeroDivisionError:
+        assert fails
+    assert [t.data_ptr() for t in tensors(model)] == own
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_a_borrowed_model_lies_on_the_gpu_and_comes_back(model):
+    own = [t.data_ptr() for t in tensors(model)]
+    with Compute("cuda").borrow(model):
+        assert {t.device.type for t in tensors(model)} == {"cuda"}
+        model(torch.zeros(1, 3, 8, 8, device="cuda"))
+    assert [t.data_ptr() for t in tensors(model)] == own
+
+
+def test_a_model_that_is_there_already_is_not_copied(model):
+    own = [t.data_ptr() for t in tensors(model)]
+    with Compute("cpu").borrow(model):
+        assert [t.data_ptr() for t in tensors(model)] == own
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)],
+)
+def test_precision_is_that_of_the_arithmetic_and_leaves_the_weights(model, precision, dtype):
+    with Compute(precision=precision).autocast(), torch.no_grad():
+        assert model[0](torch.zeros(1, 3, 8, 8)).dtype == dtype
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(
+        ValueError, match="unknown precision 'fp8'; wanted one of fp32, bf16, fp16"
+    ):
+        Compute(precision="fp8")
+
+
+def test_an_unknown_device_is_refused():
+    with pytest.raises(
+        ValueError, match=r"device 'gpu' cannot be used here \(.*\); 'cpu' always can"
+    ):
+        Compute("gpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(
+        ValueError, match=r"device 'cuda' cannot be used here \(.*\); 'cpu' always can"
+    ):
+        Compute("cuda")
+
+
+# One process.
+
+
+def test_one_process_does_everything():
+    items = iter("abc")
+    assert (rank(), world_size()) == (0, 1)
+    assert share(items) is items
+    assert gather("mine") == ["mine"]
+
+
+def test_without_torchrun_no_processes_are_joined(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with processes():
+        assert world_size() == 1
+    assert "MASTER_ADDR" not in os.environ
+
+
+# Shares.
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 10])
+@pytest.mark.parametrize("make", [list, iter], ids=["sequence", "iterator"])
+def test_shares_are_a_partition_in_turns(world, make):
+    shares = [list(Share(make(range(7)), r, world)) for r in range(world)]
+    assert sorted(item for part in shares for item in part) == list(range(7))
+    assert shares[0] == list(range(0, 7, world))
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 10])
+def test_the_length_of_a_share_is_the_number_of_its_items(world):
+    for r in range(world):
+        part = Share(range(7), r, world)
+        assert len(part) == len(list(part))
+
+
+def test_a_share_of_a_sequence_makes_only_its_own_items():
+    class Made(list):
+        def __getitem__(self, i):
+            made.append(i)
+            return super().__getitem__(i)
+
+    made = []
+    assert list(Share(Made("abcde"), 1, 2)) == ["b", "d"]
+    assert made == [1, 3]

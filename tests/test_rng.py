@@ -1,0 +1,30 @@
+"""Laws of random streams (src/visprism/rng.py)."""
+
+import torch
+
+from visprism.rng import stream
+
+
+def draw(*use):
+    return torch.randn(4, generator=stream(*use))
+
+
+def test_a_stream_begins_alike_every_time():
+    assert torch.equal(draw(3, "lanczos", 1), draw(3, "lanczos", 1))
+
+
+def test_other_seeds_and_uses_have_other_streams():
+    uses = [(0,), (1,), (0, "a"), (0, "b"), (0, "a", 1), (0, "a", "1"), (0, "a1")]
+    draws = [draw(*use) for use in uses]
+    assert not any(torch.equal(a, b) for i, a in enumerate(draws) for b in draws[:i])
+
+
+def test_streams_of_neighbouring_seeds_are_uncorrelated():
+    a, b = (torch.randn(100_000, generator=stream(seed)) for seed in (0, 1))
+    assert abs((a * b).mean().item()) < 4 / 100_000**0.5
+
+
+def test_the_global_generator_is_not_touched():
+    before = torch.get_rng_state()
+    draw(0, "anything")
+    assert torch.equal(torch.get_rng_state(), before)
