@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
     def never(*_, **__):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("visprism.examine.load_model", never)
+    monkeypatch.setattr("visprism.examine.inquiry.load_model", never)
     (tmp_path / "file").write_text("not a folder")
     said = refused(capsys, "examine", "resnet20", *TINY, "--out", tmp_path / "file" / "out")
     assert "cannot write to the folder" in said
@@ -176,7 +176,7 @@ def test_a_folder_without_permission(tmp_path, capsys):
     assert "Permission denied" in said
 
 
-@pytest.mark.parametrize("moment", ["observe", "write_figures", "write_report"])
+@pytest.mark.parametrize("moment", ["inquiry.observe", "write_figures", "write_report"])
 def test_ctrl_c_leaves_everything_as_it_was(moment, out, capsys, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -3,6 +3,8 @@
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 
+from visprism.cli.text import verdicts
+
 
 def examine(arguments: Namespace) -> None:
     """Every analysis, and a report."""
@@ -57,8 +59,5 @@ def _measure(
                 for write in progress(writers, "figures and tables"):
                     write(examinations, folder)
         if rank() == 0:
-            for examination in examinations:
-                print(examination.name)
-                for sentence in (s for t in examination.tallies() for s in t.sentences()):
-                    print(f"  {sentence}")
+            print(verdicts(examinations))
             print(f"Written, look at {arguments.out / look}")

@@ -1,20 +1,16 @@
-"""Examination: models and images, both named by a user, to results, figures and a report."""
+"""Inquiries: models and images, both named by a user, and what is measured of them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 
 from visprism.anatomy import Anatomy, costs, dissect, forward
 from visprism.data import batches, load_data
 from visprism.errors import InputError
-from visprism.figures import save_figure
 from visprism.measure.features import (
     FourierProbe,
     Probe,
@@ -27,7 +23,7 @@ from visprism.measure.features import (
 from visprism.models import LoadedModel, load_model
 from visprism.parallel import CPU, Compute
 from visprism.preprocessing import Preprocessing
-from visprism.report import Examination, check_names, drawings, file_name, render
+from visprism.report import Examination, check_names
 from visprism.result import Provenance, Result
 from visprism.rng import stream
 
@@ -118,65 +114,8 @@ def examine(
         )
         facts = replace(costs(anatomy), provenance=results[0].provenance)
         drawn = tuple(one for result in results for one in _with_summaries(result))
-        examinations.append(Examination(model.label, facts, drawn, _notes(anatomy)))
+        examinations.append(Examination(model.label, facts, drawn, anatomy.notes))
     return examinations
-
-
-def write_tables(examinations: Sequence[Examination], folder: Path) -> None:
-    """Each table as ``results/<model>-<analysis>.npz`` and ``.csv``."""
-    (folder / "results").mkdir()
-    for examination in examinations:
-        for result in examination.tables():
-            name = file_name(examination.name, result)
-            result.save(folder / "results" / f"{name}.npz")
-            result.save_csv(folder / "results" / f"{name}.csv")
-
-
-def write_figures(examinations: Sequence[Examination], folder: Path) -> None:
-    """Each analysis as ``figures/<analysis>.png``, ``.svg`` and ``.pdf``, all models in one."""
-    (folder / "figures").mkdir()
-    for drawing in drawings(examinations):
-        save_figure(drawing.figure, folder / "figures" / drawing.stem)
-
-
-def write_report(examinations: Sequence[Examination], folder: Path) -> None:
-    """Everything on one page, ``report.html``, beside the tables that it links to."""
-    command = examinations[0].costs.provenance.command
-    render(examinations, folder / "report.html", command=command)
-
-
-@contextmanager
-def output_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into, whose files go to `path` together, if the body succeeds.
-
-    After a failure or Ctrl-C everything under `path` is as it was.
-
-    Raises:
-        InputError: at once, if nothing can be written to `path`.
-    """
-    created = [folder for folder in (path, *path.parents) if not folder.exists()]
-    try:
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            scratch = TemporaryDirectory(prefix=".visprism-", dir=path)
-        except OSError as error:
-            raise InputError(
-                f"cannot write to the folder {path} ({error.strerror}); name another by --out"
-            ) from error
-        with scratch as name:
-            yield Path(name)
-            _move(Path(name), path)
-    finally:
-        for folder in created:
-            with suppress(OSError):  # not empty, as after success
-                folder.rmdir()
-
-
-def _move(scratch: Path, path: Path) -> None:
-    for file in sorted(p for p in scratch.rglob("*") if p.is_file()):
-        target = path / file.relative_to(scratch)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(target)
 
 
 def _probe(analysis: str, inquiry: Inquiry) -> Probe:
@@ -190,13 +129,6 @@ def _with_summaries(result: Result) -> tuple[Result, ...]:
         ends = high_frequency(result)
         return result, ends, tally(ends)
     return result, tally(result)
-
-
-def _notes(anatomy: Anatomy) -> tuple[str, ...]:
-    off = [b.name for b in anatomy if b.layout is None and b.kind != "head"]
-    if not off:
-        return ()
-    return (f"Not measured, because their outputs do not lie on a grid: {', '.join(off)}.",)
 
 
 def _sized(preprocessing: Preprocessing, size: tuple[int, int] | None) -> Preprocessing:

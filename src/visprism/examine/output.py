@@ -1,0 +1,67 @@
+"""Output: examinations as files, all of them or none."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from visprism.errors import InputError
+from visprism.figures import save_figure
+from visprism.report import Examination, drawings, file_name, render
+
+
+def write_tables(examinations: Sequence[Examination], folder: Path) -> None:
+    """Each table as ``results/<model>-<analysis>.npz`` and ``.csv``."""
+    (folder / "results").mkdir()
+    for examination in examinations:
+        for result in examination.tables():
+            name = file_name(examination.name, result)
+            result.save(folder / "results" / f"{name}.npz")
+            result.save_csv(folder / "results" / f"{name}.csv")
+
+
+def write_figures(examinations: Sequence[Examination], folder: Path) -> None:
+    """Each analysis as ``figures/<analysis>.png``, ``.svg`` and ``.pdf``, all models in one."""
+    (folder / "figures").mkdir()
+    for drawing in drawings(examinations):
+        save_figure(drawing.figure, folder / "figures" / drawing.stem)
+
+
+def write_report(examinations: Sequence[Examination], folder: Path) -> None:
+    """Everything on one page, ``report.html``, beside the tables that it links to."""
+    command = examinations[0].costs.provenance.command
+    render(examinations, folder / "report.html", command=command)
+
+
+@contextmanager
+def output_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, whose files go to `path` together, if the body succeeds.
+
+    After a failure or Ctrl-C everything under `path` is as it was.
+
+    Raises:
+        InputError: at once, if nothing can be written to `path`.
+    """
+    created = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            scratch = TemporaryDirectory(prefix=".visprism-", dir=path)
+        except OSError as error:
+            raise InputError(
+                f"cannot write to the folder {path} ({error.strerror}); name another by --out"
+            ) from error
+        with scratch as name:
+            yield Path(name)
+            _move(Path(name), path)
+    finally:
+        for folder in created:
+            with suppress(OSError):  # not empty, as after success
+                folder.rmdir()
+
+
+def _move(scratch: Path, path: Path) -> None:
+    for file in sorted(p for p in scratch.rglob("*") if p.is_file()):
+        target = path / file.relative_to(scratch)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(target)
