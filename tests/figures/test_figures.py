@@ -44,14 +44,14 @@ def test_leaves_the_settings_of_matplotlib_as_they_were(result, ax):
         assert dict(mpl.rcParams) == before
 
 
-def test_a_new_figure_has_the_style_of_a_paper_when_it_is_drawn_later(made):
+def test_a_new_figure_has_the_style_of_a_paper_also_when_it_is_drawn_later(result):
+    ax = plot(result)
     with mpl.rc_context({"font.family": "monospace", "xtick.labelsize": 30}):
-        ax = plot(made["spectrum"])
-        ax.figure.canvas.draw()
-        label = ax.get_xticklabels()[0]
-        pyplot.close(ax.figure)
-    assert label.get_fontfamily()[0] == "STIXGeneral"
-    assert label.get_size() == 7
+        ax.figure.draw_without_rendering()
+    pyplot.close(ax.figure)
+    labels = [*ax.get_xticklabels(), *ax.get_yticklabels(), ax.xaxis.label, ax.yaxis.label]
+    assert {label.get_fontfamily()[0] for label in labels} == {"STIXGeneral"}
+    assert {label.get_size() for label in labels} == {7, 8}
 
 
 def test_given_axes_keep_their_own_style(made):

@@ -16,6 +16,7 @@ def test_the_quantity_that_is_asked_for_is_drawn_against_depth(made, ax, quantit
 
 def test_the_axis_is_logarithmic_and_labelled_in_plain_numbers(made):
     figure = panel([made["variances"]])
+    figure.draw_without_rendering()
     axis = figure.axes[0].yaxis
     ticks = axis.get_ticklabels() + axis.get_ticklabels(minor=True)
     labels = {label.get_text() for label in ticks} - {""}

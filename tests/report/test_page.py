@@ -49,9 +49,8 @@ def page(examinations, tmp_path_factory):
 
 def renamed(examination, name):
     """The same examination with a name in every place where a user's string can stand."""
-    costs, ends = (
-        r.from_(model=name, data=name, command=name) for r in examination.tables()[::2]
-    )
+    tables = (r.from_(model=name, data=name, command=name) for r in examination.tables())
+    costs, _, ends, *_ = tables
     named = replace(costs, block=np.array([name] * len(costs)))
     return Examination(name, named, (ends,), notes=(name,))
 

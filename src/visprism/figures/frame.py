@@ -74,7 +74,6 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Fr
                 whole, ax = pyplot.subplots(figsize=size)
                 draw(result, ax, **options)
                 frame.key(whole, [ax])
-                whole.draw_without_rendering()  # makes the tick labels, in this style
             return ax
 
         frame = Frame(**room)

@@ -75,5 +75,4 @@ def panel(
         figure.supxlabel(
             protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
         )
-        figure.draw_without_rendering()  # makes the tick labels, in this style
     return figure
