@@ -83,8 +83,15 @@ def _seed(to: argparse.ArgumentParser) -> None:
     )
 
 
-def _out(to: argparse.ArgumentParser, **options: object) -> None:
-    to.add_argument("--out", type=Path, metavar="DIR", help="folder to write into", **options)
+def _out(to: argparse.ArgumentParser, default: Path | None = None) -> None:
+    to.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        required=default is None,
+        default=default,
+        help="folder to write into" + (f" ({default})" if default else ""),
+    )
 
 
 def _size(to: argparse.ArgumentParser) -> None:
@@ -108,7 +115,7 @@ def _data(to: argparse.ArgumentParser) -> None:
 
 
 def _measuring(to: argparse.ArgumentParser) -> None:
-    _out(to, required=True)
+    _out(to)
     to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
     to.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "fp16"])
 

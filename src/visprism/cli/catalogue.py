@@ -1,7 +1,7 @@
 """``visprism models`` and ``visprism data``: what can be named."""
 
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatch
 
 from visprism.cli.naming import DATA, MODEL
@@ -37,6 +37,6 @@ def data(arguments: Namespace) -> None:  # noqa: ARG001 (every command takes the
     print(f"\n{DATA}")
 
 
-def _described(registry: object) -> Iterable[tuple[str, str]]:
+def _described(registry: Mapping[str, Callable]) -> Iterable[tuple[str, str]]:
     for name, function in registry.items():
         yield name, (function.__doc__ or "").strip().partition("\n")[0]

@@ -2,14 +2,16 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-Progress = Callable[[Iterable, str], Iterable]
+if TYPE_CHECKING:
+    from visprism.examine import Progress
 
 
 @contextmanager
-def progress_shown() -> Iterator[Progress]:
+def progress_shown() -> Iterator["Progress"]:
     """A function that wraps what is gone through, and shows how far it is under a label."""
     if not sys.stderr.isatty():
         yield plain

@@ -1,10 +1,11 @@
 """Inquiries: models and images, both named by a user, and what is measured of them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Literal, Protocol
 
 import torch
 
@@ -16,6 +17,7 @@ from visprism.measure.features import (
     Probe,
     Spectrum,
     VarianceProbe,
+    Variances,
     high_frequency,
     observe,
     tally,
@@ -27,7 +29,13 @@ from visprism.report import Examination, check_names
 from visprism.result import Provenance, Result
 from visprism.rng import stream
 
-Progress = Callable[[Iterable, str], Iterable]  # shows how far it is, under a label
+
+class Progress(Protocol):
+    """Wraps what is gone through, and shows how far it is under a label."""
+
+    def __call__(self, items: Iterable, label: str) -> Iterable:
+        """The same items."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,8 @@ class Inquiry:
     skip_bad: bool = False  # leave out images that cannot be read
     seed: int = 0
     compute: Compute = CPU
-    protocol: str = "default"
-    profile: str = "diagonal"
+    protocol: Literal["default", "paper"] = "default"
+    profile: Literal["diagonal", "radial"] = "diagonal"
     command: str = ""  # for the provenance
 
 
@@ -128,7 +136,9 @@ def _with_summaries(result: Result) -> tuple[Result, ...]:
     if isinstance(result, Spectrum):
         ends = high_frequency(result)
         return result, ends, tally(ends)
-    return result, tally(result)
+    if isinstance(result, Variances):
+        return result, tally(result)
+    return (result,)
 
 
 def _sized(preprocessing: Preprocessing, size: tuple[int, int] | None) -> Preprocessing:

@@ -22,7 +22,7 @@ def from_timm(model: nn.Module, arguments: Arguments) -> Preprocessing:
     """What `timm.data.resolve_model_data_config` says."""
     from timm.data import resolve_model_data_config
 
-    config = resolve_model_data_config(model)
+    config: Mapping[str, Any] = resolve_model_data_config(model)
     authors = Preprocessing(
         size=_pair(config["input_size"][1:]),
         mean=tuple(config["mean"]),
@@ -91,7 +91,8 @@ def _pair(size: Any) -> tuple[int, int]:  # noqa: ANN401 (as many spellings as l
     if isinstance(size, int):
         return size, size
     if isinstance(size, Mapping):
-        height = size.get("height") or size.get("shortest_edge")
-        return height, size.get("width") or height
+        stated = {side: length for side, length in size.items() if length}
+        height = stated["height"] if "height" in stated else stated["shortest_edge"]
+        return height, stated.get("width", height)
     height, width = size
     return height, width

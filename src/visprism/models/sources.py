@@ -45,8 +45,9 @@ def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
         raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
     with arguments_named(spec, timm.model_entrypoint(spec.name)):
         model = timm.create_model(spec.name, pretrained=pretrained, **spec.arguments)
-    tag = model.pretrained_cfg.get("tag")
-    words = " ".join(filter(None, ["pretrained", tag])) if pretrained else RANDOM
+    config = timm.get_pretrained_cfg(spec.name)
+    tag = config.tag if config else ""
+    words = f"pretrained {tag}".strip() if pretrained else RANDOM
     return model, from_timm(model, spec.arguments), words
 
 
