@@ -1,9 +1,12 @@
 """The forward pass of any image classifier: one tensor or a dict in, logits out."""
 
 import inspect
+import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from visprism.errors import InputError
@@ -24,6 +27,16 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     if isinstance(images, Mapping) and set(images) <= set(_arguments(model)):
         return _logits(model(**images), model)
     return _logits(model(images), model)
+
+
+def as_written() -> AbstractContextManager[Any]:
+    """Inside, compiled modules run as they were written, and so show what is in them.
+
+    Torch's compiler takes seconds to import, and where nobody has, nothing is compiled.
+    """
+    if "torch._dynamo" in sys.modules:
+        return torch.compiler.set_stance("force_eager")
+    return nullcontext()
 
 
 def batch_size(images: Images) -> int:

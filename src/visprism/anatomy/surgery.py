@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy.blocks import Anatomy, Block
+from visprism.anatomy.forward import as_written
 from visprism.anatomy.graph import Address, Graph, Node
 from visprism.anatomy.layout import Layout
 from visprism.anatomy.operations import function_name, tensors_in
@@ -217,7 +218,7 @@ def _at_operations(anatomy: Anatomy, actions: Mapping[int, Action]) -> Iterator[
     def after(_module, _args, _output):  # noqa: ANN001, ANN202
         mode.running = None
 
-    with torch.compiler.set_stance("force_eager"), ExitStack() as stack:
+    with as_written(), ExitStack() as stack:
         stack.callback(model.register_forward_pre_hook(before, with_kwargs=True).remove)
         stack.callback(model.register_forward_hook(after, always_call=True).remove)
         for index, action in actions.items():

@@ -18,7 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from visprism.anatomy.flops import MacCounter
 from visprism.anatomy.flow import mixes_positions, positions_after
-from visprism.anatomy.forward import Images, forward
+from visprism.anatomy.forward import Images, as_written, forward
 from visprism.anatomy.graph import Address, Graph, Node, Span
 from visprism.anatomy.operations import Call, Role, function_name, tensors_in
 from visprism.anatomy.positions import layout_of, raster
@@ -197,8 +197,8 @@ def trace(model: nn.Module, images: Images) -> Graph:
     tensors = tensors_in(images)
     recorder = _Recorder(model, len(tensors[0]))
     recorder.add_images(tensors)
-    eager = torch.compiler.set_stance("force_eager")  # compiled modules show their inside
-    with torch.no_grad(), eager, named_calls(model, recorder.enter, recorder.leave), recorder:
+    heard = named_calls(model, recorder.enter, recorder.leave)
+    with torch.no_grad(), as_written(), heard, recorder:
         logits = forward(model, images)
     output = recorder.node_of(logits)
     if output is None:

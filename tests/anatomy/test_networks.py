@@ -1,0 +1,283 @@
+"""Laws of dissection on published networks: each comes apart as its paper describes it.
+
+The expectations are written by hand from the papers, never from what the code gives.
+"""
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import pytest
+
+
+class Row(NamedTuple):
+    name: str  # as a file name pattern
+    kind: str
+    stage: int
+    subsampling: bool
+    grid: tuple[int, int] | None
+    prefix: int | None  # number of tokens before the patches
+
+
+def network(stem, *stages, prefix=0):
+    """The stem, whose grid has sides of `stem`; stages as (side, "name kind", ...); the head.
+
+    Where a stage has another side than the one before, its first block makes it.
+    """
+    rows = [Row("stem", "stem", 0, False, (stem, stem), prefix)]
+    for number, (side, *parts) in enumerate(stages, 1):
+        for part in parts:
+            shrinks = (side, side) != rows[-1].grid
+            rows.append(Row(*part.split(), number, shrinks, (side, side), prefix))
+    return [*rows, Row("head", "head", len(stages), False, None, None)]
+
+
+def convs(names, numbers):
+    return [f"{names.format(i)} conv" for i in numbers]
+
+
+def attentions(names, depth, attn="attn", mlp="mlp"):
+    """Attention and mlp, alternating, as in every transformer."""
+    kinds = (attn, "attention"), (mlp, "mlp")
+    return [f"{names.format(i)}.{part} {kind}" for i in range(depth) for part, kind in kinds]
+
+
+def vit(side, depth, *, prefix, names="blocks.{}", **parts):
+    return network(side, (side, *attentions(names, depth, **parts)), prefix=prefix)
+
+
+def resnet(names, depths):
+    """Images of 64. The first block of a stage is residual too, so it is no downsampling."""
+    sides = [16, 8, 4, 2]
+    blocks = [convs(names[i], range(n)) for i, n in enumerate(depths)]
+    return network(16, *((side, *b) for side, b in zip(sides, blocks, strict=True)))
+
+
+def vgg(numbers):
+    """Images of 64: each 3x3 convolution is a block, and so is each max-pooling.
+
+    Args:
+        numbers: of the layers in `features`; of each stage the pooling that it begins with, then
+            the convolutions. The first stage has no pooling, and its first convolution is the stem.
+    """
+    first, *rest = numbers
+    stages = [(64, *convs("features.{}", first))]
+    for i, (pool, *rows) in enumerate(rest, 1):
+        pooling = f"features.{pool} downsample"
+        stages.append((64 >> i, pooling, *convs("features.{}", rows)))
+    return network(64, *stages)
+
+
+def swin(blocks, mergings):
+    """Table 7: four stages of 2, 2, 6, 2 blocks with patch merging between."""
+    depths, sides = (2, 2, 6, 2), (56, 28, 14, 7)
+    stages = []
+    for i, (depth, side) in enumerate(zip(depths, sides, strict=True)):
+        merging = [f"{mergings(i)} downsample"] if i else []
+        stages.append((side, *merging, *attentions(blocks(i), depth)))
+    return network(56, *stages)
+
+
+def densenet(sides):
+    """A dense block has no sum to cut at: everything in it is read until its end."""
+    first, *rest = sides
+    stages = [(first, "features.denseblock1 conv")]
+    for i, side in enumerate(rest, 1):
+        transition = f"features.transition{i} downsample"
+        stages.append((side, transition, f"features.denseblock{i + 1} conv"))
+    return network(first, *stages)
+
+
+def maxvit_stage(number):
+    block = f"stages.{number}.blocks.0"
+    parts = [f"{block}.attn_{part}" for part in ("block", "grid")]
+    return f"{block}.conv conv", *(row for part in parts for row in attentions(part, 1))
+
+
+def coatnet_attention(number, depth):
+    return attentions(f"stages.{number}.blocks.{{}}", depth)
+
+
+EXPECTED = {
+    # Dosovitskiy et al. (2021); Touvron et al. (2021), table 1: 12 blocks, a class token.
+    "vit_tiny": vit(6, 12, prefix=1),
+    "torchvision_vit": vit(
+        4, 3, prefix=1, names="encoder.layers.encoder_layer_{}", attn="self_attention"
+    ),
+    # `intermediate` was the mlp's name before transformers 5.
+    "hugging_face_vit": vit(
+        4, 3, prefix=1, names="vit.*.{}", attn="attention", mlp="[mi][ln]*"
+    ),
+    # Touvron et al. (2022), DeiT III: LayerScale on both branches, still the same parts.
+    "deit3": vit(4, 4, prefix=1),
+    # Darcet et al. (2024): four registers behind the class token, or without one.
+    "vit_reg4": vit(5, 3, prefix=5),
+    "vit_reg4_gap": vit(4, 2, prefix=4),
+    # Dehghani et al. (2023), ViT-22B, eq. 1: attention and mlp read the same tokens.
+    "parallel_vit": network(4, (4, *(f"blocks.{i} attention+mlp" for i in range(3))), prefix=1),
+    # Liu et al. (2021), Swin.
+    "swin_tiny": swin(
+        lambda i: f"layers.{i}.blocks.{{}}", lambda i: f"layers.{i}.downsample"
+    ),
+    "torchvision_swin_t": swin(
+        lambda i: f"features.{2 * i + 1}.{{}}", lambda i: f"features.{2 * i}"
+    ),
+    # Heo et al. (2021), PiT, table 1: overlapping patches of 16 at stride 8 of images of 224; the
+    # class token is pooled beside the map.
+    "pit_ti": network(
+        27,
+        (27, *attentions("transformers.0.blocks.{}", 2)),
+        (14, "transformers.1.pool downsample", *attentions("transformers.1.blocks.{}", 6)),
+        (7, "transformers.2.pool downsample", *attentions("transformers.2.blocks.{}", 4)),
+        prefix=1,
+    ),
+    # Graham et al. (2021), LeViT, table 2: the attention between two stages has no skip; 14 is
+    # halved to 7 and that to 4.
+    "levit_128s": network(
+        14,
+        (14, *attentions("stages.0.blocks.{}", 2)),
+        (
+            7,
+            "stages.1.downsample.attn_downsample attention",
+            "stages.1.downsample.mlp mlp",
+            *attentions("stages.1.blocks.{}", 3),
+        ),
+        (
+            4,
+            "stages.2.downsample.attn_downsample attention",
+            "stages.2.downsample.mlp mlp",
+            *attentions("stages.2.blocks.{}", 4),
+        ),
+    ),
+    # Ryali et al. (2023), Hiera, table 1: 1, 2, 7, 2 blocks; the queries are pooled in the first
+    # attention of a stage, beside a pooled skip.
+    "hiera_tiny": network(
+        56,
+        (56, "blocks.0.attn attention", "blocks.0.mlp mlp"),
+        (28, *attentions("blocks.{}", 3)[2:]),
+        (14, *attentions("blocks.{}", 10)[6:]),
+        (7, *attentions("blocks.{}", 12)[20:]),
+    ),
+    # Zhang et al. (2022), NesT, table A1: block aggregation is a convolution and a max-pooling.
+    "nest_tiny": network(
+        56,
+        (56, *attentions("levels.0.transformer_encoder.{}", 2)),
+        (28, "levels.1.pool downsample", *attentions("levels.1.transformer_encoder.{}", 2)),
+        (14, "levels.2.pool downsample", *attentions("levels.2.transformer_encoder.{}", 8)),
+    ),
+    # Tolstikhin et al. (2021), table 1: S/32 has 8 blocks of 7x7 patches, and no class token.
+    "mixer_s32": network(
+        7,
+        (
+            7,
+            *(
+                f"blocks.{i}.{part}"
+                for i in range(8)
+                for part in ("mlp_tokens token-mixing", "mlp_channels mlp")
+            ),
+        ),
+    ),
+    # He et al. (2016), table 1; with pre-activation, He et al. (2016b); Xie et al. (2017).
+    "resnet18": resnet([f"layer{s}.{{}}" for s in (1, 2, 3, 4)], (2, 2, 2, 2)),
+    "resnet50": resnet([f"layer{s}.{{}}" for s in (1, 2, 3, 4)], (3, 4, 6, 3)),
+    "resnext50": resnet([f"layer{s}.{{}}" for s in (1, 2, 3, 4)], (3, 4, 6, 3)),
+    "resnetv2_50": resnet([f"stages.{s}.blocks.{{}}" for s in (0, 1, 2, 3)], (3, 4, 6, 3)),
+    # Huang et al. (2017), table 1.
+    "densenet121": densenet((16, 8, 4, 2)),
+    # Simonyan & Zisserman (2015), table 1, D.
+    "vgg16": vgg(
+        [(2,), (4, 5, 7), (9, 10, 12, 14), (16, 17, 19, 21), (23, 24, 26, 28), (30,)]
+    ),
+    "vgg16_bn": vgg(
+        [(3,), (6, 7, 10), (13, 14, 17, 20), (23, 24, 27, 30), (33, 34, 37, 40), (43,)]
+    ),
+    # Krizhevsky (2014), one column of AlexNet; images of 224.
+    "alexnet": network(
+        55,
+        (27, "features.2 downsample", "features.3 conv"),
+        (13, "features.5 downsample", *convs("features.{}", (6, 8, 10))),
+        (6, "features.12 downsample"),
+    ),
+    # Szegedy et al. (2015), table 1; images of 96.
+    "googlenet": network(
+        12,
+        (12, *convs("inception3{}", "ab")),
+        (6, "maxpool3 downsample", *convs("inception4{}", "abcde")),
+        (3, "maxpool4 downsample", *convs("inception5{}", "ab")),
+    ),
+    # Liu et al. (2022), ConvNeXt-T: 3, 3, 9, 3 blocks, a 2x2 convolution between stages.
+    "convnext_tiny": network(
+        16,
+        (16, *convs("stages.0.blocks.{}", range(3))),
+        (8, "stages.1.downsample downsample", *convs("stages.1.blocks.{}", range(3))),
+        (4, "stages.2.downsample downsample", *convs("stages.2.blocks.{}", range(9))),
+        (2, "stages.3.downsample downsample", *convs("stages.3.blocks.{}", range(3))),
+    ),
+    # Sandler et al. (2018), table 2: the first bottleneck of each row has no skip.
+    "mobilenetv2": network(
+        32,
+        (32, "blocks.0.0 conv"),
+        (16, *convs("blocks.1.{}", range(2))),
+        (8, *convs("blocks.2.{}", range(3))),
+        (4, *convs("blocks.3.{}", range(4)), *convs("blocks.4.{}", range(3))),
+        (2, *convs("blocks.5.{}", range(3)), "blocks.6.0 conv"),
+    ),
+    # Tan & Le (2019), table 1.
+    "efficientnet_b0": network(
+        32,
+        (32, "blocks.0.0 conv"),
+        (16, *convs("blocks.1.{}", range(2))),
+        (8, *convs("blocks.2.{}", range(2))),
+        (4, *convs("blocks.3.{}", range(3)), *convs("blocks.4.{}", range(3))),
+        (2, *convs("blocks.5.{}", range(4)), "blocks.6.0 conv"),
+    ),
+    # Radosavovic et al. (2020), RegNetY-200MF: 1, 1, 4, 7 blocks.
+    "regnety_002": network(
+        32,
+        *(
+            (32 >> s, *convs(f"s{s}.b{{}}", range(1, depth + 1)))
+            for s, depth in enumerate((1, 1, 4, 7), 1)
+        ),
+    ),
+    # Mehta & Rastegari (2022), table 4; images of 128. A MobileViT block is one block: its input
+    # is read again at its very end.
+    "mobilevit_xxs": network(
+        64,
+        (64, "stages.0.0 conv"),
+        (32, *convs("stages.1.{}", range(3))),
+        (16, "stages.2.0 conv", "stages.2.1 attention"),
+        (8, "stages.3.0 conv", "stages.3.1 attention"),
+        (4, "stages.4.0 conv", "stages.4.1 attention"),
+    ),
+    # Dai et al. (2021), CoAtNet, fig. 4: two stages of convolutions, then two of attention.
+    "coatnet": network(
+        32,
+        (16, "stages.0.blocks.0 conv"),
+        (8, *convs("stages.1.blocks.{}", range(2))),
+        (4, *coatnet_attention(2, 2)),
+        (2, *coatnet_attention(3, 1)),
+    ),
+    # Tu et al. (2022), MaxViT, fig. 2: a convolution, block attention, grid attention.
+    "maxvit": network(64, *((64 >> s, *maxvit_stage(s - 1)) for s in (1, 2, 3, 4))),
+}
+EXPECTED["parallel_vit_fused"] = EXPECTED["parallel_vit"]
+
+
+def found(block):
+    layout = block.layout
+    grid, prefix = (layout.grid, layout.num_prefix_tokens) if layout else (None, None)
+    return Row(block.name, block.kind, block.stage, block.subsampling, grid, prefix)
+
+
+# What it finds: hand-made expectations.
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_network_comes_apart_as_its_paper_describes_it(dissected, name):
+    rows = [found(block) for block in dissected(name)]
+    assert [row[1:] for row in rows] == [row[1:] for row in EXPECTED[name]]
+    misnamed = [
+        (row.name, wanted.name)
+        for row, wanted in zip(rows, EXPECTED[name], strict=True)
+        if not fnmatchcase(row.name, wanted.name)
+    ]
+    assert not misnamed
