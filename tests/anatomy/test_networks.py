@@ -115,9 +115,7 @@ EXPECTED = {
     # Dehghani et al. (2023), ViT-22B, eq. 1: attention and mlp read the same tokens.
     "parallel_vit": network(4, (4, *(f"blocks.{i} attention+mlp" for i in range(3))), prefix=1),
     # Liu et al. (2021), Swin.
-    "swin_tiny": swin(
-        lambda i: f"layers.{i}.blocks.{{}}", lambda i: f"layers.{i}.downsample"
-    ),
+    "swin_tiny": swin(lambda i: f"layers.{i}.blocks.{{}}", lambda i: f"layers.{i}.downsample"),
     "torchvision_swin_t": swin(
         lambda i: f"features.{2 * i + 1}.{{}}", lambda i: f"features.{2 * i}"
     ),
@@ -184,9 +182,7 @@ EXPECTED = {
     # Huang et al. (2017), table 1.
     "densenet121": densenet((16, 8, 4, 2)),
     # Simonyan & Zisserman (2015), table 1, D.
-    "vgg16": vgg(
-        [(2,), (4, 5, 7), (9, 10, 12, 14), (16, 17, 19, 21), (23, 24, 26, 28), (30,)]
-    ),
+    "vgg16": vgg([(2,), (4, 5, 7), (9, 10, 12, 14), (16, 17, 19, 21), (23, 24, 26, 28), (30,)]),
     "vgg16_bn": vgg(
         [(3,), (6, 7, 10), (13, 14, 17, 20), (23, 24, 27, 30), (33, 34, 37, 40), (43,)]
     ),

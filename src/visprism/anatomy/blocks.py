@@ -68,6 +68,12 @@ class Anatomy:
                 f"Not on a grid, so not shown: {', '.join(off_grid)} (positions of the image "
                 "could not be followed through)."
             )
+        hidden = [b.name for b in self.blocks if self._is_hidden(b)]
+        if hidden:
+            notes.append(
+                f"The inside of {', '.join(hidden)} is hidden from torch (a scripted module or "
+                "foreign code), so its kind is not known."
+            )
         work = {b.name: self.graph.macs(b.start, b.end) for b in self.blocks}
         largest = max(work, key=lambda name: work[name])
         if work[largest] > _MOST * sum(work.values()):
@@ -77,6 +83,11 @@ class Anatomy:
                 "it, so the blocks inside it cannot be told apart."
             )
         return tuple(notes)
+
+    def _is_hidden(self, block: Block) -> bool:
+        return any(
+            n.role == "opaque" for n in self.graph.nodes[block.start + 1 : block.end + 1]
+        )
 
     def __len__(self) -> int:
         return len(self.blocks)

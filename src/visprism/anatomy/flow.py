@@ -19,8 +19,17 @@ from visprism.anatomy.positions import (
 Known = Callable[[Tensor], Positions | None]
 
 
-def positions_after(call: Call, known: Known) -> list[Positions | None]:
-    """Positions of each tensor that a call gives; None where there is no telling."""
+def positions_after(call: Call, known: Known, *, chosen: bool) -> list[Positions | None]:
+    """Positions of each tensor that a call gives; None where there is no telling.
+
+    Args:
+        call: of a torch function.
+        known: the positions of a tensor.
+        chosen: whether an operand is an index or a mask made from the image, so that what goes
+            where differs from image to image.
+    """
+    if call.name in vocabulary.ORDERINGS or (chosen and call.name in vocabulary.LAYOUTS):
+        return [None] * len(call.made)
     if call.name == "__setitem__":
         return [_after_assignment(call, known)]
     if call.name in vocabulary.LAYOUTS:

@@ -39,6 +39,8 @@ class _Recorder(TorchFunctionMode):
         self._made_by: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> node
         self._made_of: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameter names
         self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._indices: WeakIdKeyDictionary = WeakIdKeyDictionary()  # those made from the image
+        self._parameters = [name for name, _ in model.named_parameters()]
         for name, parameter in model.named_parameters():
             self._made_of[parameter] = frozenset({name})
 
@@ -75,13 +77,16 @@ class _Recorder(TorchFunctionMode):
 
     def _record(self, call: Call, inputs: Sequence[int], macs: int) -> None:
         names = frozenset().union(*(self._made_of.get(t, ()) for t in call.operands))
+        chosen = any(t in self._indices for t in call.operands)
+        indices = [t for t in call.made if not (t.is_floating_point() or t.is_complex())]
+        if inputs or chosen:
+            self._indices.update(dict.fromkeys(indices, True))
         # Masks and indices made from the image carry no feature map.
-        carries = any(t.is_floating_point() or t.is_complex() for t in call.made)
-        if not inputs or not carries:
+        if not inputs or len(indices) == len(call.made):
             for tensor in call.made if names else ():
                 self._made_of[tensor] = names | self._made_of.get(tensor, frozenset())
             return
-        positions = positions_after(call, self._positions.get)
+        positions = positions_after(call, self._positions.get, chosen=chosen)
         mixes = mixes_positions(call, positions, self._positions.get)
         node = self._add(call.name, "token-mixing" if mixes else call.role, inputs, call.made)
         node.parameters = tuple(sorted(names))
@@ -137,9 +142,9 @@ class _Recorder(TorchFunctionMode):
         name, call, inputs = self._stack[-1]
         tensors = tensors_in(output)
         if inputs and tensors and not self._nodes_of(tensors):
-            self._add(
-                "opaque", "opaque", sorted(inputs), tensors
-            ).call = -1  # no torch function
+            node = self._add("opaque", "opaque", sorted(inputs), tensors)
+            node.call = -1  # no torch function
+            node.parameters = tuple(p for p in self._parameters if p.startswith(f"{name}."))
         self._stack.pop()
         if isinstance(output, Tensor):
             self._address(name, call, "output", {None: output})

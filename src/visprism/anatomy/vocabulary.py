@@ -40,8 +40,10 @@ LAYOUTS = frozenset({
     "tensor_split", "unbind", "select", "narrow", "__getitem__", "__setitem__", "cat", "concat",
     "concatenate", "stack", "hstack", "vstack", "pad", "pixel_shuffle", "pixel_unshuffle",
     "channel_shuffle", "repeat", "tile", "index_select", "gather", "take_along_dim", "unfold",
-    "as_strided", "T", "mT", "H", "mH", "t",
+    "as_strided", "T", "mT", "H", "mH", "t", "scatter", "index_copy", "masked_scatter",
+    "masked_select", "take",
 })
+ORDERINGS = frozenset({"sort", "msort", "topk", "cumsum", "cumprod", "scatter_add", "index_add"})
 REDUCTIONS = frozenset({"mean", "sum", "max", "min", "amax", "amin"})
 SUMS = frozenset({
     "add", "__add__", "__radd__", "sub", "__sub__", "__rsub__", "sum", "mean", "addcmul",
