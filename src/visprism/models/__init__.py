@@ -1,5 +1,6 @@
 """Models: a zoo of our own, and every other model by name."""
 
+from visprism.models import resnet, vit  # noqa: F401 (they register their models)
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.loading import LoadedModel, load_model
 from visprism.models.zoo import MODELS

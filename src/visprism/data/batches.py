@@ -1,0 +1,105 @@
+"""Batches: image sets as the tensors that a model takes, prepared while the model works."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64, UInt8
+from PIL import Image
+from torch import Tensor
+
+from visprism.data.image_set import ImageSet
+from visprism.errors import InputError
+from visprism.preprocessing import Preprocessing
+
+_INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
+
+Batch = tuple[Float[Tensor, "b 3 h w"], Int64[Tensor, " b"]]
+
+
+def cropped(image: Image.Image, preprocessing: Preprocessing) -> UInt8[Tensor, "3 h w"]:
+    """The centre of the image, which is resized until it just covers the frame of the crop.
+
+    Source: the rounding is that of torchvision and timm, to which every weight is accustomed.
+    """
+    height, width = (int(side / preprocessing.crop) for side in preprocessing.size)
+    if image.height * width <= image.width * height:  # its height is what just covers
+        size = height * image.width // image.height, height
+    else:
+        size = width, width * image.height // image.width
+    if size != image.size:
+        image = image.resize(size, Image.Resampling[preprocessing.interpolation.upper()])
+    height, width = preprocessing.size
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    pixels = np.array(image.crop((left, top, left + width, top + height)))
+    return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def stacked(
+    images: Iterable[Image.Image], preprocessing: Preprocessing
+) -> UInt8[Tensor, "b 3 h w"]:
+    """The crops of several images."""
+    return torch.stack([cropped(image, preprocessing) for image in images])
+
+
+def standardised(
+    images: UInt8[Tensor, "b 3 h w"], preprocessing: Preprocessing
+) -> Float[Tensor, "b 3 h w"]:
+    """Pixels in 0 ... 1, less the mean, over the standard deviation, by channel."""
+    mean, std = (
+        torch.tensor(values)[:, None, None]
+        for values in (preprocessing.mean, preprocessing.std)
+    )
+    return images.float().div_(255).sub_(mean).div_(std)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Images and targets, batch by batch, from the beginning at every iteration."""
+
+    image_set: ImageSet
+    preprocessing: Preprocessing
+    batch_size: int
+
+    def __len__(self) -> int:
+        """Number of batches; the last may be smaller."""
+        return -(-len(self.image_set) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
+        ahead: deque[Future[Batch]] = deque()
+        try:
+            for number in range(len(self)):
+                ahead.append(worker.submit(self._prepared, number))
+                if len(ahead) == 2:  # one to hand out, and one in preparation
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            worker.shutdown(cancel_futures=True)
+
+    def _prepared(self, number: int) -> Batch:
+        start = number * self.batch_size
+        positions = range(start, min(start + self.batch_size, len(self.image_set)))
+        images = stacked(self.image_set.read(positions), self.preprocessing)
+        targets = torch.from_numpy(self.image_set.targets[positions.start : positions.stop])
+        return standardised(images, self.preprocessing), targets
+
+
+def batches(image_set: ImageSet, preprocessing: Preprocessing, batch_size: int) -> Batches:
+    """The image set as a model wants it; the next batch is prepared in a thread of its own.
+
+    Raises:
+        InputError: if the batch size or the interpolation is none.
+    """
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}; wants at least 1 image")
+    if preprocessing.interpolation not in _INTERPOLATIONS:
+        raise InputError(
+            f"interpolation is {preprocessing.interpolation!r}; "
+            f"wants one of {', '.join(_INTERPOLATIONS)}"
+        )
+    return Batches(image_set, preprocessing, batch_size)

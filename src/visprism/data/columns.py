@@ -1,0 +1,51 @@
+"""Columns: which of a Hugging Face table hold the images and the classes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int64
+
+from visprism.errors import InputError
+
+
+def chosen_column(
+    wanted: str, candidates: Sequence[str], *, kind: str, option: str, name: str
+) -> str:
+    """The column that the user wants, or the only one of its kind.
+
+    Raises:
+        InputError: if there is none such, or several and the user has not chosen.
+    """
+    if wanted in candidates:
+        return wanted
+    there = f"it has {', '.join(candidates)}" if candidates else "it has none"
+    if wanted:
+        raise InputError(f"{name} has no {kind} column {wanted!r}; {there}")
+    if not candidates:
+        raise InputError(f"{name} has no {kind} column")
+    if len(candidates) > 1:
+        raise InputError(
+            f"{name} has the {kind} columns {', '.join(candidates)}; "
+            f"choose one with ?{option}={candidates[0]}"
+        )
+    return candidates[0]
+
+
+def class_names(
+    known: Sequence[str] | None, targets: Int64[np.ndarray, " n"], name: str
+) -> tuple[str, ...]:
+    """The names of the classes; their numbers, where the data does not name them.
+
+    Raises:
+        InputError: if there is no image, or one whose class is missing or not among the names.
+    """
+    if not len(targets):
+        raise InputError(f"{name} holds no image")
+    names = tuple(map(str, range(targets.max() + 1))) if known is None else tuple(known)
+    wrong = (targets < 0) | (targets >= len(names))
+    if wrong.any():
+        raise InputError(
+            f"{name} has {wrong.sum()} images without a class (the first has the label "
+            f"{targets[wrong][0]}); wants labels of 0 ... {len(names) - 1}"
+        )
+    return names

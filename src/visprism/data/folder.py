@@ -1,0 +1,79 @@
+"""Image folders: a folder per class, as torchvision's ``ImageFolder`` reads them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from visprism.data.decode import decode, fault
+from visprism.data.image_set import SPLITS, ImageSet, chosen_split
+from visprism.data.sets import DATA
+from visprism.errors import InputError
+
+EXTENSIONS = {
+    ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
+}  # fmt: skip
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _images(path: Path) -> list[Path]:
+    """Image files anywhere below `path`, hidden ones left out."""
+    return sorted(
+        p
+        for p in path.rglob("*")
+        if p.suffix.lower() in EXTENSIONS and not p.name.startswith(".") and p.is_file()
+    )
+
+
+def _split_folders(path: Path) -> dict[str, Path]:
+    """Folders of a split: named as one, and with class folders instead of images in it."""
+    return {
+        p.name: p
+        for p in _folders(path)
+        if p.name.lower() in SPLITS
+        and _folders(p)
+        and not any(q.suffix.lower() in EXTENSIONS for q in p.iterdir())
+    }
+
+
+@DATA.register
+def folder(path: str, *, split: str | None = None) -> ImageSet:
+    """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/; a class is as high as its name in the order.
+
+    Raises:
+        InputError: if there is no such folder, split, class folder or image.
+    """
+    name = f"folder:{path}"
+    root = Path(path).expanduser()
+    if not root.is_dir():
+        raise InputError(f"{name}: there is no folder {root}; give the path of one")
+    splits = _split_folders(root)
+    if splits or split is not None:
+        split = chosen_split(list(splits), split, name)
+        root = splits[split]
+    classes = _folders(root)
+    files = [(file, target) for target, c in enumerate(classes) for file in _images(c)]
+    if not files:
+        loose = len(_images(root))
+        if loose:
+            raise InputError(
+                f"{name} holds {loose} images but no class folders; "
+                f"wants {root}/CLASS/IMAGE, one folder per class"
+            )
+        raise InputError(f"{name} holds no image; wants {root}/CLASS/IMAGE")
+    paths = [file for file, _ in files]
+
+    def found(i: int) -> str | None:
+        reason = fault(paths[i])
+        return reason and f"{paths[i].relative_to(root)} ({reason})"
+
+    return ImageSet(
+        source=name,
+        split=split or "",
+        class_names=tuple(c.name for c in classes),
+        targets=np.array([target for _, target in files]),
+        read=lambda some: [decode(paths[i]) for i in some],
+        fault=found,
+    )

@@ -1,0 +1,206 @@
+"""Shapes: a procedural image set that needs no download.
+
+Each image shows one of ten silhouettes at a random place, size and angle, filled with one of
+ten textures, before a background of another texture. Shape and texture are independent and both
+are known, so that one can tell which of them a model goes by. An image depends on its seed,
+split and position only; it is drawn on the plane, so that any size shows the same picture.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int64, UInt8, UInt32
+from PIL import Image
+
+from visprism.data.draws import draws
+from visprism.data.image_set import ImageSet, chosen_split
+from visprism.data.sets import DATA
+from visprism.data.silhouettes import SILHOUETTES
+from visprism.data.textures import TEXTURES, coverage
+from visprism.errors import InputError
+from visprism.rng import stream
+
+COUNTS = {"train": 50_000, "test": 10_000}  # as many as CIFAR-10 has
+TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}
+
+# Ranges of what is drawn at random. Lengths are in sides of the image.
+SCALE = (0.38, 0.52)  # of a silhouette: the side of a square of its area
+REACH = 0.68  # how far it may stick out from its centre, in scales, before it is cut off
+PERIOD = (0.15, 0.24)  # of a texture
+LIGHTNESS = (0.3, 0.7)  # of the background, from black to white
+STEP = (0.18, 0.34)  # in lightness, from the background to the filling, up or down
+CONTRAST = (0.06, 0.13)  # of a texture: half the step between its two colours
+CHROMA = (0.06, 0.2)  # from grey to a pure colour
+TURN = (0.0, 2 * np.pi)
+
+PerImage = Float[np.ndarray, " b"]
+Plane = Float[np.ndarray, "_ h w"]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """How textures are laid out and coloured; one row per image."""
+
+    texture: Int64[np.ndarray, " b"]  # index into TEXTURES
+    period: PerImage
+    angle: PerImage
+    x: PerImage  # its origin; the image reaches from -0.5 to 0.5
+    y: PerImage
+    key: UInt32[np.ndarray, " b"]  # of a random texture
+    contrast: PerImage
+    chroma: PerImage
+    lightness: PerImage  # mean of its two colours
+    hues: Float[np.ndarray, "2 b"]  # of the dark one and the light one, in turns
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """What the images show; one row per image."""
+
+    shape: Int64[np.ndarray, " b"]  # index into SILHOUETTES
+    scale: PerImage
+    angle: PerImage
+    x: PerImage
+    y: PerImage
+    filling: Surface
+    background: Surface
+
+
+def scenes(key: int, positions: Int64[np.ndarray, " b"]) -> Scenes:
+    """What the images at these positions show.
+
+    Each hundred of consecutive images holds every pair of a shape and a texture once.
+    """
+    draw = iter(draws(key, positions, 32))
+    shape, texture = labels(positions)
+    other = (texture + 1 + (9 * next(draw)).astype(np.int64)) % 10
+    scale = _between(SCALE, draw)
+    room = 0.5 - REACH * scale
+    lightness, step = _between(LIGHTNESS, draw), _between(STEP, draw)
+    # Lighter or darker, as it likes, but neither black nor white.
+    up = np.where(np.abs(lightness - 0.5) < 0.1, next(draw) < 0.5, lightness < 0.5)
+    hue = next(draw)
+    return Scenes(
+        shape=shape,
+        scale=scale,
+        angle=_between(TURN, draw),
+        x=room * _between((-1.0, 1.0), draw),
+        y=room * _between((-1.0, 1.0), draw),
+        filling=_surface(
+            texture, np.where(up, lightness + step, lightness - step), hue + 0.5, draw
+        ),
+        background=_surface(other, lightness, hue, draw),
+    )
+
+
+def labels(positions: Int64[np.ndarray, " b"]) -> tuple[np.ndarray, np.ndarray]:
+    """Shape and texture of the images at these positions."""
+    return positions % len(SILHOUETTES), positions // len(SILHOUETTES) % len(TEXTURES)
+
+
+def _surface(
+    texture: Int64[np.ndarray, " b"], lightness: PerImage, hue: PerImage, draw: Iterator
+) -> Surface:
+    dark = hue + _between((-0.2, 0.2), draw)
+    return Surface(
+        texture=texture,
+        period=_between(PERIOD, draw),
+        angle=_between(TURN, draw),
+        x=_between((-0.5, 0.5), draw),
+        y=_between((-0.5, 0.5), draw),
+        key=(next(draw) * 2**32).astype(np.uint32),
+        contrast=_between(CONTRAST, draw),
+        chroma=_between(CHROMA, draw),
+        lightness=lightness,
+        hues=np.stack([dark, dark + _between((-0.12, 0.12), draw)]),
+    )
+
+
+def _between(span: tuple[float, float], draw: Iterator[PerImage]) -> PerImage:
+    low, high = span
+    return low + (high - low) * next(draw)
+
+
+def render(scenes: Scenes, size: int) -> UInt8[np.ndarray, "b {size} {size} 3"]:
+    """Draw the images; the work is done for all images of one silhouette or texture at once."""
+    at = (np.arange(size, dtype=np.float32) + 0.5) / size - 0.5
+    x, y = np.broadcast_arrays(at[None, None, :], -at[None, :, None])
+    inside = np.empty((len(scenes.shape), size, size), np.float32)
+    for which, rows in _groups(scenes.shape, SILHOUETTES):
+        scale = _column(scenes.scale[rows])
+        u, v = _turned(x, y, scenes, rows)
+        inside[rows] = coverage(-which(u / scale, v / scale), 1 / (size * scale))
+    front, back = (_paint(s, x, y, size) for s in (scenes.filling, scenes.background))
+    image = back + (front - back) * inside[..., None]
+    return (255 * image.clip(0, 1) + 0.5).astype(np.uint8)
+
+
+def _paint(surface: Surface, x: Plane, y: Plane, size: int) -> Float[np.ndarray, "b h w 3"]:
+    pattern = np.empty((len(surface.texture), size, size), np.float32)
+    for which, rows in _groups(surface.texture, TEXTURES):
+        period = _column(surface.period[rows])
+        u, v = _turned(x, y, surface, rows)
+        key = surface.key[rows][:, None, None]
+        pattern[rows] = which(u / period, v / period, 1 / (size * period), key)
+    # Red, green and blue lie a third of a turn apart.
+    wheel = np.cos(2 * np.pi * (surface.hues[..., None] + np.arange(3) / 3))
+    signs = np.array([-1, 1])[:, None]
+    light = surface.lightness + signs * surface.contrast
+    colours = light[..., None] + surface.chroma[:, None] * wheel
+    dark, bright = colours.astype(np.float32)[:, :, None, None, :]
+    return dark + (bright - dark) * pattern[..., None]
+
+
+def _groups(kinds: Int64[np.ndarray, " b"], named: dict) -> Iterator[tuple]:
+    """Each function of `named` that occurs in `kinds`, and where."""
+    for kind, function in enumerate(named.values()):
+        (rows,) = np.nonzero(kinds == kind)
+        if len(rows):
+            yield function, rows
+
+
+def _turned(x: Plane, y: Plane, thing: Scenes | Surface, rows: np.ndarray) -> tuple:
+    """Coordinates around the thing's origin, along its own axes."""
+    x, y = x - _column(thing.x[rows]), y - _column(thing.y[rows])
+    cos, sin = _column(np.cos(thing.angle[rows])), _column(np.sin(thing.angle[rows]))
+    return cos * x + sin * y, cos * y - sin * x
+
+
+def _column(values: PerImage) -> Float[np.ndarray, "b 1 1"]:
+    return values.astype(np.float32)[:, None, None]
+
+
+@DATA.register
+def shapes(
+    *, split: str | None = None, size: int = 32, target: str = "shape", seed: int = 0
+) -> ImageSet:
+    """Ten silhouettes filled with ten textures, drawn as they are needed, at any `size`.
+
+    Raises:
+        InputError: if there is no such split or target, or the size is not from 8 to 4096.
+    """
+    if target not in TARGETS:
+        raise InputError(f"shapes: target is {target!r}; wants {' or '.join(TARGETS)}")
+    if not 8 <= size <= 4096:
+        raise InputError(f"shapes: size is {size}; wants 8 ... 4096 pixels")
+    split = chosen_split(tuple(COUNTS), split, "shapes")
+    key = stream(seed, "shapes", split).initial_seed()
+    positions = np.arange(COUNTS[split])
+
+    def read(some: Sequence[int]) -> list[Image.Image]:
+        at_once = max(1, 2**18 // size**2)  # so many images that they stay in the cache
+        chosen = np.array(some, np.int64)
+        return [
+            Image.fromarray(image)
+            for start in range(0, len(chosen), at_once)
+            for image in render(scenes(key, chosen[start : start + at_once]), size)
+        ]
+
+    return ImageSet(
+        source="shapes",
+        split=split,
+        class_names=TARGETS[target],
+        targets=dict(zip(TARGETS, labels(positions), strict=True))[target],
+        read=read,
+    )

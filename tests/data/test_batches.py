@@ -1,0 +1,131 @@
+"""Laws of batches (src/visprism/data/batches.py, memory.py)."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from visprism.data import ImageSet, batches, default_preprocessing, in_memory, load_data
+from visprism.data.batches import cropped
+from visprism.preprocessing import Preprocessing
+
+
+def image_set(images):
+    return ImageSet(
+        source="test",
+        split="",
+        class_names=("a", "b"),
+        targets=np.arange(len(images)) % 2,
+        read=lambda some: [images[i] for i in some],
+    )
+
+
+# What a model gets.
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("crop", [0.875, 0.9, 1.0])
+@pytest.mark.parametrize("shape", [(50, 37), (31, 64), (32, 32), (20, 23)])
+def test_agrees_with_timm(photo, shape, crop, interpolation):
+    from timm.data import create_transform
+
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
+    transform = create_transform(
+        (3, 32, 32), interpolation=interpolation, crop_pct=crop, mean=mean, std=std
+    )
+    images = [photo(*shape, seed=i) for i in range(2)]
+    ((ours, _),) = batches(
+        image_set(images), Preprocessing((32, 32), mean, std, interpolation, crop), 2
+    )
+    theirs = torch.stack([transform(image) for image in images])
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(16, 40), (40, 16)])
+@pytest.mark.parametrize("shape", [(64, 64), (30, 90), (90, 30)])
+def test_a_frame_that_is_not_square_is_filled_by_the_middle_of_the_image(size, shape):
+    ramp = np.linspace(0, 255, shape[0])[None, :, None] * np.ones((shape[1], 1, 3))
+    image = Image.fromarray(ramp.astype(np.uint8))
+    result = cropped(image, Preprocessing(size, interpolation="bilinear")).float()
+    assert result.shape == (3, *size)
+    assert result.mean().item() == pytest.approx(127.5, abs=3)  # the ramp's middle
+    assert result[0, 0, 0] < result[0, 0, -1]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 5, 9])
+def test_every_image_comes_once_and_again_at_the_next_iteration(folder, batch_size):
+    images = load_data(f"folder:{folder}")
+    loader = batches(images, Preprocessing((8, 8)), batch_size=batch_size)
+    whole = in_memory(images, Preprocessing((8, 8), mean=(0.0,) * 3, std=(1.0,) * 3))
+    for _ in range(2):
+        parts = list(loader)
+        assert len(parts) == len(loader) == -(-8 // batch_size)
+        assert torch.cat([y for _, y in parts]).tolist() == images.targets.tolist()
+        x = torch.cat([x for x, _ in parts])
+        assert x.dtype == torch.float32
+        mean = torch.tensor((0.485, 0.456, 0.406))[:, None, None]
+        std = torch.tensor((0.229, 0.224, 0.225))[:, None, None]
+        torch.testing.assert_close(x * std + mean, whole[0] / 255, rtol=0, atol=1e-6)
+
+
+def test_the_next_batch_is_prepared_while_the_first_is_used():
+    prepared = threading.Event()
+
+    def read(some):
+        if 1 in some:
+            prepared.set()
+        return [Image.new("RGB", (8, 8))] * len(some)
+
+    images = ImageSet("test", "", ("a",), np.zeros(2, np.int64), read)
+    iterator = iter(batches(images, Preprocessing((8, 8)), 1))
+    next(iterator)
+    assert prepared.wait(timeout=10)
+    iterator.close()
+
+
+def test_an_iteration_that_is_given_up_leaves_no_thread(folder):
+    before = threading.active_count()
+    iterator = iter(batches(load_data(f"folder:{folder}"), Preprocessing((8, 8)), 1))
+    next(iterator)
+    iterator.close()
+    assert threading.active_count() == before
+
+
+def test_an_error_in_the_thread_reaches_the_user(folder):
+    images = load_data(f"folder:{folder}")
+    (folder / "dogs" / "0.PNG").write_bytes(b"overwritten since")
+    with pytest.raises(ValueError, match="an image cannot be read"):
+        list(batches(images, Preprocessing((8, 8)), 2))
+
+
+# Statistics.
+
+
+def test_the_default_preprocessing_makes_mean_0_and_deviation_1(photo):
+    images = image_set([photo(8, 8, seed=i) for i in range(20)])
+    preprocessing = default_preprocessing(images, (8, 8))
+    ((x, _),) = batches(images, preprocessing, 20)
+    # The statistics are rounded to four digits.
+    torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(3), rtol=0, atol=1e-3)
+    torch.testing.assert_close(x.std((0, 2, 3)), torch.ones(3), rtol=1e-3, atol=0)
+
+
+def test_a_black_image_set_stays_finite():
+    images = image_set([Image.new("RGB", (8, 8))] * 2)
+    ((x, _),) = batches(images, default_preprocessing(images, (8, 8)), 2)
+    assert (x == 0).all()
+
+
+# Contracts and errors.
+
+
+def test_a_batch_needs_an_image(folder):
+    with pytest.raises(ValueError, match="batch_size is 0; wants at least 1 image"):
+        batches(load_data(f"folder:{folder}"), Preprocessing((8, 8)), 0)
+
+
+def test_an_unknown_interpolation_is_refused(folder):
+    with pytest.raises(ValueError, match=r"'cubic'; wants one of nearest, bilinear, bicubic"):
+        batches(load_data(f"folder:{folder}"), Preprocessing((8, 8), interpolation="cubic"), 4)
