@@ -1,12 +1,12 @@
-"""Laws of dissection on modules written by hand: what people do in a forward, and tables forget.
+"""Laws of dissection on modules written by hand: what people do in a forward.
 
 Each module is small enough that its parts can be told by reading it.
 """
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 from visprism.anatomy import dissect, forward, watch
 
@@ -47,7 +47,7 @@ class Functional(Pooled):
 
     def body(self, x):
         for layer in self.convs:
-            x = F.relu(x + layer(x))
+            x = functional.relu(x + layer(x))
         return x
 
 
@@ -60,10 +60,10 @@ class OnlyParameters(nn.Module):
         self.weights = nn.ParameterList(torch.randn(shape) / 4 for shape in shapes)
 
     def forward(self, x):
-        x = F.conv2d(x, self.weights[0], padding=1)
+        x = functional.conv2d(x, self.weights[0], padding=1)
         for weight in self.weights[1:3]:
-            x = x + F.conv2d(F.relu(x), weight, padding=1)
-        return F.linear(x.mean((2, 3)), self.weights[3])
+            x = x + functional.conv2d(functional.relu(x), weight, padding=1)
+        return functional.linear(x.mean((2, 3)), self.weights[3])
 
 
 class Tied(Pooled):
@@ -101,7 +101,7 @@ class UNet(Pooled):
         self.fuse = conv(16, 8)
 
     def body(self, x):
-        y = self.up(F.relu(self.middle(F.relu(self.down(x)))))
+        y = self.up(functional.relu(self.middle(functional.relu(self.down(x)))))
         return self.fuse(torch.cat([x, y], dim=1))
 
 
@@ -111,7 +111,7 @@ class Inception(nn.Module):
         self.ways = nn.ModuleList(nn.Conv2d(8, 4, k, padding=k // 2) for k in (1, 3))
 
     def forward(self, x):
-        return F.relu(torch.cat([way(x) for way in self.ways], dim=1))
+        return functional.relu(torch.cat([way(x) for way in self.ways], dim=1))
 
 
 class Inceptions(Pooled):

@@ -23,12 +23,12 @@ def network(stem, *stages, prefix=0):
 
     Where a stage has another side than the one before, its first block makes it.
     """
-    rows = [Row("stem", "stem", 0, False, (stem, stem), prefix)]
+    rows = [Row("stem", "stem", 0, subsampling=False, grid=(stem, stem), prefix=prefix)]
     for number, (side, *parts) in enumerate(stages, 1):
         for part in parts:
             shrinks = (side, side) != rows[-1].grid
             rows.append(Row(*part.split(), number, shrinks, (side, side), prefix))
-    return [*rows, Row("head", "head", len(stages), False, None, None)]
+    return [*rows, Row("head", "head", len(stages), subsampling=False, grid=None, prefix=None)]
 
 
 def convs(names, numbers):
@@ -56,8 +56,8 @@ def vgg(numbers):
     """Images of 64: each 3x3 convolution is a block, and so is each max-pooling.
 
     Args:
-        numbers: of the layers in `features`; of each stage the pooling that it begins with, then
-            the convolutions. The first stage has no pooling, and its first convolution is the stem.
+        numbers: of the layers in `features`; of each stage the pooling that it begins with,
+            then the convolutions. The first has no pooling; its first convolution is the stem.
     """
     first, *rest = numbers
     stages = [(64, *convs("features.{}", first))]
@@ -119,8 +119,8 @@ EXPECTED = {
     "torchvision_swin_t": swin(
         lambda i: f"features.{2 * i + 1}.{{}}", lambda i: f"features.{2 * i}"
     ),
-    # Heo et al. (2021), PiT, table 1: overlapping patches of 16 at stride 8 of images of 224; the
-    # class token is pooled beside the map.
+    # Heo et al. (2021), PiT, table 1: overlapping patches of 16 at stride 8 of images of 224;
+    # the class token is pooled beside the map.
     "pit_ti": network(
         27,
         (27, *attentions("transformers.0.blocks.{}", 2)),
@@ -146,8 +146,8 @@ EXPECTED = {
             *attentions("stages.2.blocks.{}", 4),
         ),
     ),
-    # Ryali et al. (2023), Hiera, table 1: 1, 2, 7, 2 blocks; the queries are pooled in the first
-    # attention of a stage, beside a pooled skip.
+    # Ryali et al. (2023), Hiera, table 1: 1, 2, 7, 2 blocks; the queries are pooled in the
+    # first attention of a stage, beside a pooled skip.
     "hiera_tiny": network(
         56,
         (56, "blocks.0.attn attention", "blocks.0.mlp mlp"),
@@ -234,8 +234,8 @@ EXPECTED = {
             for s, depth in enumerate((1, 1, 4, 7), 1)
         ),
     ),
-    # Mehta & Rastegari (2022), table 4; images of 128. A MobileViT block is one block: its input
-    # is read again at its very end.
+    # Mehta & Rastegari (2022), table 4; images of 128. A MobileViT block is one block: its
+    # input is read again at its very end.
     "mobilevit_xxs": network(
         64,
         (64, "stages.0.0 conv"),

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy import vocabulary
+from visprism.anatomy.einsum import through_einsum
 from visprism.anatomy.operations import Call
 from visprism.anatomy.positions import (
     Positions,
@@ -68,7 +69,9 @@ def _after_work(call: Call, known: Known) -> Positions | None:
         return raster(shape) if len(shape) == 4 and not pooled else None
     if call.name == "scaled_dot_product_attention":
         return through_product(known(call.operands[0]), None, shape)
-    if call.role == "bilinear" and call.name != "einsum":
+    if call.name == "einsum" and isinstance(call.args[0], str):
+        return through_einsum(call.args[0], [known(t) for t in call.operands], shape)
+    if call.role == "bilinear":
         left, right = call.operands[-2:]
         return through_product(known(left), known(right), shape)
     placed = [(t, p) for t in call.operands if (p := known(t)) is not None]
@@ -76,10 +79,8 @@ def _after_work(call: Call, known: Known) -> Positions | None:
         return None
     first, positions = placed[0]
     if call.role == "linear":
-        if first.ndim != len(shape) or _stands_right(call, first):
-            return None
-        axis = 1 if call.name in vocabulary.CONVOLUTIONS else -1
-        return through_linear(positions, axis, shape)
+        same_axes = first.ndim == len(shape)
+        return through_linear(positions, _summed(call, first), shape) if same_axes else None
     if call.name in vocabulary.REDUCTIONS:
         axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else None)
         return through_reduction(positions, axis, shape) if isinstance(axis, int) else None
@@ -92,6 +93,11 @@ def _after_work(call: Call, known: Known) -> Positions | None:
         return None
 
 
-def _stands_right(call: Call, data: Tensor) -> bool:
-    """Whether a matrix stands on the left of the data, so that its rows are mixed."""
-    return call.name in vocabulary.PRODUCTS and len(call.args) > 1 and call.args[1] is data
+def _summed(call: Call, data: Tensor) -> int:
+    """The axis of the data that a linear map sums over: the channels', as a rule."""
+    if call.name in vocabulary.CONVOLUTIONS:
+        return 1
+    if call.name in vocabulary.PRODUCTS:
+        left = call.operands[-1 if call.name == "__rmatmul__" else -2]
+        return -1 if data is left else -2
+    return -1

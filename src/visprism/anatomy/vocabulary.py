@@ -43,7 +43,9 @@ LAYOUTS = frozenset({
     "as_strided", "T", "mT", "H", "mH", "t", "scatter", "index_copy", "masked_scatter",
     "masked_select", "take",
 })
-ORDERINGS = frozenset({"sort", "msort", "topk", "cumsum", "cumprod", "scatter_add", "index_add"})
+ORDERINGS = frozenset({
+    "sort", "msort", "topk", "cumsum", "cumprod", "scatter_add", "index_add",
+})
 REDUCTIONS = frozenset({"mean", "sum", "max", "min", "amax", "amin"})
 SUMS = frozenset({
     "add", "__add__", "__radd__", "sub", "__sub__", "__rsub__", "sum", "mean", "addcmul",

@@ -1,0 +1,250 @@
+"""Laws of positions (src/visprism/anatomy/positions.py and flow.py).
+
+The feature map that goes in holds in each number its own place, so that what a layout makes of
+the tensor that comes out can be read without any knowledge of how the places were followed.
+"""
+
+import pytest
+import torch
+from einops import rearrange
+from torch import nn
+from torch.nn import functional
+
+from visprism.anatomy import watch
+from visprism.anatomy.trace import trace
+
+GRID = (4, 6)  # not square, and both sides have a half
+
+
+class Moves(nn.Module):
+    """One function of the image, then a classifier that reads everything."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.out = nn.Identity()
+
+    def forward(self, x):
+        return self.out(self.function(x)).flatten(1).mean(1, keepdim=True)
+
+
+def numbered(channels=5, grid=GRID):
+    """Two images whose every number is its place: row * width + column."""
+    height, width = grid
+    places = torch.arange(height * width, dtype=torch.float32).view(1, 1, height, width)
+    return places.expand(2, channels, height, width).clone()
+
+
+def layout_after(function, images):
+    """The layout of what a function of the image gives, and that tensor."""
+    model = Moves(function).eval()
+    graph = trace(model, images)
+    address_of = {a.module: node for node in graph.nodes for a in node.addresses}
+    return address_of["out"].layout, function(images)
+
+
+def constant_weight(out_chans, in_chans):
+    """A linear map that gives the mean of its channels in every channel."""
+    return torch.full((out_chans, in_chans), 1 / in_chans)
+
+
+def class_token(x, count=1):
+    return torch.cat([torch.full((len(x), count, x.shape[-1]), -1.0), x], dim=1)
+
+
+def windows(x, size):
+    return rearrange(x, "b c (i h) (j w) -> b i j h w c", h=size, w=size)
+
+
+def tokens(x):
+    return x.flatten(2).transpose(1, 2)
+
+
+def shifted(x):
+    """Swin's shift there and back, with its windows between."""
+    y = x.permute(0, 2, 3, 1).roll((-1, -1), dims=(1, 2))
+    y = rearrange(y, "b (i h) (j w) c -> (b i j) (h w) c", h=2, w=2)
+    y = y + y.softmax(-1) * 0  # what happens inside the windows
+    y = rearrange(y, "(b i j) (h w) c -> b (i h) (j w) c", h=2, w=2, i=2, j=3)
+    return y.roll((1, 1), dims=(1, 2))
+
+
+KEEPS_ALL = {
+    "as it is": lambda x: x * 1,
+    "channels last": lambda x: x.permute(0, 2, 3, 1),
+    "tokens": tokens,
+    "tokens and back": lambda x: tokens(x).transpose(1, 2).reshape(x.shape),
+    "columns first": lambda x: x.transpose(2, 3).flatten(2).transpose(1, 2),
+    "windows as one row": lambda x: windows(x, 2).flatten(1, 4),
+    "windows apart": lambda x: windows(x, 2).flatten(1, 2).flatten(2, 3),
+    "window shift": shifted,
+    "class token": lambda x: class_token(tokens(x)),
+    "class token and registers": lambda x: class_token(tokens(x), 5),
+    "class token last": lambda x: class_token(tokens(x).flip(1)).flip(1),
+    "class token dropped again": lambda x: class_token(tokens(x))[:, 1:],
+    "upside down": lambda x: tokens(x.flip(2)),
+    "heads": lambda x: (
+        rearrange(tokens(x[:, :4]), "b n (h d) -> b h n d", h=2).transpose(1, 2).flatten(2)
+    ),
+    "chunks of channels": lambda x: torch.cat(x.chunk(2, dim=1)[::-1], dim=1),
+    "stacked and unbound": lambda x: torch.stack([x, x * 2]).unbind(0)[0] + 0,
+    "padded and cut": lambda x: functional.pad(x, (1, 1, 2, 2))[:, :, 2:-2, 1:-1],
+    "interleaved halves": lambda x: torch.stack([x[..., ::2], x[..., 1::2]], dim=-1).flatten(
+        -2
+    ),
+    "written into place": lambda x: torch.zeros_like(x).copy_(x),
+    "gathered in a fixed order": lambda x: tokens(x)[:, torch.arange(24).flip(0)],
+}
+
+MAPS = {
+    "pointwise": torch.relu,
+    "normalised": lambda x: functional.layer_norm(x.permute(0, 2, 3, 1), (5,)),
+    "linear": lambda x: functional.linear(tokens(x), constant_weight(7, 5)),
+    "product with a matrix": lambda x: tokens(x) @ constant_weight(5, 7),
+    "matrix on the left": lambda x: (constant_weight(7, 5) @ x.flatten(2)).unflatten(2, GRID),
+    "product and sum": lambda x: torch.addmm(
+        torch.zeros(5), tokens(x).flatten(0, 1), constant_weight(5, 5)
+    ).view(2, 24, 5),
+    "matrix on the left, called from the right": lambda x: (
+        x.flatten(2).__rmatmul__(constant_weight(7, 5)).unflatten(2, GRID)
+    ),
+    "einsum over channels": lambda x: torch.einsum("bchw,dc->bdhw", x, constant_weight(7, 5)),
+    "einsum to channels last": lambda x: torch.einsum(
+        "b c ..., d c -> b ... d", x, constant_weight(7, 5)
+    ),
+    "attention by einsum": lambda x: torch.einsum(
+        "bij,bjc->bic",
+        torch.einsum("bic,bjc->bij", tokens(x), tokens(x)).softmax(-1),
+        tokens(x),
+    ),
+    "1x1 convolution": lambda x: functional.conv2d(x, constant_weight(7, 5)[..., None, None]),
+    "scaled by channel": lambda x: x * x.mean((2, 3), keepdim=True),
+    "position embedding": lambda x: tokens(x) + torch.ones(1, 24, 5),
+    "attention written out": lambda x: (tokens(x) @ tokens(x).mT * 1e9).softmax(-1) @ tokens(x),
+    "fused attention": lambda x: functional.scaled_dot_product_attention(
+        *[tokens(x)[:, None]] * 3
+    )[:, 0],
+    "branch": lambda x: x + functional.conv2d(x, torch.zeros(5, 5, 3, 3), padding=1),
+}
+
+
+# What it finds: closed forms.
+
+
+@pytest.mark.parametrize("name", KEEPS_ALL)
+def test_the_layout_undoes_whatever_only_moves_numbers(name):
+    layout, moved = layout_after(KEEPS_ALL[name], numbered())
+    feature_map = layout.to_map(moved)
+    assert layout.grid == GRID
+    torch.testing.assert_close(feature_map, numbered(feature_map.shape[1]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_work_on_each_position_keeps_every_place(name):
+    layout, after = layout_after(MAPS[name], numbered())
+    assert layout.grid == GRID
+    assert layout.to_map(after).shape[-2:] == GRID
+    assert layout.order is None
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (5, 0), (0, 2), (2, 1)])
+def test_tokens_around_the_patches_are_counted(before, after):
+    def around(x):
+        ends = [torch.zeros(len(x), n, x.shape[1]) for n in (before, after)]
+        return torch.cat([ends[0], tokens(x), ends[1]], dim=1)
+
+    layout, _ = layout_after(around, numbered())
+    assert (layout.num_prefix_tokens, layout.num_suffix_tokens) == (before, after)
+
+
+MERGES = {
+    "mean of 2x2 (patch merging)": lambda x: functional.linear(
+        rearrange(x, "b c (i h) (j w) -> b i j (h w c)", h=2, w=2), constant_weight(7, 20)
+    ),
+    "mean of 2x2, position by position": lambda x: rearrange(
+        x, "b c (i h) (j w) -> b (i j) c (h w)", h=2, w=2
+    ).mean(-1),
+    "every second row and column": lambda x: tokens(x[:, :, ::2, ::2]),
+    "convolution with stride": lambda x: functional.conv2d(
+        x, torch.full((5, 5, 2, 2), 1 / 20), stride=2
+    ),
+    "max-pooling": lambda x: functional.max_pool2d(x, 2),
+    "pixels to channels": lambda x: functional.conv2d(
+        functional.pixel_unshuffle(x, 2), constant_weight(7, 20)[..., None, None]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_merged_patches_are_places_of_a_coarser_grid(name):
+    layout, merged = layout_after(MERGES[name], numbered())
+    assert layout.grid == (2, 3)
+    feature_map = layout.to_map(merged)[0, 0]
+    corners = numbered()[0, 0, ::2, ::2]
+    # A patch's value is that of its first corner, and more that all patches share.
+    assert torch.allclose(feature_map - feature_map[0, 0], corners - corners[0, 0], atol=1e-4)
+
+
+# Never wrong in silence: no layout where there is none.
+
+LOSES = {
+    "pooled": lambda x: x.mean((2, 3)),
+    "flattened": lambda x: x.flatten(1),
+    "half of the tokens": lambda x: tokens(x)[:, torch.tensor([0, 1, 2, 7, 8, 9, 14])],
+    "linear over tokens": lambda x: functional.linear(x.flatten(2), torch.randn(24, 24)),
+    "einsum over tokens": lambda x: torch.einsum("bnc,nm->bmc", tokens(x), torch.randn(24, 24)),
+    "matrix on the left": lambda x: torch.randn(24, 24) @ tokens(x),
+    "linear over mixed axes": lambda x: functional.linear(
+        x.reshape(2, 12, 10), torch.randn(10, 10)
+    ),
+    "an order chosen by the image": lambda x: tokens(x)[
+        :, (tokens(x) @ torch.randn(5)).sum(0).argsort()
+    ],
+    "sorted": lambda x: tokens(x).sort(dim=1).values,
+    "channels and places exchanged": lambda x: x.reshape(2, 24, 5),
+}
+
+
+@pytest.mark.parametrize("name", LOSES)
+def test_no_layout_is_claimed_where_places_are_lost(name):
+    layout, _ = layout_after(LOSES[name], numbered())
+    assert layout is None
+
+
+# What leaves it unchanged: invariances.
+
+
+@pytest.mark.parametrize("name", KEEPS_ALL)
+def test_the_number_of_images_does_not_matter(name):
+    one, _ = layout_after(KEEPS_ALL[name], numbered()[:1])
+    two, _ = layout_after(KEEPS_ALL[name], numbered())
+    assert one == two
+
+
+# Against another way: a spot on the image changes the feature map where it lies.
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["vit_tiny", "vit_reg4", "pit_ti", "mixer_s32", "swin_tiny", "hiera_tiny", "nest_tiny"],
+)
+def test_a_spot_changes_the_feature_map_where_it_lies(dissected, name):
+    anatomy = dissected(name)
+    side = {"vit_tiny": 96, "vit_reg4": 70}.get(name, 224)
+    blocks = [b for b in anatomy if b.layout is not None]
+    plain = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
+    for place in [(0.3, 0.8), (0.7, 0.2)]:
+        image = plain.clone()
+        top, left = (int(p * side) // 32 * 32 for p in place)
+        image[:, :, top : top + 32, left : left + 32] += 1
+        with watch(anatomy) as maps, torch.no_grad():
+            anatomy.model(torch.cat([plain, image]))
+        for block in blocks:
+            change = (maps[block.name][0] - maps[block.name][1]).abs().mean(0)
+            row, column = divmod(int(change.argmax()), block.layout.grid[1])
+            center = (
+                (row + 0.5) / block.layout.grid[0] * side,
+                (column + 0.5) / block.layout.grid[1] * side,
+            )
+            assert top <= center[0] < top + 32, block.name
+            assert left <= center[1] < left + 32, block.name
