@@ -82,7 +82,7 @@ def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):
 def test_nothing_is_left_to_skip_to(folder):
     for path in folder.rglob("*.PNG"):
         path.write_bytes(b"no")
-    with pytest.raises(ValueError, match="8 of 8 images .* cannot be read"):
+    with pytest.raises(ValueError, match=r"8 of 8 images .* cannot be read"):
         load_data(f"folder:{folder}", skip_bad=True)
 
 

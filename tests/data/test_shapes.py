@@ -122,18 +122,19 @@ def test_draws_are_uniform_and_unrelated():
 
 
 def test_a_linear_classifier_cannot_tell_the_shapes():
-    images = load_data("shapes", split="train", limit=6000)
-    preprocessing = default_preprocessing(images, (32, 32))
+    # At 16x16 it has few weights for the images it sees, and does better than at 32x32.
+    images = load_data("shapes?size=16", split="train", limit=4000)
+    preprocessing = default_preprocessing(images, (16, 16))
     train, targets = in_memory(images, preprocessing)
-    test, truth = in_memory(load_data("shapes", limit=1000), preprocessing)
-    x, y = (part.flatten(1).double() / 255 - 0.5 for part in (train, test))
+    test, truth = in_memory(load_data("shapes?size=16", limit=1000), preprocessing)
+    x, y = (part.flatten(1).float() / 255 - 0.5 for part in (train, test))
     # Ridge regression on one-hot targets, at the best of several strengths.
-    gram, cross = x.T @ x, x.T @ torch.eye(10, dtype=torch.float64)[targets]
+    gram, cross = x.T @ x, x.T @ torch.eye(10)[targets]
     accuracies = []
     for strength in (1e1, 1e2, 1e3):
         weights = torch.linalg.solve(gram + strength * torch.eye(len(gram)), cross)
-        accuracies.append(((y @ weights).argmax(1) == truth).double().mean().item())
-    assert max(accuracies) < 0.4
+        accuracies.append(((y @ weights).argmax(1) == truth).float().mean().item())
+    assert 0.08 < max(accuracies) < 0.4
 
 
 # Contracts and errors.

@@ -27,8 +27,8 @@ def hf(
             f"{name} needs datasets; install it with: pip install 'visprism[hf]'"
         ) from error
     try:
-        builder = datasets.load_dataset_builder(path, config or None)
-        split = chosen_split(list(builder.info.splits or ()), split, name)
+        names = datasets.get_dataset_split_names(path, config or None)
+        split = chosen_split(names, split, name)
         table = datasets.load_dataset(path, config or None, split=split)
     except InputError:
         raise

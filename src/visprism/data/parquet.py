@@ -97,7 +97,10 @@ def parquet(
     image = chosen_column(image, images, kind="image", option="image", name=name)
     label = chosen_column(label, labels, kind="class", option="label", name=name)
     targets = np.concatenate(
-        [file.read(columns=[label]).column(0).to_numpy().astype(np.int64) for file in files]
+        [
+            file.read(columns=[label]).column(0).fill_null(-1).to_numpy().astype(np.int64)
+            for file in files
+        ]
     )
     rows = _Rows(files, image)
 
