@@ -23,6 +23,7 @@ from visprism.anatomy.operations import function_name, tensors_in
 from visprism.errors import InputError
 
 T = TypeVar("T")
+R = TypeVar("R", Tensor, None)
 Action = Callable[[Tensor], Tensor | None]  # what takes a tensor's place; None: it stays
 
 
@@ -51,10 +52,9 @@ def watch(
             if block.layout is None:
                 continue
 
+            @_unseen
             def read(x: Tensor, name: str = block.name, layout: Layout = block.layout) -> None:
-                # What a watcher does is not the model's: a mode that counts must not see it.
-                with torch._C.DisableTorchFunction():
-                    kept[name] = keep(layout.to_map(x))
+                kept[name] = keep(layout.to_map(x))
 
             node = anatomy.graph.nodes[block.end]
             if node.addresses:
@@ -80,9 +80,11 @@ def replace(
     """
     came_in: list[Tensor] = []
 
+    @_unseen
     def remember(x: Tensor) -> None:
         came_in[:] = [x.clone()]  # a later operation may change it in place
 
+    @_unseen
     def exchange(out: Tensor) -> Tensor:
         new = function(came_in.pop())
         if new.shape != out.shape:
@@ -122,6 +124,16 @@ def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
         return x.reshape((len(x), *shapes[1][1:]))
 
     return replace(anatomy, block, identity)
+
+
+def _unseen(action: Callable[[Tensor], R]) -> Callable[[Tensor], R]:
+    """The action, hidden from modes that count what the model does (surgery inside surgery)."""
+
+    def hidden(x: Tensor) -> R:
+        with torch._C.DisableTorchFunction():
+            return action(x)
+
+    return hidden
 
 
 # Reading with hooks.
@@ -197,10 +209,14 @@ class _Numbered(TorchFunctionMode):
                 f"operation {node.call} of this pass is {name}, but was {node.op} when the "
                 "model was dissected; dissect it with images like those that it runs on"
             )
-        new = action(out)
-        if new is not None and any(t is out for t in tensors_in(args)):
-            return out.copy_(new)  # changed in place: others hold this very tensor
-        return out if new is None else new
+        tensor = args[0] if name == "__setitem__" else out
+        new = action(tensor)
+        if new is None:
+            return out
+        if any(t is tensor for t in tensors_in(args)):  # in place: others hold this very tensor
+            _unseen(tensor.copy_)(new)
+            return out
+        return new
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from visprism.anatomy.forward import Images, as_written, forward
 from visprism.anatomy.graph import Address, Graph, Node, Span
 from visprism.anatomy.operations import Call, Role, function_name, tensors_in
 from visprism.anatomy.positions import layout_of, raster
+from visprism.anatomy.vocabulary import CREATIONS
 from visprism.errors import InputError
 
 
@@ -69,7 +70,8 @@ class _Recorder(TorchFunctionMode):
         name = function_name(func)
         made = [args[0]] if name == "__setitem__" else tensors_in(out)
         if made:
-            inputs = self._nodes_of([args, kwargs])
+            # A new tensor of the image's shape holds nothing of the image.
+            inputs = [] if name in CREATIONS else self._nodes_of([args, kwargs])
             call = Call(func, name, args, kwargs, made, data_inputs=len(inputs))
             self._record(call, inputs, counter.macs)
             self.running += 1

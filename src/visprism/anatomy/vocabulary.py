@@ -51,5 +51,11 @@ SUMS = frozenset({
     "add", "__add__", "__radd__", "sub", "__sub__", "__rsub__", "sum", "mean", "addcmul",
     "lerp",
 })
-JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
+JOINS = frozenset({
+    "cat", "concat", "concatenate", "stack", "hstack", "vstack", "__setitem__",
+})
+CREATIONS = frozenset({
+    "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
+    "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor",
+})
 # fmt: on
