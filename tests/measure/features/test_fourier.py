@@ -218,6 +218,12 @@ def test_change_is_unknown_for_the_first_block_and_where_the_grid_differs(measur
     np.testing.assert_array_equal(known, np.isfinite(result.change_error))
 
 
+def test_grids_with_as_many_frequencies_are_still_different_grids(measure, noise):
+    result = measure(FourierProbe(), noise(2, 3, 8, 12), noise(2, 3, 4, 4))
+    assert len(result) == 3 + 3
+    assert np.isnan(result.change).all()
+
+
 def test_one_image_has_no_error(measure, noise):
     result = measure(FourierProbe(), noise(1, 3, 8, 8))
     assert np.isnan(result.relative_error).all()

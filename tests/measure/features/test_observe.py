@@ -79,8 +79,9 @@ def test_measures_the_feature_maps(anatomy, images):
     with torch.no_grad():
         stem = anatomy.model.stem(images)
         maps = [stem, anatomy.model.block1(stem)]
-    expected = [x.var((2, 3)).mean().item() for x in maps]
-    np.testing.assert_allclose(result.variance[:2], expected)
+    per_image = np.stack([x.var((2, 3)).mean(1).numpy() for x in maps])
+    np.testing.assert_allclose(result.variance[:2], per_image.mean(1))
+    np.testing.assert_allclose(result.variance_error[:2], per_image.std(1, ddof=1) / 7**0.5)
 
 
 @pytest.mark.parametrize(
@@ -290,6 +291,16 @@ def test_a_block_that_does_not_run_is_named(anatomy, model, images):
         ValueError, match=r"block 'block2' did not run .*; dissect the model as it"
     ):
         observe(anatomy, [images], [VarianceProbe()])
+
+
+def test_a_block_that_runs_only_for_some_batches_is_named(anatomy, model, images):
+    def batches():
+        yield images
+        model.forward = lambda pixels: model.head(model.block2(model.stem(pixels)).mean((2, 3)))
+        yield images
+
+    with pytest.raises(ValueError, match=r"block 'block1' did not run for these images"):
+        observe(anatomy, batches(), [VarianceProbe()])
 
 
 def test_a_model_without_feature_maps_is_refused(noise):

@@ -53,8 +53,9 @@ def _diagonal_of(
     mean = piece.mean((1, 2), keepdim=True)
     # A column of zeros more, and place (u, v) comes to u (w + 1) + v = u + v mod side. Without
     # the mean, the sums keep their digits where it is large.
-    padded = piece.new_zeros(m, h, w + 1, r)
+    padded = piece.new_empty(m, h, w + 1, r)
     torch.sub(piece, mean, out=padded[:, :, :w])
+    padded[:, :, w] = 0
     antidiagonals = padded.view(m, -1, side, r).sum(1)
     amplitude = torch.fft.rfft(antidiagonals, dim=1).abs()
     amplitude[:, 0] = mean[:, 0, 0].abs() * (h * w)

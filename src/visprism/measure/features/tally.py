@@ -90,19 +90,13 @@ def tally(result: PerBlock) -> Tally:
     changes = [result.change[counted & (result.kind == kind)] for kind in kinds]
     falls = [int((change < 0).sum()) for change in changes]
     mean = np.array([change.mean() for change in changes])
-    margin = np.array(
-        [
-            # Half the width of the 95 % interval; one block tells nothing of the spread.
-            stats.t.ppf(0.975, len(c) - 1) * c.std(ddof=1) / np.sqrt(len(c))
-            if len(c) > 1
-            else np.nan
-            for c in changes
-        ]
-    )
+    blocks = np.array([len(change) for change in changes], dtype=int)
+    spread = np.array([c.std(ddof=1) if len(c) > 1 else np.nan for c in changes])
+    margin = stats.t.ppf(0.975, blocks - 1) * spread / np.sqrt(blocks)
     tests = [stats.binomtest(k, len(c)) for k, c in zip(falls, changes, strict=True)]
     return Tally(
         kind=np.array(kinds, dtype=str),
-        blocks=np.array([len(change) for change in changes], dtype=int),
+        blocks=blocks,
         falls=np.array(falls, dtype=int),
         mean=mean,
         low=mean - margin,
