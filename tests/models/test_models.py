@@ -1,0 +1,71 @@
+"""Laws of every network of the zoo (src/visprism/models)."""
+
+import pytest
+import torch
+
+from visprism.models import MODELS, load_model
+from visprism.rng import stream
+
+
+@pytest.fixture(params=list(MODELS))
+def model(request):
+    model = load_model(request.param).model
+    for parameter in model.parameters():
+        if not parameter.any():  # a head of zeros, as timm starts with, hides all before it
+            torch.nn.init.normal_(parameter, std=0.1, generator=stream(0, "head"))
+    return model
+
+
+@pytest.fixture
+def images():
+    return torch.randn(4, 3, 32, 32, generator=stream(0, "test"))
+
+
+def test_an_image_becomes_one_logit_per_class(model, images):
+    assert model(images).shape == (4, 10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_takes_the_arguments_of_timm(name):
+    model = load_model(f"{name}?num_classes=7&in_chans=1").model
+    assert model(torch.zeros(2, 1, 32, 32)).shape == (2, 7)
+
+
+def test_an_image_is_judged_alone(model, images):
+    torch.testing.assert_close(model(images)[1:2], model(images[1:2]), rtol=1e-4, atol=1e-5)
+
+
+def test_every_parameter_gets_a_gradient(model, images):
+    model.train()(images).square().sum().backward()
+    dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not dead
+
+
+# What was published.
+
+
+def test_resnet20_has_the_published_size_and_depth():
+    model = load_model("resnet20").model
+    kernels = [m for m in model.modules() if isinstance(m, torch.nn.Conv2d)]
+    # He et al. (2016), table 6: 0.27 M; with three projections instead of zeros, 2,752 more.
+    assert sum(p.numel() for p in model.parameters()) == 269_722 + 2_752
+    assert sum(k.kernel_size == (3, 3) for k in kernels) + 1 == 20
+
+
+def test_resnet20_has_the_published_grids(images):
+    model = load_model("resnet20").model
+    shapes = []
+    for name in ("conv1", "layer1", "layer2", "layer3"):
+        model.get_submodule(name).register_forward_hook(
+            lambda _module, _inputs, output: shapes.append(tuple(output.shape[1:]))
+        )
+    model(images)
+    assert shapes == [(16, 32, 32), (16, 32, 32), (32, 16, 16), (64, 8, 8)]
+
+
+def test_a_shortcut_carries_the_image_where_the_branch_is_silent():
+    model = load_model("resnet20").model
+    block = model.layer1[0]
+    torch.nn.init.zeros_(block.bn2.weight)
+    x = torch.randn(2, 16, 8, 8, generator=stream(0, "x")).relu()
+    torch.testing.assert_close(block(x), x, rtol=0, atol=0)
