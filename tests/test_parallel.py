@@ -64,6 +64,16 @@ def test_precision_is_that_of_the_arithmetic_and_leaves_the_weights(model, preci
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 
 
+@pytest.mark.parametrize(("local_rank", "gpu"), [(0, 0), (3, 3), (5, 1)])  # 5: more than GPUs
+def test_each_process_of_a_machine_takes_a_gpu_of_its_own(monkeypatch, local_rank, gpu):
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)  # as if there were GPUs
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    assert Compute("cuda").torch_device == torch.device("cuda", gpu)
+    assert Compute("cuda:2").torch_device == torch.device("cuda", 2)
+    assert Compute("cpu").torch_device == torch.device("cpu")
+
+
 def test_an_unknown_precision_is_refused():
     with pytest.raises(
         ValueError, match="unknown precision 'fp8'; wanted one of fp32, bf16, fp16"

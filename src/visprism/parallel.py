@@ -35,7 +35,7 @@ class Compute:
             known = ", ".join(PRECISIONS)
             raise InputError(f"unknown precision {self.precision!r}; wanted one of {known}")
         try:
-            torch.empty(0, device=self.device)
+            torch.empty(0, device=self.torch_device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise InputError(
@@ -44,11 +44,11 @@ class Compute:
 
     @property
     def torch_device(self) -> torch.device:
-        """The device of this process: of several, each takes a GPU of its own."""
+        """The device of this process: of several under ``torchrun``, each takes its own GPU."""
         device = torch.device(self.device)
-        if device.type == "cuda" and device.index is None and world_size() > 1:
-            own = int(os.environ.get("LOCAL_RANK", rank()))
-            return torch.device("cuda", own % torch.cuda.device_count())
+        if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
+            own = int(os.environ["LOCAL_RANK"]) % max(1, torch.cuda.device_count())
+            return torch.device("cuda", own)
         return device
 
     def autocast(self) -> AbstractContextManager:

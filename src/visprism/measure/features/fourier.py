@@ -107,7 +107,7 @@ class FourierProbe(Probe):
         """Add one batch; see `Probe.update`."""
         before, relative_before = None, None
         for block, extract in batch.items():
-            level = extract.double().cpu().numpy()
+            level = extract.cpu().double().numpy()
             relative = level - level[:, :1]
             change = np.full_like(relative, np.nan)
             if on_one_grid(block, before):

@@ -48,7 +48,7 @@ class VarianceProbe(Probe):
         """Add one batch; see `Probe.update`."""
         before, deviation_before = None, None
         for block, extract in batch.items():
-            deviation, square = extract.double().cpu().numpy().T
+            deviation, square = extract.cpu().double().numpy().T
             earlier = np.full_like(deviation, np.nan)
             if on_one_grid(block, before):
                 earlier = deviation_before
