@@ -106,7 +106,9 @@ def _size(to: argparse.ArgumentParser) -> None:
 def _data(to: argparse.ArgumentParser) -> None:
     to.add_argument("--data", required=True, metavar="DATA")
     to.add_argument("--split", metavar="NAME", help="such as train, val or test")
-    to.add_argument("--limit", type=positive, metavar="N", help="use the first N images")
+    to.add_argument(
+        "--limit", type=positive, metavar="N", help="at most N images, as many of each class"
+    )
     to.add_argument("--batch-size", type=positive, default=16, metavar="N")
     to.add_argument(
         "--skip-bad", action="store_true", help="leave out images that cannot be read"

@@ -30,10 +30,10 @@ def models(arguments: Namespace) -> None:
 
 
 def data(arguments: Namespace) -> None:  # noqa: ARG001 (every command takes them)
-    """List the registered sets, and the prefixes."""
+    """List the registered sets, those of plugins too, and how to name them."""
     from visprism.data import DATA as REGISTERED
 
-    print(columns(["name", "what it is"], _described(REGISTERED)))
+    print(columns(["data", "what it is"], _described(REGISTERED)))
     print(f"\n{DATA}")
 
 

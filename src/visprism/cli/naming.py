@@ -17,4 +17,5 @@ DATA is one of
   folder:DIR            a folder of images, or of one folder for each class
   parquet:FILE-OR-DIR   in the layout of Hugging Face
   hf:NAME               a data set of Hugging Face
+followed, if need be, by options, in quotes: 'shapes?size=64'
 """

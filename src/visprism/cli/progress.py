@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from visprism.examine import Progress
 
+_SECONDS = 10  # between lines where there is no terminal
+
 
 @contextmanager
 def progress_shown() -> Iterator["Progress"]:
@@ -35,16 +37,15 @@ def progress_shown() -> Iterator["Progress"]:
 
 
 def plain(items: Iterable, label: str) -> Iterator:
-    """A line at the start, at every quarter, and at the end."""
+    """A line every ten seconds, and one at the end."""
     total = _length(items)
-    begun = time.monotonic()
-    marks = {-(-total * quarter // 4) for quarter in (1, 2, 3)} if total else set()
-    print(f"{label} ...", file=sys.stderr)
+    begun = told = time.monotonic()
     done = 0
     for done, item in enumerate(items, start=1):
         yield item
-        if done in marks - {total}:
-            print(f"{label}: {done} of {total}", file=sys.stderr)
+        if time.monotonic() - told > _SECONDS:
+            told = time.monotonic()
+            print(f"{label}: {done} of {total or 'many'}", file=sys.stderr, flush=True)
     seconds = time.monotonic() - begun
     print(f"{label}: {done} done in {seconds:.1f} s", file=sys.stderr, flush=True)
 

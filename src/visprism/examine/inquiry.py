@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 
 from visprism.anatomy import Anatomy, costs, dissect, forward
-from visprism.data import batches, load_data
+from visprism.data import ImageSet, batches, load_data
 from visprism.errors import InputError
 from visprism.measure.features import (
     FourierProbe,
@@ -29,7 +29,10 @@ from visprism.report import Examination, check_names
 from visprism.result import Provenance, Result
 from visprism.rng import stream
 
+_NAMED = 3  # unreadable images in a note, which counts them all
 
+
+@runtime_checkable
 class Progress(Protocol):
     """Wraps what is gone through, and shows how far it is under a label."""
 
@@ -98,7 +101,12 @@ def examine(
     """
     check_names([model.label for model in models])
     image_set = load_data(
-        inquiry.data, split=inquiry.split, limit=inquiry.limit, skip_bad=inquiry.skip_bad
+        inquiry.data,
+        split=inquiry.split,
+        limit=inquiry.limit,
+        skip_bad=inquiry.skip_bad,
+        seed=inquiry.seed,
+        progress=partial(progress, label="reading images"),
     )
     anatomies = [take_apart(m, size=inquiry.size, seed=inquiry.seed) for m in models]
     examinations = []
@@ -114,7 +122,7 @@ def examine(
         )
         results = observe(
             anatomy,
-            batches(image_set, preprocessing, inquiry.batch_size),
+            batches(image_set, preprocessing, batch_size=inquiry.batch_size),
             [_probe(analysis, inquiry) for analysis in inquiry.analyses],
             compute=inquiry.compute,
             progress=partial(progress, label=model.label),
@@ -122,7 +130,8 @@ def examine(
         )
         facts = replace(costs(anatomy), provenance=results[0].provenance)
         drawn = tuple(one for result in results for one in _with_summaries(result))
-        examinations.append(Examination(model.label, facts, drawn, anatomy.notes))
+        notes = (*anatomy.notes, *_left_out(image_set))
+        examinations.append(Examination(model.label, facts, drawn, notes))
     return examinations
 
 
@@ -139,6 +148,14 @@ def _with_summaries(result: Result) -> tuple[Result, ...]:
     if isinstance(result, Variances):
         return result, tally(result)
     return (result,)
+
+
+def _left_out(image_set: ImageSet) -> tuple[str, ...]:
+    if not image_set.skipped:
+        return ()
+    few = "; ".join(image_set.skipped[:_NAMED])
+    more = "; ..." if len(image_set.skipped) > _NAMED else ""
+    return (f"Left out, because they cannot be read: {len(image_set.skipped)} ({few}{more}).",)
 
 
 def _sized(preprocessing: Preprocessing, size: tuple[int, int] | None) -> Preprocessing:

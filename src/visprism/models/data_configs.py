@@ -12,7 +12,6 @@ from torch import nn
 
 from visprism.preprocessing import Preprocessing
 
-_DEFAULT_SIZE = (224, 224)  # of a model that says nothing about its images
 _RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # numbers of PIL's filters
 
 Arguments = Mapping[str, Any]
@@ -52,7 +51,7 @@ def from_torchvision(name: str, arguments: Arguments) -> Preprocessing:
 
 def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> Preprocessing:
     """What the image processor of a Hugging Face model says, as a dictionary."""
-    resized = _pair(processor.get("size", _DEFAULT_SIZE))
+    resized = _pair(processor.get("size", 224))
     cropped = processor.get("crop_size") if processor.get("do_center_crop") else None
     size = _pair(cropped) if cropped else resized
     plain = not processor.get("do_normalize", True)
@@ -66,18 +65,20 @@ def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> 
     return _resized(authors, arguments)
 
 
-def from_attributes(model: nn.Module, arguments: Arguments) -> Preprocessing:
+def from_attributes(
+    model: nn.Module, arguments: Arguments, *, default: tuple[int, int] = (224, 224)
+) -> Preprocessing:
     """What a model says by itself.
 
     Its attribute ``preprocessing``, or ``img_size``, or ``config.image_size`` as in Hugging
-    Face; otherwise 224x224. Mean and deviation are those of ImageNet where it does not say.
+    Face; otherwise `default`. Mean and deviation are those of ImageNet where it does not say.
     """
     stated = getattr(model, "preprocessing", None)
     if isinstance(stated, Preprocessing):
         return _resized(stated, arguments)
     config = getattr(model, "config", None)
     size = getattr(model, "img_size", None) or getattr(config, "image_size", None)
-    return _resized(Preprocessing(size=_pair(size or _DEFAULT_SIZE)), arguments)
+    return _resized(Preprocessing(size=_pair(size or default)), arguments)
 
 
 def _resized(authors: Preprocessing, arguments: Arguments) -> Preprocessing:

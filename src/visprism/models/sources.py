@@ -26,6 +26,7 @@ from visprism.models.zoo import MODELS
 from visprism.preprocessing import Preprocessing
 
 RANDOM = "random weights"
+_ZOO_SIZE = (32, 32)  # of images, for a network of the zoo that takes any
 Built = tuple[nn.Module, Preprocessing, str]
 
 
@@ -117,7 +118,7 @@ def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
         )
     with arguments_named(spec, MODELS[spec.name]):
         model = MODELS[spec.name](**spec.arguments)
-    return model, from_attributes(model, spec.arguments), RANDOM
+    return model, from_attributes(model, spec.arguments, default=_ZOO_SIZE), RANDOM
 
 
 def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the function decides)
