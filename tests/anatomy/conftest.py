@@ -106,6 +106,20 @@ def dissected():
     return _dissected
 
 
+@pytest.fixture(params=NETWORKS)
+def network_name(request):
+    return request.param
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread():
+    """Tensors are small here: threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture
 def images():
     return torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))

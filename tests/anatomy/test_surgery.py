@@ -55,6 +55,18 @@ class ByAssignment(Residual):
         return out
 
 
+class Foreign(Residual):
+    """What it does stays hidden from torch."""
+
+    def forward(self, x):
+        return torch.from_numpy(super().forward(x).detach().numpy().copy())
+
+
+class ForeignPair(Foreign):
+    def forward(self, x):
+        return super().forward(x), "and something else"
+
+
 class Thrice(nn.Module):
     """One module, called three times."""
 
@@ -233,6 +245,40 @@ def test_lesions_inside_each_other_cut_out_both(images):
         torch.testing.assert_close(anatomy.model(images), logits)
 
 
+@pytest.mark.parametrize("name", BUILDS)
+def test_what_is_watched_from_outside_of_a_lesion_has_it(name, images):
+    anatomy = built(name, images)
+    block = lesionable(anatomy)[-1]
+    with lesion(anatomy, block):
+        inside = maps_of(anatomy, images)
+    with watch(anatomy) as outside, torch.no_grad():
+        anatomy.model(images)
+        with lesion(anatomy, block):
+            anatomy.model(images)
+    exactly(dict(outside), dict(inside))
+
+
+def test_a_block_hidden_from_torch_can_be_cut_out(images):
+    class Unpack(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pair = ForeignPair(4)
+
+        def forward(self, x):
+            return self.pair(x)[0]
+
+    model = network(Foreign(4), Unpack(), Residual(4)).eval()
+    anatomy = dissect(model, images)
+    stem, foreign, pair, residual, *head = model
+    for name, by_hand in [
+        ("1", nn.Sequential(stem, pair, residual, *head)),
+        ("2", nn.Sequential(stem, foreign, residual, *head)),
+    ]:
+        block = next(b for b in anatomy if b.name.startswith(name))
+        with lesion(anatomy, block):
+            exactly(model(images), by_hand(images))
+
+
 def test_each_call_of_a_shared_module_is_cut_alone(images):
     anatomy = built("called thrice", images)
     stem, thrice, *head = copy.deepcopy(anatomy.model)
@@ -259,9 +305,13 @@ OPERATIONS = {
 def test_leaves_no_scar_even_when_the_body_fails(anatomy, images, operation):
     model = anatomy.model
     before = copy.deepcopy(model.state_dict()), model(images), hooks(model)
-    with pytest.raises(ZeroDivisionError), operation(anatomy):
+
+    def run_and_fail():
         model(images)
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), operation(anatomy):
+        run_and_fail()
     assert hooks(model) == before[2]
     exactly(model.state_dict(), before[0])
     exactly(model(images), before[1])

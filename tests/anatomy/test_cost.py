@@ -1,0 +1,126 @@
+"""Laws of cost: parameters and multiply-accumulates by hand, and as published."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+
+from visprism.anatomy import costs, dissect
+from visprism.result import Result
+
+
+def cost_of(model, side):
+    return costs(dissect(model.eval(), torch.zeros(2, 3, side, side)))
+
+
+# What it measures: by hand.
+
+
+def test_a_convolution_and_a_linear_map_by_hand():
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),  # 8 x 3 x 3 x 3 weights at each of 16 x 16 places
+        nn.ReLU(),
+        nn.Conv2d(8, 4, 5, stride=2, padding=2, groups=2, bias=False),
+        nn.Flatten(),
+        nn.Linear(4 * 8 * 8, 10),
+    )
+    cost = cost_of(model, 16)
+    assert list(cost.macs) == [8 * 27 * 256, 4 * 4 * 25 * 64, 2560]
+    assert list(cost.parameters) == [8 * 27 + 8, 4 * 4 * 25, 2560 + 10]
+    assert list(cost.shape) == ["8x16x16", "4x8x8", "10"]
+
+
+def test_a_vision_transformer_by_hand():
+    n, d = 14 * 14 + 1, 192  # ViT-Ti/16: tokens, width
+    attention = n * d * 3 * d + 2 * n * n * d + n * d * d
+    mlp = 2 * n * d * 4 * d
+    cost = cost_of(timm.create_model("vit_tiny_patch16_224"), 224)
+    assert list(cost.macs) == [
+        14 * 14 * d * 3 * 16 * 16,
+        *[attention, mlp] * 12,
+        d * 1000,
+    ]
+    assert cost.macs.sum() == pytest.approx(1.25e9, rel=0.005)  # with attention's products
+    assert cost.parameters.sum() == 5_717_416
+    norm, table = 2 * d, n * d
+    assert list(cost.parameters) == [
+        3 * 16 * 16 * d + d + d + table,  # patches, class token, positions
+        *[norm + 3 * d * d + 3 * d + d * d + d, norm + 8 * d * d + 5 * d] * 12,
+        norm + d * 1000 + 1000,
+    ]
+
+
+# Against published numbers.
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "densenet121"])
+def test_torchvision_publishes_the_same_numbers(name):
+    weights = next(iter(torchvision.models.get_model_weights(name)))
+    cost = cost_of(torchvision.models.get_model(name, weights=None), 224)
+    assert cost.parameters.sum() == weights.meta["num_params"]
+    assert cost.macs.sum() / 1e9 == pytest.approx(weights.meta["_ops"], abs=5e-3)
+
+
+def test_a_resnet50_has_4_09_billion_multiply_accumulates():
+    cost = cost_of(timm.create_model("resnet50"), 224)
+    assert cost.macs.sum() / 1e9 == pytest.approx(4.09, abs=0.005)
+    assert cost.parameters.sum() == 25_557_032
+
+
+def test_a_swin_t_has_4_49_billion_multiply_accumulates(dissected):
+    cost = costs(dissected("swin_tiny"))
+    assert cost.macs.sum() / 1e9 == pytest.approx(4.49, abs=0.005)
+    assert cost.parameters.sum() == 28_288_354
+
+
+# What leaves it unchanged.
+
+
+def test_the_number_of_images_does_not_matter():
+    model = torchvision.models.resnet18().eval()
+    one, four = (costs(dissect(model, torch.zeros(n, 3, 64, 64))) for n in (1, 4))
+    np.testing.assert_equal(one.columns(), four.columns())
+
+
+def test_four_times_the_pixels_are_four_times_the_work():
+    model = torchvision.models.resnet18().eval()
+    small, large = (cost_of(model, side) for side in (64, 128))
+    np.testing.assert_equal(large.macs[:-1], 4 * small.macs[:-1])
+    np.testing.assert_equal(large.parameters, small.parameters)
+
+
+# Contracts.
+
+
+def test_every_trainable_parameter_belongs_to_a_block(dissected, network_name):
+    anatomy = dissected(network_name)
+    used = {name for block in anatomy for name in block.parameters}
+    trainable = {n for n, p in anatomy.model.named_parameters() if p.requires_grad}
+    assert trainable == used
+
+
+def test_a_shared_parameter_stands_in_both_rows():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.block = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 3, padding=1)
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x):
+            x = self.stem(x)
+            for _ in range(2):
+                x = x + self.block(x)
+            return self.fc(x.mean((2, 3)))
+
+    assert list(cost_of(Tied(), 8).parameters) == [16, 148, 148, 10]
+
+
+def test_rows_are_the_blocks_and_can_be_stored(dissected, tmp_path):
+    anatomy = dissected("resnet18")
+    cost = costs(anatomy)
+    assert list(cost.block) == [b.name for b in anatomy]
+    assert list(cost.kind) == [b.kind for b in anatomy]
+    cost.save(tmp_path / "costs.npz")
+    np.testing.assert_equal(Result.load(tmp_path / "costs.npz").columns(), cost.columns())

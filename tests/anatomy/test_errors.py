@@ -1,0 +1,95 @@
+"""What cannot be dissected is refused with one clear sentence."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.anatomy import dissect, forward
+from visprism.errors import InputError
+
+
+class Gives(nn.Module):
+    """Returns what it is told to, whatever comes in."""
+
+    def __init__(self, output):
+        super().__init__()
+        self.output = output
+        self.fc = nn.Linear(3, 2)
+
+    def forward(self, x):
+        self.fc(x.mean((2, 3)))
+        return self.output
+
+
+def test_a_model_in_training_mode_is_refused(images):
+    with pytest.raises(InputError, match=r"in training mode; call model\.eval\(\) first"):
+        dissect(nn.Conv2d(3, 4, 3).train(), images)
+
+
+def test_one_module_in_training_mode_is_enough_to_refuse(images):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    model[1].train()
+    with pytest.raises(InputError, match="in training mode"):
+        dissect(model, images)
+    assert not model[0].training
+    assert model[1].training
+
+
+@pytest.mark.parametrize("output", [None, "logits", {"loss": 1.0}, [], (1, 2)])
+def test_an_output_without_a_tensor_is_refused(images, output):
+    wanted = rf"Gives returns {type(output).__name__} without a tensor in it; wanted logits"
+    with pytest.raises(InputError, match=wanted):
+        dissect(Gives(output).eval(), images)
+    with pytest.raises(InputError, match=wanted):
+        forward(Gives(output), images)
+
+
+def test_logits_that_do_not_depend_on_the_images_are_refused(images):
+    wanted = "the output of Gives does not depend on the images as far as torch functions show"
+    with pytest.raises(InputError, match=wanted):
+        dissect(Gives(torch.zeros(2, 5)).eval(), images)
+
+
+def test_a_scripted_model_is_refused(images):
+    with warnings.catch_warnings(action="ignore"):  # of some versions: scripting is old
+        model = torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()).eval())
+    with pytest.raises(InputError, match="a scripted or exported model cannot be dissected"):
+        dissect(model, images)
+
+
+def test_no_images_are_refused():
+    model = nn.Conv2d(3, 4, 3).eval()
+    with pytest.raises(InputError, match=r"no images: wanted a tensor \(B, C, H, W\)"):
+        dissect(model, {})
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"features": torch.zeros(2, 7), "logits": torch.ones(2, 5)},
+        {"logits": torch.ones(2, 5), "loss": None},
+        (torch.ones(2, 5), torch.zeros(2, 7)),
+        [None, torch.ones(2, 5)],
+    ],
+)
+def test_logits_are_found_among_other_outputs(images, output):
+    assert torch.equal(forward(Gives(output), images), torch.ones(2, 5))
+
+
+def test_a_mapping_goes_by_keyword_where_the_model_names_its_arguments():
+    class Named(nn.Module):
+        def forward(self, pixel_values, scale=1.0):
+            return scale * pixel_values
+
+    x, scale = torch.ones(2, 3), torch.tensor(2.0)
+    assert torch.equal(forward(Named(), {"pixel_values": x, "scale": scale}), 2 * x)
+
+
+def test_a_mapping_goes_as_it_is_where_the_model_takes_one():
+    class Whole(nn.Module):
+        def forward(self, inputs):
+            return inputs["image"] + 1
+
+    assert torch.equal(forward(Whole(), {"image": torch.zeros(2)}), torch.ones(2))
