@@ -7,8 +7,8 @@ import torch
 
 import visprism as vp
 
-loaded = vp.load_model("timm:vit_tiny_patch16_224?img_size=32&patch_size=4&num_classes=10")
-images, _ = next(iter(vp.batches(vp.load_data("shapes"), loaded.preprocessing, batch_size=32)))
+loaded = vp.load_model("timm:vit_tiny_patch16_224?img_size=32&patch_size=4&depth=4")
+images, _ = next(iter(vp.batches(vp.load_data("shapes"), loaded.preprocessing, batch_size=16)))
 anatomy = vp.dissect(loaded.model, images)
 
 with torch.inference_mode():
