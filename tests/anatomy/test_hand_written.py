@@ -293,6 +293,11 @@ def test_torch_own_encoder_layer_is_attention_and_mlp(images, norm_first):
     assert rows[3][0] == "blocks.0.layers.1.self_attn"
 
 
+def test_one_heavy_convolution_is_nothing_to_warn_of(images):
+    model = nn.Sequential(conv(3, 4), conv(4, 64), nn.ReLU(), conv(64, 64), nn.Flatten())
+    assert dissect(model.eval(), images).notes == ()
+
+
 # Never wrong in silence: where the places of the image are lost, no block claims a grid.
 
 

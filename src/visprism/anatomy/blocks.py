@@ -9,6 +9,7 @@ from torch import nn
 from visprism.anatomy.graph import Graph
 from visprism.anatomy.kinds import Kind
 from visprism.anatomy.layout import Layout
+from visprism.anatomy.operations import WORK
 from visprism.errors import InputError
 
 
@@ -28,7 +29,7 @@ class Block:
     end: int = field(default=0, repr=False)  # node of the graph whose output goes out
 
 
-# No block of an ordinary network holds so much of its arithmetic.
+# No block of an ordinary network holds so much of its operations and of its arithmetic.
 _MOST = 0.5
 
 
@@ -68,26 +69,26 @@ class Anatomy:
                 f"Not on a grid, so not shown: {', '.join(off_grid)} (positions of the image "
                 "could not be followed through)."
             )
-        hidden = [b.name for b in self.blocks if self._is_hidden(b)]
+        nodes = [self.graph.nodes[b.start + 1 : b.end + 1] for b in self.blocks]
+        hidden = [
+            b.name
+            for b, inside in zip(self.blocks, nodes, strict=True)
+            if any(node.role == "opaque" for node in inside)
+        ]
         if hidden:
             notes.append(
                 f"The inside of {', '.join(hidden)} is hidden from torch (a scripted module or "
                 "foreign code), so its kind is not known."
             )
-        work = {b.name: self.graph.macs(b.start, b.end) for b in self.blocks}
-        largest = max(work, key=lambda name: work[name])
-        if work[largest] > _MOST * sum(work.values()):
-            share = work[largest] / sum(work.values())
-            notes.append(
-                f"{largest} holds {share:.0%} of the arithmetic: streams run side by side in "
-                "it, so the blocks inside it cannot be told apart."
-            )
+        operations = [sum(node.role in WORK for node in inside) for inside in nodes]
+        macs = [self.graph.macs(b.start, b.end) for b in self.blocks]
+        for block, many, much in zip(self.blocks[:-1], operations, macs, strict=False):
+            if many > _MOST * sum(operations) and much > _MOST * sum(macs):
+                notes.append(
+                    f"{block.name} holds {much / sum(macs):.0%} of the arithmetic: streams run "
+                    "side by side in it, so the blocks inside it cannot be told apart."
+                )
         return tuple(notes)
-
-    def _is_hidden(self, block: Block) -> bool:
-        return any(
-            n.role == "opaque" for n in self.graph.nodes[block.start + 1 : block.end + 1]
-        )
 
     def __len__(self) -> int:
         return len(self.blocks)
