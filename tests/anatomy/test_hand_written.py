@@ -298,6 +298,35 @@ def test_one_heavy_convolution_is_nothing_to_warn_of(images):
     assert dissect(model.eval(), images).notes == ()
 
 
+def test_a_weight_that_is_computed_counts_its_own_parameters(images):
+    class Normed(Functional):
+        def __init__(self):
+            super().__init__()
+            nn.utils.parametrizations.weight_norm(self.convs[1])
+
+    assert dissect(seeded(Normed), images)["convs.1"].parameters == (
+        "convs.1.bias",
+        "convs.1.parametrizations.weight.original0",
+        "convs.1.parametrizations.weight.original1",
+    )
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_torch_own_encoder_layer_is_watched_on_its_fast_path_too(images, mode):
+    model = seeded(Tokens)
+    anatomy = dissect(model, images)
+    with watch(anatomy) as maps, mode():
+        model(images)
+    x = model.patch(images).flatten(2).transpose(1, 2)
+    for i, block in enumerate(model.blocks):
+        x = x + block.self_attn(*[block.norm1(x)] * 3, need_weights=False)[0]
+        by_hand = x.transpose(1, 2).unflatten(2, (4, 4))
+        torch.testing.assert_close(maps[anatomy[2 * i + 1].name].clone(), by_hand)
+        x = x + block.linear2(functional.relu(block.linear1(block.norm2(x))))
+        by_hand = x.transpose(1, 2).unflatten(2, (4, 4))
+        torch.testing.assert_close(maps[anatomy[2 * i + 2].name].clone(), by_hand)
+
+
 # Never wrong in silence: where the places of the image are lost, no block claims a grid.
 
 

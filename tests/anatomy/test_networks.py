@@ -335,6 +335,17 @@ def test_oblong_images_have_oblong_grids(build, sides, grids):
     assert all(b.layout.grid == by_stage[b.stage] for b in anatomy[1:-1])
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_the_device_does_not_matter(dissected, network_name):
+    wanted = dissected(network_name)
+    images = torch.zeros(2, 3, *wanted.graph.nodes[0].shape[2:], device="cuda")
+    try:
+        assert list(dissect(wanted.model.cuda(), images)) == list(wanted)
+    finally:
+        wanted.model.cpu()
+
+
 # Against another implementation: timm's own feature maps.
 
 

@@ -65,7 +65,7 @@ def shifted(x):
     y = x.permute(0, 2, 3, 1).roll((-1, -1), dims=(1, 2))
     y = rearrange(y, "b (i h) (j w) c -> (b i j) (h w) c", h=2, w=2)
     y = y + y.softmax(-1) * 0  # what happens inside the windows
-    y = rearrange(y, "(b i j) (h w) c -> b (i h) (j w) c", h=2, w=2, i=2, j=3)
+    y = rearrange(y, "(b i j) (h w) c -> b (i h) (j w) c", h=2, w=2, i=2, j=x.shape[3] // 2)
     return y.roll((1, 1), dims=(1, 2))
 
 
@@ -93,7 +93,10 @@ KEEPS_ALL = {
         -2
     ),
     "written into place": lambda x: torch.zeros_like(x).copy_(x),
-    "gathered in a fixed order": lambda x: tokens(x)[:, torch.arange(24).flip(0)],
+    "gathered in a fixed order": lambda x: tokens(x)[:, torch.arange(x[0, 0].numel()).flip(0)],
+    "gathered as boolean": lambda x: tokens(x)[
+        :, torch.ones(x[0, 0].numel(), dtype=torch.bool)
+    ],
 }
 
 MAPS = {
@@ -137,6 +140,13 @@ def test_the_layout_undoes_whatever_only_moves_numbers(name):
     feature_map = layout.to_map(moved)
     assert layout.grid == GRID
     torch.testing.assert_close(feature_map, numbered(feature_map.shape[1]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", KEEPS_ALL)
+def test_axes_of_one_length_are_not_confused(name):
+    cube = numbered(channels=4, grid=(4, 4))
+    layout, moved = layout_after(KEEPS_ALL[name], cube)
+    torch.testing.assert_close(layout.to_map(moved), cube, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", MAPS)

@@ -57,7 +57,9 @@ def _after_assignment(call: Call, known: Known) -> Positions | None:
     if some is None:
         return None
     shadow = before.shadow.clone() if before else torch.zeros(target.shape)
-    shadow[index] = 0.0 if source is None else source.shadow
+    parts = index if isinstance(index, tuple) else (index,)
+    at = tuple(part.cpu() if isinstance(part, Tensor) else part for part in parts)
+    shadow[at] = 0.0 if source is None else source.shadow
     return Positions(shadow, some.grid)
 
 

@@ -61,7 +61,7 @@ def moved(
     def shadow(value: Any) -> Any:  # noqa: ANN401 (any nesting of arguments)
         if isinstance(value, Tensor):
             if not value.is_floating_point():
-                return value  # an index
+                return value.cpu()  # an index; shadows never leave the CPU
             positions = known(value)
             if positions is None:
                 return torch.zeros(value.shape)
