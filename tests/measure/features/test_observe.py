@@ -184,6 +184,16 @@ def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, preci
     assert mixed.provenance.precision == precision
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_a_gpu_gives_the_same_and_the_model_comes_back(anatomy, images):
+    on_gpu = observe(anatomy, images.split(3), probes(), compute=Compute("cuda"))
+    for a, b in zip(observe(anatomy, [images], probes()), on_gpu, strict=True):
+        assert_results_equal(a, b)
+        assert b.provenance.device == "cuda"
+    assert {p.device.type for p in anatomy.model.parameters()} == {"cpu"}
+
+
 def test_progress_wraps_the_batches(anatomy, images):
     shown = []
 
