@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from visprism.training import Recipe, fit
-from visprism.training.loop import accuracy, decay_groups, learning_rate
+from visprism.training.loop import accuracy, learning_rate
+from visprism.training.optimizers import decay_groups, make_optimizers
 
-RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05, warmup=0.2)
+RECIPE = Recipe(images=44, epochs=3, batch_size=8, lr=0.05, warmup=0.2)
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
 
@@ -77,7 +78,7 @@ def test_the_learning_rate_rises_linearly_and_falls_as_a_cosine():
 
 def test_the_first_step_is_that_of_adam(model, labelled):
     # With weight decay off, Adam's first step is lr in the direction of the gradient's sign.
-    recipe = Recipe(epochs=1, batch_size=44, lr=0.01, weight_decay=0.0, warmup=0.0)
+    recipe = Recipe(images=44, epochs=1, batch_size=44, lr=0.01, weight_decay=0.0, warmup=0.0)
     before = copy.deepcopy(model)
     images, targets = labelled
     nn.functional.cross_entropy(before(images / 255), targets).backward()
@@ -92,10 +93,30 @@ def test_only_kernels_and_matrices_decay():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
     model.cls_token = nn.Parameter(torch.zeros(1, 1, 4))
     model.pos_embed = nn.Parameter(torch.zeros(1, 5, 4))
-    decays, rest = decay_groups(model, 0.1)
+    decays, rest = decay_groups(model.parameters(), 0.1)
     assert [tuple(p.shape) for p in decays["params"]] == [(4, 3, 3, 3), (2, 16)]
     assert (decays["weight_decay"], rest["weight_decay"]) == (0.1, 0.0)
     assert len(rest["params"]) == 6
+
+
+def test_muon_moves_only_the_matrices_inside_of_blocks():
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)), nn.Linear(4, 2))
+    recipe = replace(RECIPE, optimizer="muon")
+    (adamw, _), (muon, _) = make_optimizers(model, recipe)
+    moved = [p for group in muon.param_groups for p in group["params"]]
+    assert [p is model[0][0].weight for p in moved] == [True]
+    others = [p for group in adamw.param_groups for p in group["params"]]
+    assert len(moved) + len(others) == len(list(model.parameters()))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_both_optimizers_learn(labelled, optimizer):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        block = nn.Sequential(nn.Linear(48, 8), nn.ReLU())
+        model = nn.Sequential(nn.Flatten(), block, nn.Linear(8, 2))
+    recipe = replace(RECIPE, optimizer=optimizer, lr=0.02)
+    assert fit(model, labelled, labelled, recipe, **PLAIN).test_accuracy[-1] == 1.0
 
 
 # What leaves it unchanged.

@@ -15,6 +15,7 @@ from visprism.errors import InputError
 from visprism.parallel import Compute
 from visprism.result import Result
 from visprism.rng import stream
+from visprism.training.optimizers import make_optimizers
 from visprism.training.recipe import Recipe
 
 Labelled = tuple[UInt8[Tensor, "_ c h w"], Int64[Tensor, " _"]]  # images in 0 ... 255, targets
@@ -66,7 +67,7 @@ def fit(
     images, targets = train
     if len(images) == 0 or len(test[0]) == 0:
         raise InputError("no images to train on, or to test on; both need at least one")
-    normalize = _Normalize(mean, std)
+    normalize = Normalize(mean, std)
     with torch.no_grad():
         classes = model.eval()(normalize(images[:1])).shape[1]
     if int(targets.max()) >= classes or int(targets.min()) < 0:
@@ -74,9 +75,7 @@ def fit(
             f"targets run from {int(targets.min())} to {int(targets.max())}; the model has "
             f"classes 0 to {classes - 1}"
         )
-    optimizer = torch.optim.AdamW(
-        decay_groups(model, recipe.weight_decay), lr=recipe.lr, betas=(0.9, recipe.beta2)
-    )
+    optimizers = make_optimizers(model, recipe)
     steps_per_epoch = math.ceil(len(images) / recipe.batch_size)
     steps = recipe.epochs * steps_per_epoch
     compute = Compute(precision=recipe.precision)
@@ -85,8 +84,9 @@ def fit(
     order = _order(len(images), recipe)
     model.train()
     for step in (progress or iter)(range(steps)):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, steps, recipe)
+        for optimizer, factor in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = factor * learning_rate(step, steps, recipe)
         chosen = next(order)
         with compute.autocast():
             logits = model(normalize(images[chosen]))
@@ -98,10 +98,11 @@ def fit(
                 f"the loss is {loss.item()} at step {step + 1} of {steps}, learning rate "
                 f"{learning_rate(step, steps, recipe):.2g}; try a lower lr or a longer warmup"
             )
-        optimizer.zero_grad()
+        model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-        optimizer.step()
+        for optimizer, _ in optimizers:
+            optimizer.step()
         loss_sum += loss.item() * len(chosen)
         if (step + 1) % steps_per_epoch == 0:
             right = accuracy(model, test, normalize)
@@ -123,23 +124,6 @@ def learning_rate(step: int, steps: int, recipe: Recipe) -> float:
     return recipe.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / (steps - warm)))
 
 
-def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """Parameters in two groups: kernels and matrices, which decay, and all others.
-
-    A parameter with fewer than two axes of length over 1 (a bias, a norm, a class token) does
-    not decay, and neither does a table of positions, which is a (1, N, C) parameter.
-    """
-    groups: dict[bool, list[Tensor]] = {True: [], False: []}
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            is_table = parameter.ndim == 3 and len(parameter) == 1
-            groups[parameter.squeeze().ndim >= 2 and not is_table].append(parameter)
-    return [
-        {"params": group, "weight_decay": weight_decay if decays else 0.0}
-        for decays, group in groups.items()
-    ]
-
-
 @torch.no_grad()
 def accuracy(
     model: nn.Module,
@@ -156,14 +140,15 @@ def accuracy(
     return right / len(labelled[1])
 
 
-class _Normalize:
-    """Bytes to standardised floats."""
+class Normalize:
+    """Bytes in 0 ... 255 to standardised floats."""
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         self._mean = 255 * torch.tensor(mean).view(-1, 1, 1)
         self._std = 255 * torch.tensor(std).view(-1, 1, 1)
 
     def __call__(self, images: UInt8[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        """The images as a model wants them."""
         return (images.float() - self._mean) / self._std
 
 
