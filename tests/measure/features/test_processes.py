@@ -40,8 +40,11 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
         stderr=subprocess.PIPE,
         text=True,
     )
-    together = script["observed"]()
-    _, errors = other.communicate(timeout=120)
+    try:
+        together = script["observed"]()
+        _, errors = other.communicate(timeout=120)
+    finally:
+        other.kill()  # does nothing where it has ended
     assert other.returncode == 0, errors
     assert world_size() == 1  # the processes have parted again
 
