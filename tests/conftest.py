@@ -1,4 +1,4 @@
-"""What holds for every test: no window is opened, nothing is fetched."""
+"""What holds for every test: no window is opened, nothing is fetched, one thread is enough."""
 
 import os
 import shutil
@@ -6,8 +6,12 @@ import tempfile
 
 import matplotlib
 import pytest
+import torch
 
 matplotlib.use("Agg")
+# The tests' arrays are small: threads that wait for each other cost more than they bring, and
+# beside other work many times more.
+torch.set_num_threads(1)
 
 # Read by huggingface_hub when it is imported; the cache is empty, so all machines are alike.
 _CACHE = tempfile.mkdtemp(prefix="visprism-tests-")

@@ -83,6 +83,12 @@ def test_survives_being_written_and_read(result, tmp_path, reader):
         assert getattr(read, name).dtype == getattr(result, name).dtype
 
 
+def test_is_written_to_the_very_path_that_was_named(tmp_path, result):
+    result.save(tmp_path / "towns")
+    assert [file.name for file in tmp_path.iterdir()] == ["towns"]
+    assert len(Result.load(tmp_path / "towns")) == 2
+
+
 def test_one_row_stays_a_table(result, tmp_path):
     result.rows(result.warm).save(tmp_path / "towns.npz")
     assert Result.load(tmp_path / "towns.npz").town.tolist() == ["Ulm"]

@@ -114,9 +114,10 @@ class Result:
     def save(self, path: Path | str) -> None:
         """Write one ``.npz`` file, whole or not at all."""
         values = {k: v for k, v in vars(self).items() if k != "provenance"}
-        with written_whole(Path(path)) as scratch:
+        # Through an open file, for NumPy would add a suffix to a bare path.
+        with written_whole(Path(path)) as scratch, scratch.open("wb") as file:
             np.savez(
-                scratch,
+                file,
                 **values,
                 __type__=type(self).__name__,
                 __provenance__=json.dumps(asdict(self.provenance)),
