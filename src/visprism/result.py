@@ -1,8 +1,8 @@
 """Results: what a measurement found, as a tidy table.
 
 A result is a frozen dataclass. Its array fields are columns of one length, one observation per
-row; its other fields are scalars that hold for every row. It keeps no model, tensor or figure, so
-it can be saved, compared and drawn anywhere, and it carries its `Provenance`.
+row; its other fields are scalars that hold for every row. It keeps no model, tensor or figure,
+so it can be saved, compared and drawn anywhere, and it carries its `Provenance`.
 """
 
 import csv
