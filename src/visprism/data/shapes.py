@@ -24,15 +24,18 @@ from visprism.rng import stream
 COUNTS = {"train": 50_000, "test": 10_000}  # as many as CIFAR-10 has
 TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}
 
-# Ranges of what is drawn at random. Lengths are in sides of the image.
-SCALE = (0.38, 0.52)  # of a silhouette: the side of a square of its area
-REACH = 0.68  # how far it may stick out from its centre, in scales, before it is cut off
+# Ranges of what is drawn at random; docs/data.md says how hard they make it. The filling is
+# lighter and has more colour than the background, in whatever hues.
+SCALE = (0.42, 0.6)  # side of the square that has a silhouette's area; the image's side is 1
+ANGLE = (-np.pi / 4, np.pi / 4)  # of a silhouette
+SPREAD = 0.8  # of the room around a silhouette, the part that its centre is placed in
 PERIOD = (0.15, 0.24)  # of a texture
-LIGHTNESS = (0.3, 0.7)  # of the background, from black to white
-STEP = (0.18, 0.34)  # in lightness, from the background to the filling, up or down
+BACKGROUND = (0.2, 0.45)  # lightness, from black to white
+STEP = (0.18, 0.34)  # in lightness, from the background to the filling
 CONTRAST = (0.06, 0.13)  # of a texture: half the step between its two colours
-CHROMA = (0.06, 0.2)  # from grey to a pure colour
+DULL, BRIGHT = (0.01, 0.07), (0.13, 0.24)  # chroma of background and filling; 0 is grey
 TURN = (0.0, 2 * np.pi)
+CENTRED = (-0.5, 0.5)
 
 PerImage = Float[np.ndarray, " b"]
 Plane = Float[np.ndarray, "_ h w"]
@@ -76,21 +79,16 @@ def scenes(key: int, positions: Int64[np.ndarray, " b"]) -> Scenes:
     shape, texture = labels(positions)
     other = (texture + 1 + (9 * next(draw)).astype(np.int64)) % 10
     scale = _between(SCALE, draw)
-    room = 0.5 - REACH * scale
-    lightness, step = _between(LIGHTNESS, draw), _between(STEP, draw)
-    # Lighter or darker, as it likes, but neither black nor white.
-    up = np.where(np.abs(lightness - 0.5) < 0.1, next(draw) < 0.5, lightness < 0.5)
-    hue = next(draw)
+    room = SPREAD * (1 - 1.36 * scale)  # some tips are cut off by the image's edge
+    lightness, hue = _between(BACKGROUND, draw), next(draw)
     return Scenes(
         shape=shape,
         scale=scale,
-        angle=_between(TURN, draw),
-        x=room * _between((-1.0, 1.0), draw),
-        y=room * _between((-1.0, 1.0), draw),
-        filling=_surface(
-            texture, np.where(up, lightness + step, lightness - step), hue + 0.5, draw
-        ),
-        background=_surface(other, lightness, hue, draw),
+        angle=_between(ANGLE, draw),
+        x=room * _between(CENTRED, draw),
+        y=room * _between(CENTRED, draw),
+        filling=_surface(texture, lightness + _between(STEP, draw), hue + 0.5, BRIGHT, draw),
+        background=_surface(other, lightness, hue, DULL, draw),
     )
 
 
@@ -100,18 +98,22 @@ def labels(positions: Int64[np.ndarray, " b"]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _surface(
-    texture: Int64[np.ndarray, " b"], lightness: PerImage, hue: PerImage, draw: Iterator
+    texture: Int64[np.ndarray, " b"],
+    lightness: PerImage,
+    hue: PerImage,
+    chroma: tuple[float, float],
+    draw: Iterator[PerImage],
 ) -> Surface:
     dark = hue + _between((-0.2, 0.2), draw)
     return Surface(
         texture=texture,
         period=_between(PERIOD, draw),
         angle=_between(TURN, draw),
-        x=_between((-0.5, 0.5), draw),
-        y=_between((-0.5, 0.5), draw),
+        x=_between(CENTRED, draw),
+        y=_between(CENTRED, draw),
         key=(next(draw) * 2**32).astype(np.uint32),
         contrast=_between(CONTRAST, draw),
-        chroma=_between(CHROMA, draw),
+        chroma=_between(chroma, draw),
         lightness=lightness,
         hues=np.stack([dark, dark + _between((-0.12, 0.12), draw)]),
     )
