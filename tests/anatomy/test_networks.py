@@ -337,8 +337,9 @@ def test_oblong_images_have_oblong_grids(build, sides, grids):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_the_device_does_not_matter(dissected, network_name):
-    wanted = dissected(network_name)
+@pytest.mark.parametrize("name", ["resnet18", "swin_tiny", "hiera_tiny", "mobilevit_xxs"])
+def test_the_device_does_not_matter(dissected, name):
+    wanted = dissected(name)
     images = torch.zeros(2, 3, *wanted.graph.nodes[0].shape[2:], device="cuda")
     try:
         assert list(dissect(wanted.model.cuda(), images)) == list(wanted)

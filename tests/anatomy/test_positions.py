@@ -69,6 +69,19 @@ def shifted(x):
     return y.roll((1, 1), dims=(1, 2))
 
 
+def assigned(x):
+    y = torch.zeros_like(x)
+    y[:, :, :2] = x[:, :, :2]
+    y[:, :, torch.arange(2, x.shape[2])] = x[:, :, 2:]
+    return y
+
+
+def scattered(x):
+    """Each token to the place that a fixed permutation names, then gathered back."""
+    order = torch.arange(x[0, 0].numel()).roll(3).view(1, -1, 1).expand(len(x), -1, x.shape[1])
+    return torch.zeros_like(tokens(x)).scatter(1, order, tokens(x))
+
+
 KEEPS_ALL = {
     "as it is": lambda x: x * 1,
     "channels last": lambda x: x.permute(0, 2, 3, 1),
@@ -93,6 +106,8 @@ KEEPS_ALL = {
         -2
     ),
     "written into place": lambda x: torch.zeros_like(x).copy_(x),
+    "assigned in parts": assigned,
+    "scattered in a fixed order": scattered,
     "gathered in a fixed order": lambda x: tokens(x)[:, torch.arange(x[0, 0].numel()).flip(0)],
     "gathered as boolean": lambda x: tokens(x)[
         :, torch.ones(x[0, 0].numel(), dtype=torch.bool)

@@ -117,10 +117,13 @@ def _window(call: Call) -> int:
 
 def tensors_in(value: Any) -> list[Tensor]:  # noqa: ANN401 (any nesting of arguments)
     """All tensors in a nesting of sequences and mappings, in order."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        return [t for v in value.values() for t in tensors_in(v)]
-    if isinstance(value, tuple | list):
-        return [t for v in value for t in tensors_in(v)]
-    return []
+    found, left = [], [value]
+    while left:
+        part = left.pop()
+        if isinstance(part, Tensor):
+            found.append(part)
+        elif isinstance(part, Mapping):
+            left.extend(reversed(list(part.values())))
+        elif isinstance(part, tuple | list):
+            left.extend(reversed(part))
+    return found

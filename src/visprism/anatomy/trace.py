@@ -9,6 +9,7 @@ innermost module that it is hidden in.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -175,23 +176,20 @@ def named_calls(
     leave: Callable[[Any], None],
 ) -> Iterator[None]:
     """Inside, `enter` and `leave` hear of every call of a submodule."""
+
+    def before(name, _module, args, kwargs):  # noqa: ANN001, ANN202
+        enter(name, args, kwargs)
+
+    def after(_module, _args, output):  # noqa: ANN001, ANN202
+        leave(output)
+
     with ExitStack() as stack:
         for name, module in model.named_modules():
-            if not name or isinstance(module, torch.jit.ScriptModule):
-                continue
-
-            def before(_module, args, kwargs, name=name):  # noqa: ANN001, ANN202
-                enter(name, args, kwargs)
-
-            def after(_module, _args, output):  # noqa: ANN001, ANN202
-                leave(output)
-
-            hooks = (
-                module.register_forward_pre_hook(before, with_kwargs=True),
-                module.register_forward_hook(after),
-            )
-            for hook in hooks:
+            if name and not isinstance(module, torch.jit.ScriptModule):
+                named = partial(before, name)
+                hook = module.register_forward_pre_hook(named, with_kwargs=True)
                 stack.callback(hook.remove)
+                stack.callback(module.register_forward_hook(after).remove)
         yield
 
 
