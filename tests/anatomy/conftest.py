@@ -6,6 +6,7 @@ import pytest
 import timm
 import torch
 import torchvision
+from timm.models.nest import Nest
 from timm.models.vision_transformer import ParallelScalingBlock, VisionTransformer
 
 from visprism.anatomy import dissect
@@ -37,6 +38,16 @@ def parallel_vit(*, qkv_bias):
     )
 
 
+def torchvision_swin():
+    return torchvision.models.SwinTransformer(
+        patch_size=[4, 4],
+        embed_dim=24,
+        depths=[2, 2, 6, 2],
+        num_heads=[1, 2, 4, 8],
+        window_size=[7, 7],
+    )
+
+
 def googlenet():
     return torchvision.models.googlenet(aux_logits=False, init_weights=False, num_classes=10)
 
@@ -63,7 +74,7 @@ NETWORKS = {
     "alexnet": (partial(torchvision.models.alexnet, num_classes=10), 224),
     "googlenet": (googlenet, 96),
     "hrnet_w18_small": (_timm("hrnet_w18_small"), 64),
-    "convnext_tiny": (_timm("convnext_tiny"), 64),
+    "convnext_tiny": (_timm("convnext_tiny", dims=(24, 48, 96, 192)), 64),
     "mobilenetv2": (_timm("mobilenetv2_100"), 64),
     "efficientnet_b0": (_timm("efficientnet_b0"), 64),
     "regnety_002": (_timm("regnety_002"), 64),
@@ -71,8 +82,11 @@ NETWORKS = {
     "coatnet": (_timm("coatnet_pico_rw_224", img_size=64, depths=(1, 2, 2, 1)), 64),
     "maxvit": (_timm("maxvit_rmlp_pico_rw_256", img_size=128, depths=(1, 1, 1, 1)), 128),
     "levit_128s": (_timm("levit_128s"), 224),
-    "hiera_tiny": (_timm("hiera_tiny_224"), 224),
-    "nest_tiny": (_timm("nest_tiny"), 224),
+    "hiera_tiny": (_timm("hiera_tiny_224", embed_dim=24), 224),
+    "nest_tiny": (
+        partial(Nest, embed_dims=(24, 48, 96), num_heads=(1, 2, 4), depths=(2, 2, 8)),
+        224,
+    ),
     "torchvision_vit": (
         partial(
             torchvision.models.VisionTransformer,
@@ -85,7 +99,7 @@ NETWORKS = {
         ),
         64,
     ),
-    "torchvision_swin_t": (torchvision.models.swin_t, 224),
+    "torchvision_swin_t": (torchvision_swin, 224),
     "hugging_face_vit": (hugging_face_vit, 64),
     "parallel_vit": (partial(parallel_vit, qkv_bias=False), 64),
     "parallel_vit_fused": (partial(parallel_vit, qkv_bias=True), 64),
