@@ -6,19 +6,24 @@
     python benchmarks/coverage.py --names vit  those whose name holds "vit"
 
 Networks have random weights; nothing is downloaded. An architecture counts if `dissect` and
-`observe` (Fourier and variance) raise nothing, each block has a kind and every block between stem
-and head lies on a grid. Each runs in a process of its own, under a limit of time and memory.
+`observe` (Fourier and variance) raise nothing, each block has a kind, every block between stem
+and head lies on a grid, and `Anatomy.notes` has nothing to say. Each runs in a process of its
+own, under a limit of time and memory.
 """
 
 import argparse
 import json
 import multiprocessing as mp
+import os
+import platform
 import re
 import resource
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
@@ -30,17 +35,36 @@ HUGGING_FACE = {  # model type: arguments of a small configuration
     "beit": {},
     "dinov2_with_registers": {},
 }
+# What the small members of a family are called, the smallest first.
+SMALLER = (
+    "atto",
+    "femto",
+    "pico",
+    "nano",
+    "xxt",
+    "xxs",
+    "tiny",
+    "_ti",
+    "small",
+    "_t",
+    "_s",
+    "18",
+)
 SMALL = {"num_hidden_layers": 3, "hidden_size": 96, "num_attention_heads": 3}
 
 
 def timm_names(*, everything: bool) -> Iterator[tuple[str, str]]:
-    """(family, architecture); without `everything` the one with the shortest name of each."""
+    """(family, architecture); without `everything` one small member of each family."""
     import timm
     from timm.models import list_modules
 
+    def size(name: str) -> tuple[int, int, str]:
+        marks = (i for i, mark in enumerate(SMALLER) if mark in name)
+        return next(marks, len(SMALLER)), len(name), name
+
     for family in list_modules():
         names = timm.list_models(module=family, include_tags=False)
-        for name in names if everything else sorted(names, key=lambda n: (len(n), n))[:1]:
+        for name in names if everything else sorted(names, key=size)[:1]:
             yield family, f"timm:{name}"
 
 
@@ -49,7 +73,10 @@ def torchvision_names() -> Iterator[tuple[str, str]]:
     import torchvision
 
     for name in torchvision.models.list_models(module=torchvision.models):
-        yield f"torchvision {re.match('[a-z]+', name)[0]}", f"torchvision:{name}"
+        yield (
+            f"torchvision {name.rstrip('0123456789').partition('_')[0]}",
+            f"torchvision:{name}",
+        )
 
 
 def hugging_face_names() -> Iterator[tuple[str, str]]:
@@ -65,7 +92,7 @@ def build(name: str) -> tuple:
         import timm
 
         model = timm.create_model(arch)
-        channels, side, _ = model.default_cfg.get("input_size", (3, 224, 224))
+        channels, side, _ = vars(model)["default_cfg"].get("input_size", (3, 224, 224))
         return model.eval(), side, channels
     if source == "torchvision":
         import torchvision
@@ -93,13 +120,10 @@ def examine(name: str) -> dict:
     images = torch.randn(2, channels, side, side, generator=torch.Generator().manual_seed(0))
     anatomy = vp.dissect(model, images)
     middle = anatomy[1:-1]
-    off_grid = [b.name for b in middle if b.layout is None]
     vp.observe(anatomy, [images], [vp.FourierProbe(), vp.VarianceProbe()])
-    reason = ""
+    reason = " ".join(anatomy.notes)
     if not middle:
         reason = "no block between stem and head"
-    elif off_grid:
-        reason = f"{len(off_grid)} of {len(middle)} blocks off the grid, first {off_grid[0]}"
     kinds = defaultdict(int)
     for block in middle:
         kinds[block.kind] += 1
@@ -111,7 +135,7 @@ def _child(work: Callable[[str], dict], name: str, gib: float, answer) -> None: 
     resource.setrlimit(resource.RLIMIT_AS, (int(gib * 2**30), resource.RLIM_INFINITY))
     try:
         answer.put(work(name))
-    except BaseException as error:  # noqa: BLE001 (whatever a model raises is the finding)
+    except BaseException as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         answer.put({"name": name, "reason": text[:300], "kinds": {}, "seconds": 0})
 
@@ -123,7 +147,7 @@ def isolated(name: str, *, seconds: float, gib: float) -> dict:
     process.start()
     try:
         return answer.get(timeout=seconds)
-    except Exception:  # noqa: BLE001 (queue.Empty: out of time, or killed for memory)
+    except Exception:
         process.kill()
         return {
             "name": name,
@@ -154,8 +178,6 @@ def main() -> None:
     import timm  # noqa: F401
     import torchvision  # noqa: F401
 
-    import visprism as vp
-
     rows = []
     for family, name in listed:
         row = {"family": family} | isolated(name, seconds=args.seconds, gib=args.gib)
@@ -167,9 +189,19 @@ def main() -> None:
         f"{good} of {len(rows)} architectures dissected and observed ({good / len(rows):.1%})"
     )
     if args.write:
-        RESULTS.write_text(
-            json.dumps({**vp.environment(), "all": args.all, "rows": rows}, indent=1)
-        )
+        content = {"setting": setting(), "all": args.all, "rows": rows}
+        RESULTS.write_text(json.dumps(content, indent=1))
+
+
+def setting() -> dict:
+    """What the count was made with."""
+    packages = ("visprism", "torch", "torchvision", "timm", "transformers")
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
+        "versions": {name: version(name) for name in packages}
+        | {"python": platform.python_version()},
+    }
 
 
 if __name__ == "__main__":

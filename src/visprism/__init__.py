@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 _HOMES = {
-    name.name: node.module
+    name.name: node.module or ""
     for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8")).body
     if isinstance(node, ast.ImportFrom)
     for name in node.names

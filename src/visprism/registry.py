@@ -1,7 +1,7 @@
 """Registries: names for things that a user or a plugin can add.
 
-A plugin is a package that declares a module in the entry-point group ``visprism.plugins``; importing
-that module registers what it offers, with the same decorator as the built-ins use.
+A plugin is a package that declares a module in the entry-point group ``visprism.plugins``;
+importing that module registers what it offers, with the same decorator as the built-ins use.
 """
 
 import difflib

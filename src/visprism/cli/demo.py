@@ -1,4 +1,4 @@
-"""``visprism demo``: train two small networks, examine both, and show where the report lies."""
+"""``visprism demo``: train two small networks, examine both, say where the report lies."""
 
 from argparse import Namespace
 
@@ -8,19 +8,26 @@ from visprism.cli.text import columns, verdicts
 def demo(arguments: Namespace) -> None:
     """Print how well each network learned, what was found, and where the report lies."""
     from visprism.cli.progress import progress_shown
+    from visprism.demo import demo
     from visprism.examine import output_folder, write_figures, write_report, write_tables
-    from visprism.examine.demo import train_and_examine
 
     with output_folder(arguments.out) as folder, progress_shown() as progress:
-        learned, examinations = train_and_examine(
-            folder, seed=arguments.seed, command=arguments.command, progress=progress
+        learned, examinations = demo(
+            folder, progress=progress, seed=arguments.seed, command=arguments.command
         )
-        for write in progress((write_tables, write_figures, write_report), "figures, tables"):
+        for write in progress(
+            (write_tables, write_figures, write_report), "figures and tables"
+        ):
             write(examinations, folder)
     rows = [
-        (each.name, f"{each.before:.0%}", f"{each.after:.0%}", f"{each.seconds:.0f} s")
+        (
+            each.network.label,
+            f"{each.before:.1%}",
+            f"{each.after:.1%}",
+            f"{each.images} images in {each.seconds:.0f} s",
+        )
         for each in learned
     ]
-    print(columns(["network", "accuracy before", "after training", "in"], rows))
-    print(verdicts(examinations))
+    print(columns(["network", "accuracy before", "after", "training"], rows))
+    print(f"\n{verdicts(examinations)}\n")
     print(f"Written, look at {arguments.out / 'report.html'}")

@@ -1,0 +1,79 @@
+"""How hard the shapes are: a linear classifier, the small ResNet and the small ViT.
+
+    python benchmarks/shapes.py            # all three on the shape, linear on the texture too
+    python benchmarks/shapes.py demo_vit   # or only those named
+
+The networks follow the recipes of the demonstration. The linear classifier sees every training
+image ten times, after which it gets no better. Accuracy is that on all 10,000 test images.
+
+Claim: on the shape, linear stays under 40 %, and both networks pass 85 % after about a minute
+of training on two cores.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import nn
+
+from visprism.data import default_preprocessing, in_memory, load_data
+from visprism.models import load_model
+from visprism.training import RECIPES, Recipe, fit
+
+NETWORKS = {"demo_resnet": "resnet20", "demo_vit": "vit_pico_patch4_32"}
+LINEAR = Recipe(images=50_000, epochs=10, batch_size=100, lr=1e-3)
+
+
+class Stopwatch:
+    """Seconds from the first step to the last; the evaluation that follows does not count."""
+
+    def __call__(self, steps: Iterable[int]) -> Iterator[int]:
+        """Pass the steps on."""
+        start = time.perf_counter()
+        for step in steps:
+            self.seconds, self.steps = time.perf_counter() - start, step + 1
+            yield step
+
+
+def report(name: str, target: str) -> None:
+    """Train one classifier, and print a row of the table."""
+    if name in NETWORKS:
+        recipe = RECIPES[name]()
+        model = load_model(NETWORKS[name]).model.to(memory_format=torch.channels_last)
+    else:
+        recipe = LINEAR
+        model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
+        nn.init.zeros_(model.get_parameter("1.weight"))
+    train = load_data(f"shapes?target={target}", split="train", limit=recipe.images)
+    test = load_data(f"shapes?target={target}", split="test")
+    preprocessing = default_preprocessing(train, (32, 32))
+    watch = Stopwatch()
+    history = fit(
+        model,
+        in_memory(train, preprocessing),
+        in_memory(test, preprocessing),
+        recipe,
+        mean=preprocessing.mean,
+        std=preprocessing.std,
+        progress=watch,
+    )
+    seen = recipe.images * recipe.epochs
+    print(
+        f"{name:12} {target:8} {history.test_accuracy[-1]:8.1%} {seen:8} {watch.steps:6} "
+        f"{watch.seconds:7.0f} {seen / watch.seconds:9.0f}",
+        flush=True,
+    )
+
+
+def main(names: list[str]) -> None:
+    """Print the table."""
+    print("classifier   target   accuracy   images  steps seconds images/s")
+    for name in names or ["linear", *NETWORKS]:
+        report(name, "shape")
+    if not names:
+        report("linear", "texture")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

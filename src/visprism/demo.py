@@ -1,0 +1,92 @@
+"""The demonstration: two small networks, trained on shapes, then examined."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from visprism.data import in_memory, load_data
+from visprism.examine import Inquiry, Progress, examine
+from visprism.models import LoadedModel, load_model, save_checkpoint
+from visprism.preprocessing import Preprocessing
+from visprism.report import Examination
+from visprism.training import RECIPES, Normalize, Recipe, accuracy, fit
+
+NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> its recipe
+
+_TEST_IMAGES = 2000
+_EXAMINED_IMAGES = 512
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A network, and what it learned."""
+
+    network: LoadedModel
+    images: int  # that it was trained on, each seen once an epoch
+    before: float  # fraction of the test images that are right
+    after: float
+    seconds: float  # of training
+
+
+def demo(
+    folder: Path,
+    *,
+    progress: Progress,
+    recipes: Mapping[str, Recipe] | None = None,
+    seed: int = 0,
+    command: str = "",
+) -> tuple[list[Learned], list[Examination]]:
+    """Train each network on shapes, keep its weights in `folder`, and examine all of them.
+
+    Args:
+        folder: where ``checkpoints/<network>.safetensors`` goes.
+        progress: shows how far it is.
+        recipes: how to train each network; the registered ones by default.
+        seed: of the weights, the images and their order.
+        command: for the provenance.
+    """
+    recipes = recipes or {name: RECIPES[recipe]() for name, recipe in NETWORKS.items()}
+    (folder / "checkpoints").mkdir()
+    learned = []
+    for name, recipe in recipes.items():
+        learned.append(_trained(name, replace(recipe, seed=seed), progress))
+        save_checkpoint(
+            learned[-1].network.model, folder / "checkpoints" / f"{name}.safetensors"
+        )
+    inquiry = Inquiry(data="shapes", limit=_EXAMINED_IMAGES, seed=seed, command=command)
+    networks = [each.network for each in learned]
+    return learned, examine(networks, inquiry, progress=progress)
+
+
+def _trained(name: str, recipe: Recipe, progress: Progress) -> Learned:
+    network = load_model(name, seed=recipe.seed)
+    preprocessing = network.preprocessing
+    test = _shapes("test", _TEST_IMAGES, preprocessing, recipe.seed)
+    train = _shapes("train", recipe.images, preprocessing, recipe.seed)
+    scale = {"mean": preprocessing.mean, "std": preprocessing.std}
+    before = accuracy(network.model, test, Normalize(**scale))
+    history = fit(
+        network.model,
+        train,
+        test,
+        recipe,
+        **scale,
+        progress=partial(progress, label=f"training {name}"),
+    )
+    return Learned(
+        network=replace(network, name=f"{name} (trained on shapes)", label=f"{name} (trained)"),
+        images=len(train[1]),
+        before=before,
+        after=history.test_accuracy[-1].item(),
+        seconds=history.seconds[-1].item(),
+    )
+
+
+def _shapes(
+    split: str, limit: int, preprocessing: Preprocessing, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Images as bytes and their classes."""
+    return in_memory(load_data("shapes", split=split, limit=limit, seed=seed), preprocessing)
