@@ -16,7 +16,6 @@ import json
 import multiprocessing as mp
 import os
 import platform
-import re
 import resource
 import time
 import warnings
