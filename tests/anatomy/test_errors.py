@@ -52,6 +52,16 @@ def test_logits_that_do_not_depend_on_the_images_are_refused(images):
         dissect(Gives(torch.zeros(2, 5)).eval(), images)
 
 
+@pytest.mark.parametrize("create", [torch.zeros_like, lambda x: x.new_ones(x.shape)])
+def test_a_new_tensor_of_the_shape_of_the_images_does_not_depend_on_them(images, create):
+    class Created(nn.Module):
+        def forward(self, x):
+            return create(x).mean((2, 3))
+
+    with pytest.raises(InputError, match="the output of Created does not depend on the images"):
+        dissect(Created().eval(), images)
+
+
 def test_a_scripted_model_is_refused(images):
     with warnings.catch_warnings(action="ignore"):  # of some versions: scripting is old
         model = torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()).eval())
