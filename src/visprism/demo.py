@@ -1,6 +1,5 @@
 """The demonstration: two small networks, trained on shapes, then examined."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,9 +14,8 @@ from visprism.report import Examination
 from visprism.training import RECIPES, Normalize, Recipe, accuracy, fit
 
 NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> its recipe
-
-_TEST_IMAGES = 2000
-_EXAMINED_IMAGES = 512
+TEST_IMAGES = 2000  # for the accuracy
+EXAMINED_IMAGES = 512
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,6 @@ def demo(
     folder: Path,
     *,
     progress: Progress,
-    recipes: Mapping[str, Recipe] | None = None,
     seed: int = 0,
     command: str = "",
 ) -> tuple[list[Learned], list[Examination]]:
@@ -44,19 +41,17 @@ def demo(
     Args:
         folder: where ``checkpoints/<network>.safetensors`` goes.
         progress: shows how far it is.
-        recipes: how to train each network; the registered ones by default.
         seed: of the weights, the images and their order.
         command: for the provenance.
     """
-    recipes = recipes or {name: RECIPES[recipe]() for name, recipe in NETWORKS.items()}
     (folder / "checkpoints").mkdir()
     learned = []
-    for name, recipe in recipes.items():
-        learned.append(_trained(name, replace(recipe, seed=seed), progress))
+    for name, recipe in NETWORKS.items():
+        learned.append(_trained(name, replace(RECIPES[recipe](), seed=seed), progress))
         save_checkpoint(
             learned[-1].network.model, folder / "checkpoints" / f"{name}.safetensors"
         )
-    inquiry = Inquiry(data="shapes", limit=_EXAMINED_IMAGES, seed=seed, command=command)
+    inquiry = Inquiry(data="shapes", limit=EXAMINED_IMAGES, seed=seed, command=command)
     networks = [each.network for each in learned]
     return learned, examine(networks, inquiry, progress=progress)
 
@@ -64,7 +59,7 @@ def demo(
 def _trained(name: str, recipe: Recipe, progress: Progress) -> Learned:
     network = load_model(name, seed=recipe.seed)
     preprocessing = network.preprocessing
-    test = _shapes("test", _TEST_IMAGES, preprocessing, recipe.seed)
+    test = _shapes("test", TEST_IMAGES, preprocessing, recipe.seed)
     train = _shapes("train", recipe.images, preprocessing, recipe.seed)
     scale = {"mean": preprocessing.mean, "std": preprocessing.std}
     before = accuracy(network.model, test, Normalize(**scale))

@@ -6,6 +6,7 @@ imports torch before a command needs it, so that ``visprism --help`` answers at 
 
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -17,6 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``visprism``; returns the exit code."""
     arguments = parser().parse_args(argv)
     arguments.command = shlex.join(["visprism", *(sys.argv[1:] if argv is None else argv)])
+    if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         arguments.run(arguments)
         sys.stdout.flush()
