@@ -1,0 +1,38 @@
+"""What docs/anatomy.md shows runs as it stands there, and prints what it says."""
+
+import re
+from pathlib import Path
+
+PAGE = (Path(__file__).parents[2] / "docs" / "anatomy.md").read_text(encoding="utf-8")
+FIRST, SECOND = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+def test_the_page_runs_and_prints_what_it_says(capsys):
+    names = {}
+    exec(compile(FIRST, "anatomy.md", "exec"), names)
+    below = PAGE.partition(FIRST)[2].partition("##")[0]
+    shown = re.findall(r"^    (\S.*)$", below, flags=re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == shown
+    exec(compile(SECOND, "anatomy.md", "exec"), names)
+    first, macs = capsys.readouterr().out.splitlines()
+    assert f"# {first}" in SECOND
+    assert int(macs) > 0
+    assert names["without"].shape == names["halved"].shape == (4, 1000)
+
+
+def test_the_page_names_every_kind():
+    from typing import get_args
+
+    from visprism.anatomy import Kind
+
+    kinds = PAGE.partition("## Kinds")[2].partition("##")[0]
+    assert set(get_args(Kind)) <= set(re.findall(r"`([^`]+)`", kinds))
+
+
+def test_the_page_names_every_field_of_a_block():
+    from dataclasses import fields
+
+    from visprism.anatomy import Block
+
+    named = set(re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE))
+    assert {f.name for f in fields(Block)} - {"start", "end"} <= named
