@@ -31,3 +31,12 @@ def test_a_map_of_one_position_has_no_variance_and_leaves_a_gap(made, ax):
     plot(type(variances)(**{**vars(variances), "variance": gap}), ax)
     ax.figure.canvas.draw()
     assert ax.get_ylim()[1] < 10  # the other four are no more than 2
+
+
+@pytest.mark.parametrize("nothing", [0.0, np.nan])
+def test_feature_maps_without_variance_can_be_drawn(made, nothing):
+    variances = made["variances"]
+    columns = dict.fromkeys(("variance", "variance_error"), np.full(len(variances), nothing))
+    figure = panel([type(variances)(**{**vars(variances), **columns})])
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_yscale() == "linear"

@@ -83,10 +83,16 @@ def take_apart(
             forward(loaded.model, images)
     except Exception as error:
         own = loaded.preprocessing.size
-        raise InputError(
-            f"{loaded.name} fails on images of {height}x{width}: {str(error).strip()!r}; "
+        advice = (
             f"its own are {own[0]}x{own[1]}: leave --size out, or build it for another size, "
             "as in 'timm:vit_tiny_patch16_224?img_size=64'"
+            if size
+            else "it is given RGB images in single precision as its only argument: name "
+            "another size by --size, or wrap a model that wants something else"
+        )
+        raise InputError(
+            f"{loaded.name} fails on images of {height}x{width}: {str(error).strip()!r}; "
+            f"{advice}"
         ) from error
     return dissect(loaded.model, images)
 

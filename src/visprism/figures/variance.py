@@ -27,12 +27,14 @@ def _(
     """Variance over positions against depth, absolute or scale-free.
 
     The axis is logarithmic: what a block does is a factor, and models differ by orders of
-    magnitude.
+    magnitude. Where no feature map varies at all it is linear, for 0 has no logarithm.
     """
     errors = {"variance": result.variance_error, "relative": result.relative_error}
-    against_depth(ax, result, getattr(result, quantity), errors[quantity])
-    ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(PlainLogFormatter())
-    ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
+    values = getattr(result, quantity)
+    against_depth(ax, result, values, errors[quantity])
+    if (values > 0).any():
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(PlainLogFormatter())
+        ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
     ax.set_ylabel(LABELS[quantity])
     return ax

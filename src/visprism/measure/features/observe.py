@@ -55,7 +55,10 @@ def observe(
         raise InputError("the model is in training mode; call model.eval() first")
     blocks = [block for block in anatomy if block.layout is not None]
     if not blocks:
-        raise InputError("no block of this model has a feature map on a grid")
+        raise InputError(
+            "no block of this model has a feature map on a grid: "
+            f"{type(anatomy.model).__name__} cannot be observed"
+        )
     probes = [copy.deepcopy(probe) for probe in probes]
     images, largest = _pass(anatomy, blocks, batches, probes, compute, progress)
     images, largest = _together(probes, images, largest)
