@@ -1,0 +1,264 @@
+"""Laws of surgery: what is seen is true, and what is cut is cut."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.anatomy import dissect, lesion, replace, watch
+from visprism.errors import InputError
+
+
+def maps_of(anatomy, images):
+    with watch(anatomy) as maps, torch.no_grad():
+        anatomy.model(images)
+    return maps
+
+
+def exactly(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+# What it shows: hand-made models.
+
+
+def test_watch_sees_what_hooks_put_by_hand_see(built, images):
+    anatomy = built("vit")
+    model, by_hand = anatomy.model, {}
+
+    def tokens_after(module):
+        return module.register_forward_hook(lambda _m, _a, out: by_hand.update(out=out))
+
+    maps = maps_of(anatomy, images)
+    assert list(maps) == [b.name for b in anatomy[:-1]]
+    for i, block in enumerate(model.blocks):
+        handle = tokens_after(block)
+        with torch.no_grad():
+            model(images)
+        handle.remove()
+        grid = by_hand["out"][:, 1:].transpose(1, 2).reshape(2, 12, 4, 4)
+        exactly(maps[f"blocks.{i}.mlp"], grid)
+        assert model.blocks[i] is block
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_vit_without_one_attention_is_a_vit_without_it(built, images, index):
+    anatomy = built("vit")
+
+    class Nothing(nn.Module):
+        def forward(self, x, **_):
+            return torch.zeros_like(x)
+
+    by_hand = copy.deepcopy(anatomy.model)
+    by_hand.blocks[index].attn = Nothing()
+    with lesion(anatomy, anatomy[f"blocks.{index}.attn"]):
+        logits = anatomy.model(images)
+    torch.testing.assert_close(logits, by_hand(images))
+
+
+def test_a_resnet_without_one_block_is_a_resnet_without_it(dissected):
+    anatomy = dissected("resnet18")
+    images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    by_hand = copy.deepcopy(anatomy.model)
+    by_hand.layer3[1] = nn.Identity()
+    with lesion(anatomy, anatomy["layer3.1"]), torch.no_grad():
+        logits = anatomy.model(images)
+    with torch.no_grad():
+        torch.testing.assert_close(logits, by_hand(images))
+
+
+def test_a_lesioned_block_hands_on_the_feature_map_before_it(anatomy, images):
+    names = [b.name for b in anatomy]
+    for block in anatomy[1:-1]:
+        with lesion(anatomy, block):
+            maps = maps_of(anatomy, images)
+        exactly(maps[block.name], maps[names[names.index(block.name) - 1]])
+
+
+def test_a_lesion_changes_the_logits_and_nothing_before_it(anatomy, images):
+    names = [b.name for b in anatomy]
+    whole, logits = maps_of(anatomy, images), anatomy.model(images)
+    for block in anatomy[1:-1]:
+        with lesion(anatomy, block):
+            cut = maps_of(anatomy, images)
+            assert not torch.equal(anatomy.model(images), logits)
+        for name in names[: names.index(block.name)]:
+            exactly(cut[name], whole[name])
+
+
+def test_a_replaced_block_computes_the_function(anatomy, images):
+    names = [b.name for b in anatomy]
+    for block in anatomy[1:-1]:
+        with replace(anatomy, block, lambda x: 2 * x + 1):
+            maps = maps_of(anatomy, images)
+        exactly(maps[block.name], 2 * maps[names[names.index(block.name) - 1]] + 1)
+
+
+def test_a_block_replaced_by_itself_changes_nothing(built, images):
+    anatomy = built("residual")
+    before = anatomy.model(images)
+    with replace(anatomy, anatomy["2"], lambda x: anatomy.model[2](x)):
+        torch.testing.assert_close(anatomy.model(images), before)
+
+
+def test_lesions_inside_each_other_cut_out_both(built, images):
+    anatomy = built("vit")
+    by_hand = copy.deepcopy(anatomy.model)
+    by_hand.blocks = nn.Sequential(by_hand.blocks[0], by_hand.blocks[2])
+    cut = [anatomy[f"blocks.1.{part}"] for part in ("attn", "mlp")]
+    with lesion(anatomy, cut[0]), lesion(anatomy, cut[1]):
+        logits = anatomy.model(images)
+    torch.testing.assert_close(logits, by_hand(images))
+    with lesion(anatomy, cut[1]), lesion(anatomy, cut[0]):
+        torch.testing.assert_close(anatomy.model(images), logits)
+
+
+def test_what_is_watched_from_outside_of_a_lesion_has_it(anatomy, images):
+    block = anatomy[-2]
+    with lesion(anatomy, block):
+        inside = maps_of(anatomy, images)
+    with watch(anatomy) as outside, torch.no_grad():
+        anatomy.model(images)
+        with lesion(anatomy, block):
+            anatomy.model(images)
+    exactly(dict(outside), dict(inside))
+
+
+class Foreign(nn.Module):
+    """What it does stays hidden from torch; it may give more than a tensor."""
+
+    def __init__(self, module, *more):
+        super().__init__()
+        self.module, self.more = module, more
+
+    def forward(self, x):
+        out = torch.from_numpy(self.module(x).detach().numpy().copy())
+        return (out, *self.more) if self.more else out
+
+
+class First(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x)[0]
+
+
+def test_a_block_hidden_from_torch_can_be_cut_out(built, images):
+    stem, one, two, *head = built("residual").model
+    model = nn.Sequential(stem, Foreign(one), First(Foreign(two, "and more")), *head).eval()
+    anatomy = dissect(model, images)
+    for block, rest in zip(anatomy[1:-1], (two, one), strict=True):
+        with lesion(anatomy, block):
+            exactly(model(images), nn.Sequential(stem, rest, *head)(images))
+
+
+def test_each_call_of_a_shared_module_is_cut_alone(built, images):
+    anatomy = built("called thrice")
+    stem, thrice, *head = copy.deepcopy(anatomy.model)
+    logits = []
+    for block in anatomy[1:-1]:
+        with lesion(anatomy, block):
+            logits.append(anatomy.model(images))
+    assert len(logits) == 3
+    twice = nn.Sequential(stem, thrice.block, thrice.block, *head)(images)
+    for each in logits:
+        torch.testing.assert_close(each, twice)
+
+
+# What leaves it unchanged: later changes, passes, batches.
+
+
+def test_what_was_kept_is_safe_from_a_later_change_in_place(built, images):
+    anatomy = built("over the stream")
+    maps = maps_of(anatomy, images)
+    exactly(maps["stem"], anatomy.model[0](images))
+
+
+def test_each_pass_takes_the_place_of_the_one_before(anatomy, images):
+    other = images.flip(0)
+    with watch(anatomy) as maps, torch.no_grad():
+        anatomy.model(images)
+        anatomy.model(other)
+    exactly(dict(maps), dict(maps_of(anatomy, other)))
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_the_batch_may_have_another_size_than_the_dissected_one(anatomy, images, size):
+    more = torch.cat([images] * 3)[:size]
+    maps = maps_of(anatomy, more)
+    assert {len(m) for m in maps.values()} == {size}
+    for block in anatomy[1:-1]:
+        with lesion(anatomy, block):
+            cut = maps_of(anatomy, more)
+        torch.testing.assert_close(cut[block.name][:1], cut_of_one(anatomy, block, images))
+
+
+def cut_of_one(anatomy, block, images):
+    with lesion(anatomy, block):
+        return maps_of(anatomy, images[:1])[block.name]
+
+
+# Contracts and errors.
+
+
+def test_watch_keeps_what_it_is_told_to_keep(anatomy, images):
+    with watch(anatomy, lambda x: tuple(x.shape)) as shapes:
+        anatomy.model(images)
+    assert shapes == {b.name: (2, *b.shape) for b in anatomy if b.layout is not None}
+
+
+def test_watch_sees_only_the_blocks_that_it_is_given(anatomy, images):
+    with watch(anatomy, blocks=anatomy[1:2]) as maps:
+        anatomy.model(images)
+    assert list(maps) == [anatomy[1].name]
+
+
+def test_a_block_that_changes_the_shape_cannot_be_lesioned(built):
+    anatomy = built("residual")
+    wanted = r"block 'stem' \(stem\) maps \(2, 3, 16, 16\) to \(2, 4, 16, 16\); only a block"
+    with pytest.raises(InputError, match=wanted), lesion(anatomy, anatomy["stem"]):
+        pass
+
+
+def test_a_block_that_subsamples_cannot_be_lesioned(dissected):
+    anatomy = dissected("swin_tiny")
+    block = anatomy["layers.1.downsample"]
+    wanted = (
+        r"'layers\.1\.downsample' \(downsample\) maps \(2, 56, 56, 96\) to \(2, 28, 28, 192\)"
+    )
+    with pytest.raises(InputError, match=wanted), lesion(anatomy, block):
+        pass
+
+
+def test_a_replacement_of_another_shape_is_refused(anatomy, images):
+    block = anatomy[1]
+    wanted = rf"the replacement of block '{block.name}' gives .*; wanted .*, as the block gives"
+    with (
+        pytest.raises(InputError, match=wanted),
+        replace(anatomy, block, lambda x: x[:, :1]),
+    ):
+        anatomy.model(images)
+    assert anatomy.model(images).shape == (2, 5)
+
+
+def test_a_pass_that_takes_another_way_is_refused(built):
+    class TwoWays(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = built("residual").model
+
+        def forward(self, x):
+            return self.model(x.flip(-1).flip(-1) if x.shape[-1] == 16 else x)
+
+    anatomy = dissect(TwoWays().eval(), torch.zeros(2, 3, 16, 16))
+    wanted = "operation .* of this pass is .*, but was .* when the model was dissected"
+    with (
+        pytest.raises(InputError, match=wanted),
+        lesion(anatomy, anatomy[1]),
+    ):
+        anatomy.model(torch.zeros(2, 3, 8, 8))
+
+
+def test_an_unknown_block_is_named_with_those_that_there_are(built):
+    wanted = r"no block is called '3'; the blocks are stem, 1, 2, head"
+    with pytest.raises(InputError, match=wanted):
+        built("residual")["3"]
