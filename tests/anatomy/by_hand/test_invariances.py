@@ -1,0 +1,73 @@
+"""What dissection does not depend on: the images, their number and shape, the weights."""
+
+import pytest
+import torch
+
+from visprism.anatomy import dissect, forward, watch
+
+
+SEVERAL = ["functional", "only parameters", "tied", "in place", "u net", "tokens"]
+
+
+def parts(anatomy):
+    return [(b.name, b.kind, b.layout.grid if b.layout else None) for b in anatomy]
+
+
+# What leaves it unchanged: invariances.
+
+
+@pytest.mark.parametrize(("name", "wrap"), [("takes dict", True), ("gives tuple", False)])
+def test_how_images_come_in_and_logits_go_out_does_not_matter(built, images, name, wrap):
+    inputs = {"image": images} if wrap else images
+    plain, other = built("functional"), built(name)
+    assert parts(dissect(other, inputs)) == parts(dissect(plain, images))
+    torch.testing.assert_close(forward(other, inputs), plain(images), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "name", ["functional", "only parameters", "tied", "in place", "u net", "tokens"]
+)
+def test_one_image_is_enough(built, images, name):
+    model = built(name)
+    assert list(dissect(model, images[:1])) == list(dissect(model, images))
+
+
+@pytest.mark.parametrize(
+    "name", ["functional", "only parameters", "tied", "in place", "u net", "tokens"]
+)
+def test_the_images_do_not_matter(built, images, name):
+    model = built(name)
+    for other in (torch.zeros_like(images), torch.full_like(images, torch.nan)):
+        assert list(dissect(model, other)) == list(dissect(model, images))
+
+
+def test_weights_that_are_not_numbers_do_not_matter(built, images):
+    model, broken = built("tokens"), built("tokens")
+    with torch.no_grad():
+        for parameter in broken.parameters():
+            parameter.fill_(torch.nan)
+    assert parts(dissect(broken, images)) == parts(dissect(model, images))
+
+
+def test_the_shape_of_the_images_only_changes_the_grids(built):
+    square = dissect(built("tokens"), torch.zeros(2, 3, 16, 16))
+    oblong = dissect(built("tokens"), torch.zeros(2, 3, 32, 12))
+    assert [b.layout.grid for b in oblong[:-1]] == [(8, 3)] * (len(oblong) - 1)
+    assert [b.name for b in oblong] == [b.name for b in square]
+    assert [b.kind for b in oblong] == [b.kind for b in square]
+
+
+def test_compiling_changes_nothing_but_the_names(built, images):
+    model = built("functional")
+    wanted = dissect(model, images)
+    with watch(wanted) as plain:
+        model(images)
+    compiled = torch.compile(model, backend="eager")
+    anatomy = dissect(compiled, images)
+    assert [b.name.removeprefix("_orig_mod.") for b in anatomy] == [b.name for b in wanted]
+    assert [row[1:] for row in parts(anatomy)] == [row[1:] for row in parts(wanted)]
+    with watch(anatomy) as seen, torch.no_grad():
+        compiled(images)
+    for name, feature_map in plain.items():
+        compiled_name = name if name == "stem" else f"_orig_mod.{name}"
+        torch.testing.assert_close(seen[compiled_name], feature_map, rtol=0, atol=0)

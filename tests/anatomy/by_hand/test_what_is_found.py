@@ -1,0 +1,151 @@
+"""Laws of dissection on modules written by hand: what people do in a forward."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from visprism.anatomy import dissect, watch
+
+
+def parts(anatomy):
+    return [(b.name, b.kind, b.layout.grid if b.layout else None) for b in anatomy]
+
+
+# What it finds: told by reading the module.
+
+SQUARE = (16, 16)
+TRANSFORMER = [("stem", (4, 4)), *[("attention", (4, 4)), ("mlp", (4, 4))] * 2, ("head", None)]
+
+
+def test_a_residual_network_written_in_one_forward(built, images):
+    assert parts(dissect(built("functional"), images)) == [
+        ("stem", "stem", SQUARE),
+        *((f"convs.{i}", "conv", SQUARE) for i in range(3)),
+        ("head", "head", None),
+    ]
+
+
+def test_a_network_without_any_submodule(built, images):
+    anatomy = dissect(built("only parameters"), images)
+    assert [row[1:] for row in parts(anatomy)] == [
+        ("stem", SQUARE),
+        ("conv", SQUARE),
+        ("conv", SQUARE),
+        ("head", None),
+    ]
+    assert [b.parameters for b in anatomy] == [(f"weights.{i}",) for i in range(4)]
+
+
+def test_a_module_that_is_called_three_times_is_three_blocks(built, images):
+    anatomy = dissect(built("tied"), images)
+    assert parts(anatomy)[1:-1] == [
+        (name, "conv", SQUARE) for name in ("block", "block#2", "block#3")
+    ]
+    assert {b.parameters for b in anatomy[1:-1]} == {("block.bias", "block.weight")}
+
+
+def test_sums_and_activations_in_place_are_the_same_blocks(built, images):
+    assert parts(dissect(built("in place"), images)) == [
+        ("stem", "stem", SQUARE),
+        ("convs.0", "conv", SQUARE),
+        ("convs.1", "conv", SQUARE),
+        ("head", "head", None),
+    ]
+
+
+def test_a_plain_container_has_a_block_for_each_convolution(built, images):
+    model = built("plain")
+    assert parts(dissect(model, images)) == [
+        ("stem", "stem", SQUARE),
+        ("2", "conv", SQUARE),
+        ("5", "downsample", (8, 8)),
+        ("6", "conv", (8, 8)),
+        ("head", "head", None),
+    ]
+
+
+def test_a_long_skip_makes_one_block_of_what_it_passes(built, images):
+    kinds = [row[1:] for row in parts(dissect(built("u net"), images))]
+    assert kinds[0] == ("stem", SQUARE)
+    assert kinds[-1] == ("head", None)
+    assert set(kinds[1:-1]) == {("conv", SQUARE)}
+
+
+def test_ways_side_by_side_are_one_block(built, images):
+    assert parts(dissect(built("inceptions"), images)) == [
+        ("stem", "stem", SQUARE),
+        ("mixed.0", "conv", SQUARE),
+        ("mixed.1", "conv", SQUARE),
+        ("head", "head", None),
+    ]
+
+
+@pytest.mark.parametrize("name", ["encoder, norm first", "encoder, norm last"])
+def test_torch_own_encoder_layer_is_attention_and_mlp(built, images, name):
+    rows = parts(dissect(built(name), images))
+    assert [row[1:] for row in rows] == TRANSFORMER
+    assert rows[1][0] == "blocks.0.layers.0.self_attn"
+    assert rows[3][0] == "blocks.0.layers.1.self_attn"
+
+
+def test_one_heavy_convolution_is_nothing_to_warn_of(images):
+    widths = (3, 4, 64, 64)
+    convs = [nn.Conv2d(*pair, 3, padding=1) for pair in itertools.pairwise(widths)]
+    model = nn.Sequential(*convs, nn.Flatten())
+    assert dissect(model.eval(), images).notes == ()
+
+
+def test_a_weight_that_is_computed_counts_its_own_parameters(built, images):
+    assert dissect(built("normed"), images)["convs.1"].parameters == (
+        "convs.1.bias",
+        "convs.1.parametrizations.weight.original0",
+        "convs.1.parametrizations.weight.original1",
+    )
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_torch_own_encoder_layer_is_watched_on_its_fast_path_too(built, images, mode):
+    model = built("tokens")
+    anatomy = dissect(model, images)
+    with watch(anatomy) as maps, mode():
+        model(images)
+    x = model.patch(images).flatten(2).transpose(1, 2)
+    for i, block in enumerate(model.blocks):
+        x = x + block.self_attn(*[block.norm1(x)] * 3, need_weights=False)[0]
+        by_hand = x.transpose(1, 2).unflatten(2, (4, 4))
+        torch.testing.assert_close(maps[anatomy[2 * i + 1].name].clone(), by_hand)
+        x = x + block.linear2(functional.relu(block.linear1(block.norm2(x))))
+        by_hand = x.transpose(1, 2).unflatten(2, (4, 4))
+        torch.testing.assert_close(maps[anatomy[2 * i + 2].name].clone(), by_hand)
+
+
+# Never wrong in silence: where the places of the image are lost, no block claims a grid.
+
+
+@pytest.mark.parametrize("name", ["pruned", "sorted", "sorted by indexing"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_tokens_that_each_image_orders_anew_lie_on_no_grid(built, images, name, n):
+    anatomy = dissect(built(name), images[:n])
+    assert [row[1] for row in parts(anatomy)] == [kind for kind, _ in TRANSFORMER]
+    on_grid = [b.layout is not None for b in anatomy]
+    # The sorting after the first two blocks belongs to one of them; so may the second's output.
+    assert on_grid[:2] == [True, True]
+    assert not any(on_grid[3:])
+    assert "Not on a grid" in anatomy.notes[0]
+
+
+def test_what_torch_cannot_see_is_no_block_of_a_wrong_kind(built, images):
+    anatomy = dissect(built("around hidden"), images)
+    block = anatomy["1"]
+    assert block.layout is None
+    assert block.parameters == ("1.layer.bias", "1.layer.weight")
+    assert "The inside of 1 is hidden from torch" in " ".join(anatomy.notes)
+
+
+def test_a_custom_function_does_not_hide_the_layers_around_it(built, images):
+    assert parts(dissect(built("after halving"), images)) == parts(
+        dissect(built("functional"), images)
+    )
