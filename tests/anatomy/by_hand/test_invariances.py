@@ -5,7 +5,6 @@ import torch
 
 from visprism.anatomy import dissect, forward, watch
 
-
 SEVERAL = ["functional", "only parameters", "tied", "in place", "u net", "tokens"]
 
 
@@ -24,17 +23,13 @@ def test_how_images_come_in_and_logits_go_out_does_not_matter(built, images, nam
     torch.testing.assert_close(forward(other, inputs), plain(images), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(
-    "name", ["functional", "only parameters", "tied", "in place", "u net", "tokens"]
-)
+@pytest.mark.parametrize("name", SEVERAL)
 def test_one_image_is_enough(built, images, name):
     model = built(name)
     assert list(dissect(model, images[:1])) == list(dissect(model, images))
 
 
-@pytest.mark.parametrize(
-    "name", ["functional", "only parameters", "tied", "in place", "u net", "tokens"]
-)
+@pytest.mark.parametrize("name", SEVERAL)
 def test_the_images_do_not_matter(built, images, name):
     model = built(name)
     for other in (torch.zeros_like(images), torch.full_like(images, torch.nan)):
