@@ -24,7 +24,7 @@ demo: $(READY)  ## train two small networks, take them apart, write demo/report.
 	$(BIN)/visprism demo --out demo
 
 test: $(READY)  ## run the test suite
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile -rs
 
 lint: $(READY)  ## look for mistakes
 	$(BIN)/ruff check
