@@ -63,12 +63,17 @@ def _cause_named(spec: ModelSpec) -> Iterator[None]:
         elif isinstance(error, OSError):
             raise InputError(
                 f"{spec.text} needs files that are not on this machine and could not be "
-                f"fetched ({cause}); leave --pretrained out for random weights, or name what "
-                "is here: a checkpoint by MODEL@FILE, a Hugging Face folder by hf:FOLDER"
+                f"fetched ({cause}); {_what_is_here(spec)}"
             ) from error
         raise InputError(
             f"{spec.text} cannot be built: {type(error).__name__}: {cause}"
         ) from error
+
+
+def _what_is_here(spec: ModelSpec) -> str:
+    if spec.source == "hf":
+        return "name a folder that holds them, as hf:FOLDER"
+    return "leave --pretrained out for random weights, or name a checkpoint, as MODEL@FILE"
 
 
 def _first_line(error: Exception) -> str:
