@@ -281,7 +281,7 @@ def test_a_checkpoint_of_another_model_names_its_keys(tmp_path):
 @pytest.mark.parametrize(
     "text", ["timm:resnet18", "torchvision:resnet18", "hf:google/vit-base"]
 )
-def test_pretrained_weights_without_a_network(text, monkeypatch, tmp_path):
+def test_pretrained_weights_without_a_network(text, way_out, monkeypatch, tmp_path):
     def refuse(*_, **__):
         raise urllib.error.URLError("no route to host")
 
