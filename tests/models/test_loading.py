@@ -279,7 +279,12 @@ def test_a_checkpoint_of_another_model_names_its_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["timm:resnet18", "torchvision:resnet18", "hf:google/vit-base"]
+    ("text", "way_out"),
+    [
+        ("timm:resnet18", "leave --pretrained out"),
+        ("torchvision:resnet18", "leave --pretrained out"),
+        ("hf:google/vit-base", "name a folder that holds them, as hf:FOLDER"),
+    ],
 )
 def test_pretrained_weights_without_a_network(text, way_out, monkeypatch, tmp_path):
     def refuse(*_, **__):
