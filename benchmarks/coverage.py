@@ -6,9 +6,9 @@
     python benchmarks/coverage.py --names vit  those whose name holds "vit"
 
 Networks have random weights; nothing is downloaded. An architecture counts if `dissect` and
-`observe` (Fourier and variance) raise nothing, each block has a kind, every block between stem
-and head lies on a grid, and `Anatomy.notes` has nothing to say. Each runs in a process of its
-own, under a limit of time and memory.
+`observe` (Fourier and variance) raise nothing and each block has a kind. It counts as clean if
+moreover every block between stem and head lies on a grid and `Anatomy.notes` has nothing to
+say. Each runs in a process of its own, under a limit of time and memory.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def build(name: str) -> tuple:
 
 
 def examine(name: str) -> dict:
-    """What came of one architecture; an empty `reason` is a success."""
+    """What came of one architecture; an empty `failure` is a success, a `note` qualifies it."""
     warnings.simplefilter("ignore")
     import torch
 
@@ -120,14 +120,22 @@ def examine(name: str) -> dict:
     anatomy = vp.dissect(model, images)
     middle = anatomy[1:-1]
     vp.observe(anatomy, [images], [vp.FourierProbe(), vp.VarianceProbe()])
-    reason = " ".join(anatomy.notes)
-    if not middle:
-        reason = "no block between stem and head"
     kinds = defaultdict(int)
     for block in middle:
         kinds[block.kind] += 1
     seconds = round(time.perf_counter() - start, 1)
-    return {"name": name, "reason": reason, "kinds": dict(kinds), "seconds": seconds}
+    return {
+        "name": name,
+        "failure": "" if middle else "no block between stem and head",
+        "note": " ".join(anatomy.notes),
+        "kinds": dict(kinds),
+        "seconds": seconds,
+    }
+
+
+def failed(name: str, failure: str) -> dict:
+    """A row for an architecture that gave no answer."""
+    return {"name": name, "failure": failure, "note": "", "kinds": {}, "seconds": 0}
 
 
 def _child(work: Callable[[str], dict], name: str, gib: float, answer) -> None:  # noqa: ANN001
@@ -136,7 +144,7 @@ def _child(work: Callable[[str], dict], name: str, gib: float, answer) -> None: 
         answer.put(work(name))
     except BaseException as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        answer.put({"name": name, "reason": text[:300], "kinds": {}, "seconds": 0})
+        answer.put(failed(name, text[:300]))
 
 
 def isolated(name: str, *, seconds: float, gib: float) -> dict:
@@ -148,12 +156,7 @@ def isolated(name: str, *, seconds: float, gib: float) -> dict:
         return answer.get(timeout=seconds)
     except Exception:
         process.kill()
-        return {
-            "name": name,
-            "reason": f"out of time ({seconds:.0f} s)",
-            "kinds": {},
-            "seconds": 0,
-        }
+        return failed(name, f"out of time ({seconds:.0f} s)")
     finally:
         process.join()
 
@@ -181,11 +184,14 @@ def main() -> None:
     for family, name in listed:
         row = {"family": family} | isolated(name, seconds=args.seconds, gib=args.gib)
         rows.append(row)
-        print(f"{'ok  ' if not row['reason'] else 'FAIL'} {name:55s} {row['seconds']:6.1f} s "
-              f"{row['reason'] or row['kinds']}", flush=True)  # fmt: skip
-    good = sum(not row["reason"] for row in rows)
+        mark = "FAIL" if row["failure"] else "note" if row["note"] else "ok"
+        said = row["failure"] or row["note"] or row["kinds"]
+        print(f"{mark:4} {name:55s} {row['seconds']:6.1f} s {said}", flush=True)
+    good = sum(not row["failure"] for row in rows)
+    clean = sum(not (row["failure"] or row["note"]) for row in rows)
     print(
-        f"{good} of {len(rows)} architectures dissected and observed ({good / len(rows):.1%})"
+        f"{good} of {len(rows)} architectures dissected and observed ({good / len(rows):.1%}), "
+        f"{clean} of them clean ({clean / len(rows):.1%})"
     )
     if args.write:
         content = {"setting": setting(), "all": args.all, "rows": rows}

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
-import torch
 from torch import nn
 
 from visprism.data import default_preprocessing, in_memory, load_data
@@ -40,7 +39,7 @@ def report(name: str, target: str) -> None:
     """Train one classifier, and print a row of the table."""
     if name in NETWORKS:
         recipe = RECIPES[name]()
-        model = load_model(NETWORKS[name]).model.to(memory_format=torch.channels_last)
+        model = load_model(NETWORKS[name]).model
     else:
         recipe = LINEAR
         model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))

@@ -102,7 +102,7 @@ def gather(value: T) -> list[T]:
 class Share(Generic[T]):
     """What one process does of `items`: numbers r, r + world, r + 2 world, ...
 
-    Of a sequence only these are made; any other iterable is read through.
+    Of a sequence they are a slice, so only they are made; any other iterable is read through.
     """
 
     items: Iterable[T]
@@ -115,7 +115,7 @@ class Share(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         if isinstance(self.items, Sequence):
-            return (self.items[i] for i in range(self.rank, len(self.items), self.world))
+            return iter(self.items[self.rank :: self.world])
         return islice(self.items, self.rank, None, self.world)
 
 

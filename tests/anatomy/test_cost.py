@@ -52,6 +52,25 @@ def test_a_vision_transformer_by_hand():
     ]
 
 
+@pytest.mark.parametrize("two_ways", [False, True])
+@pytest.mark.parametrize(("make", "gates"), [(nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)])
+def test_a_recurrence_by_hand(make, gates, two_ways):
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, 6, 4, stride=4)
+            self.over = make(6, 5, batch_first=True, bidirectional=two_ways)
+            self.head = nn.Linear(10 if two_ways else 5, 7)
+
+        def forward(self, x):
+            tokens = self.patches(x).flatten(2).transpose(1, 2)
+            return self.head(self.over(tokens)[0].mean(1))
+
+    ways = 2 if two_ways else 1
+    cost = cost_of(Recurrent(), 16)
+    assert cost.macs.sum() == 16 * 6 * 48 + 16 * ways * gates * (6 * 5 + 5 * 5) + ways * 5 * 7
+
+
 # Against published numbers.
 
 

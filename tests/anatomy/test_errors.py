@@ -1,12 +1,13 @@
 """What cannot be dissected is refused with one clear sentence."""
 
+import inspect
 import warnings
 
 import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect, forward
+from visprism.anatomy import dissect, forward, pixels
 from visprism.errors import InputError
 
 
@@ -69,10 +70,35 @@ def test_a_scripted_model_is_refused(images):
         dissect(model, images)
 
 
-def test_no_images_are_refused():
-    model = nn.Conv2d(3, 4, 3).eval()
-    with pytest.raises(InputError, match=r"no images: wanted a tensor \(B, C, H, W\)"):
-        dissect(model, {})
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        ({}, "nothing"),
+        (torch.zeros(3, 8, 8), r"float32 of shape \(3, 8, 8\)"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), r"uint8 of shape \(2, 3, 8, 8\)"),
+        (torch.zeros(0, 3, 8, 8), r"float32 of shape \(0, 3, 8, 8\)"),
+    ],
+    ids=["nothing", "one image", "bytes", "empty"],
+)
+def test_what_is_not_images_is_refused(given, got):
+    wanted = r"wanted floating-point images \(B, C, H, W\), or a mapping with them, got "
+    with pytest.raises(InputError, match=f"{wanted}{got}$"):
+        dissect(nn.Conv2d(3, 4, 3).eval(), given)
+
+
+def test_what_is_of_another_type_is_refused(images):
+    unchecked = inspect.unwrap(dissect)  # the tests themselves check types
+    with pytest.raises(InputError, match=r"wanted a torch.nn.Module to dissect, got function"):
+        unchecked(lambda x: x, images)
+    with pytest.raises(InputError, match=r"got tuple$"):
+        pixels((images, torch.zeros(2)))
+    with pytest.raises(InputError, match=r"got numpy.ndarray$"):
+        pixels(images.numpy())
+
+
+def test_a_model_that_does_nothing_has_no_blocks(images):
+    with pytest.raises(InputError, match="Identity gives back its images: there are no blocks"):
+        dissect(nn.Identity().eval(), images)
 
 
 @pytest.mark.parametrize(

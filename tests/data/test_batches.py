@@ -100,6 +100,22 @@ def test_an_error_in_the_thread_reaches_the_user(folder):
         list(batches(images, Preprocessing((8, 8)), 2))
 
 
+def test_a_slice_reads_only_its_own_images():
+    seen = []
+
+    def read(some):
+        seen.extend(some)
+        return [Image.new("RGB", (8, 8))] * len(some)
+
+    images = ImageSet("test", "", ("a",), np.arange(7), read)
+    all_of_them = batches(images, Preprocessing((8, 8)), 2)
+    part = all_of_them[1::2]
+    assert len(part) == 2
+    assert [targets.tolist() for _, targets in part] == [[2, 3], [6]]
+    assert set(seen) == {2, 3, 6}
+    assert all_of_them[-1][1].tolist() == part[1][1].tolist() == [6]
+
+
 # Statistics.
 
 

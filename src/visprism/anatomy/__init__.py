@@ -3,7 +3,7 @@
 from visprism.anatomy.blocks import Anatomy, Block
 from visprism.anatomy.cost import Costs, costs
 from visprism.anatomy.dissect import dissect
-from visprism.anatomy.forward import Images, batch_size, forward
+from visprism.anatomy.forward import Images, batch_size, forward, pixels
 from visprism.anatomy.kinds import Kind
 from visprism.anatomy.layout import Layout
 from visprism.anatomy.surgery import lesion, replace, watch
@@ -20,6 +20,7 @@ __all__ = [
     "dissect",
     "forward",
     "lesion",
+    "pixels",
     "replace",
     "watch",
 ]

@@ -5,17 +5,16 @@ and the stretches between cuts are put together to blocks (`visprism.anatomy.str
 each of them gets its kind, stage, depth and layout. Nothing depends on names or classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
-from torch import Tensor, nn
+from torch import nn
 
 from visprism.anatomy.blocks import Anatomy, Block
-from visprism.anatomy.forward import Images
+from visprism.anatomy.forward import Images, pixels
 from visprism.anatomy.graph import Graph
 from visprism.anatomy.kinds import Kind, kind_of
 from visprism.anatomy.naming import names_of
-from visprism.anatomy.operations import tensors_in
 from visprism.anatomy.stretches import Stretch, stretches
 from visprism.anatomy.trace import trace
 from visprism.anatomy.vocabulary import JOINS
@@ -37,21 +36,22 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
         images: a batch (B, C, H, W), or a mapping of tensors for models that take one.
 
     Raises:
-        InputError: if the model is in training mode or its output does not depend on the
-            images.
+        InputError: if there are no images, the model is in training mode, or its output does
+            not depend on the images.
     """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"wanted a torch.nn.Module to dissect, got {type(model).__name__}")
     if any(m.training for m in model.modules()):
         raise InputError("the model is in training mode; call model.eval() first")
-    graph = trace(model, _first(images))
+    graph = trace(model, _few(images))
     return Anatomy(model, _blocks(graph, stretches(graph)), graph)
 
 
-def _first(images: Images) -> Images:
-    if isinstance(images, Tensor):
-        return images[:_IMAGES]
-    if not tensors_in(images):
-        raise InputError("no images: wanted a tensor (B, C, H, W) or a mapping of tensors")
-    return {name: value[:_IMAGES] for name, value in images.items()}
+def _few(images: Images) -> Images:
+    pixels(images)  # whether there are any
+    if isinstance(images, Mapping):
+        return {name: value[:_IMAGES] for name, value in images.items()}
+    return images[:_IMAGES]
 
 
 def _blocks(graph: Graph, row: Sequence[Stretch]) -> tuple[Block, ...]:

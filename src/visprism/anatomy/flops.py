@@ -3,8 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+
+
+def recurrence_macs(operands: Sequence[Tensor]) -> int:
+    """Multiply-accumulates of an LSTM, GRU or RNN: each weight matrix once for each token.
+
+    Args:
+        operands: the tokens (B, N, C) or (N, B, C), the states, and the parameters.
+    """
+    tokens = operands[0].shape[:-1].numel()
+    return tokens * sum(
+        w.numel() for w in operands if isinstance(w, nn.Parameter) and w.ndim == 2
+    )
 
 
 class MacCounter(TorchDispatchMode):

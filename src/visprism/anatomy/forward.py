@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.errors import InputError
@@ -29,6 +30,28 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     return _logits(model(images), model)
 
 
+def pixels(images: object) -> Float[Tensor, "b c h w"]:
+    """The images proper: the tensor itself, or the first of a mapping that can hold images.
+
+    Raises:
+        InputError: if there are none, or they are not floating-point numbers.
+    """
+    tensors = list(images.values()) if isinstance(images, Mapping) else [images]
+    found = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
+    if found is None or not found.is_floating_point() or len(found) == 0:
+        got = ", ".join(map(_described, tensors)) or "nothing"
+        raise InputError(
+            f"wanted floating-point images (B, C, H, W), or a mapping with them, got {got}"
+        )
+    return found
+
+
+def _described(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+    return f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+
+
 def as_written() -> AbstractContextManager[Any]:
     """Inside, compiled modules run as they were written, and so show what is in them.
 
@@ -41,8 +64,7 @@ def as_written() -> AbstractContextManager[Any]:
 
 def batch_size(images: Images) -> int:
     """Number of images in a batch."""
-    first = images if isinstance(images, Tensor) else next(iter(images.values()))
-    return len(first)
+    return len(pixels(images))
 
 
 def _arguments(model: nn.Module) -> list[str]:

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from visprism.anatomy.flops import MacCounter
+from visprism.anatomy.flops import MacCounter, recurrence_macs
 from visprism.anatomy.flow import mixes_positions, positions_after
-from visprism.anatomy.forward import Images, as_written, forward
+from visprism.anatomy.forward import Images, as_written, batch_size, forward
 from visprism.anatomy.graph import Address, Graph, Node, Span
 from visprism.anatomy.operations import Call, Role, function_name, tensors_in
 from visprism.anatomy.positions import layout_of, raster
-from visprism.anatomy.vocabulary import CREATIONS
+from visprism.anatomy.vocabulary import CREATIONS, RECURRENCES
 from visprism.errors import InputError
 
 
@@ -74,7 +74,8 @@ class _Recorder(TorchFunctionMode):
             # A new tensor of the image's shape holds nothing of the image.
             inputs = [] if name in CREATIONS else self._nodes_of([args, kwargs])
             call = Call(func, name, args, kwargs, made, data_inputs=len(inputs))
-            self._record(call, inputs, counter.macs)
+            counted = recurrence_macs(call.operands) if name in RECURRENCES else counter.macs
+            self._record(call, inputs, counted)
             self.running += 1
         return out
 
@@ -200,12 +201,14 @@ def trace(model: nn.Module, images: Images) -> Graph:
         InputError: if the logits do not depend on the image as far as torch functions show.
     """
     tensors = tensors_in(images)
-    recorder = _Recorder(model, len(tensors[0]))
+    recorder = _Recorder(model, batch_size(images))
     recorder.add_images(tensors)
     heard = named_calls(model, recorder.enter, recorder.leave)
     with torch.no_grad(), as_written(), heard, recorder:
         logits = forward(model, images)
     output = recorder.node_of(logits)
+    if output == 0:
+        raise InputError(f"{type(model).__name__} gives back its images: there are no blocks")
     if output is None:
         raise InputError(
             f"the output of {type(model).__name__} does not depend on the images as far as "

@@ -1,9 +1,10 @@
 """Batches: image sets as the tensors that a model takes, prepared while the model works."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 import torch
@@ -57,22 +58,33 @@ def standardised(
 
 
 @dataclass(frozen=True)
-class Batches:
-    """Images and targets, batch by batch, from the beginning at every iteration."""
+class Batches(Sequence):
+    """Images and targets, batch by batch; an iteration prepares the next batch meanwhile."""
 
     image_set: ImageSet
     preprocessing: Preprocessing
     batch_size: int
+    numbers: range  # of the batches, the first has number 0
 
     def __len__(self) -> int:
-        """Number of batches; the last may be smaller."""
-        return -(-len(self.image_set) // self.batch_size)
+        """Number of batches; the last of all may be smaller."""
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Batches": ...
+    def __getitem__(self, index: int | slice) -> "Batch | Batches":
+        """One batch; a slice is read only when it is iterated over."""
+        if isinstance(index, slice):
+            return replace(self, numbers=self.numbers[index])
+        return self._prepared(self.numbers[index])
 
     def __iter__(self) -> Iterator[Batch]:
         worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
         ahead: deque[Future[Batch]] = deque()
         try:
-            for number in range(len(self)):
+            for number in self.numbers:
                 ahead.append(worker.submit(self._prepared, number))
                 if len(ahead) == 2:  # one to hand out, and one in preparation
                     yield ahead.popleft().result()
@@ -102,4 +114,5 @@ def batches(image_set: ImageSet, preprocessing: Preprocessing, batch_size: int) 
             f"interpolation is {preprocessing.interpolation!r}; "
             f"wants one of {', '.join(_INTERPOLATIONS)}"
         )
-    return Batches(image_set, preprocessing, batch_size)
+    number = -(-len(image_set) // batch_size)
+    return Batches(image_set, preprocessing, batch_size, range(number))

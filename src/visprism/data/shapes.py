@@ -27,7 +27,7 @@ TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}
 # Ranges of what is drawn at random; docs/data.md says how hard they make it. The filling is
 # lighter and has more colour than the background, in whatever hues.
 SCALE = (0.42, 0.6)  # side of the square that has a silhouette's area; the image's side is 1
-ANGLE = (-np.pi / 4, np.pi / 4)  # of a silhouette
+ANGLE = (-np.pi / 3, np.pi / 3)  # of a silhouette
 SPREAD = 1.0  # of the room around a silhouette, the part that its centre is placed in
 PERIOD = (0.15, 0.24)  # of a texture
 BACKGROUND = (0.2, 0.45)  # lightness, from black to white

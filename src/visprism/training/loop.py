@@ -141,7 +141,7 @@ def accuracy(
 
 
 class Normalize:
-    """Bytes in 0 ... 255 to standardised floats."""
+    """Bytes in 0 ... 255 to standardised floats, channels last: convolutions like them so."""
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         self._mean = 255 * torch.tensor(mean).view(-1, 1, 1)
@@ -149,7 +149,8 @@ class Normalize:
 
     def __call__(self, images: UInt8[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         """The images as a model wants them."""
-        return (images.float() - self._mean) / self._std
+        pixels = images.contiguous(memory_format=torch.channels_last).float()
+        return (pixels - self._mean) / self._std
 
 
 def _order(n: int, recipe: Recipe) -> Iterator[Int64[Tensor, " b"]]:

@@ -10,7 +10,7 @@ def demo_resnet() -> Recipe:
     Claim: see docs/data.md.
     Run:   visprism demo
     """
-    return Recipe(images=20_000, epochs=1, batch_size=64, lr=4e-3)
+    return Recipe(images=12_000, epochs=1, batch_size=64, lr=4e-3)
 
 
 @RECIPES.register
@@ -20,4 +20,4 @@ def demo_vit() -> Recipe:
     Claim: see docs/data.md.
     Run:   visprism demo
     """
-    return Recipe(images=48_000, epochs=1, batch_size=32, lr=2e-3, optimizer="muon")
+    return Recipe(images=45_000, epochs=1, batch_size=32, lr=2e-3, optimizer="muon")

@@ -69,6 +69,32 @@ def test_a_constant_map_has_nothing_but_its_mean(measure, profile, protocol):
     np.testing.assert_allclose(result.relative[1:], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("profile", ["diagonal", "radial"])
+def test_channels_that_are_zero_everywhere_have_no_say(measure, noise, profile):
+    live = noise(4, 6, 8, 8)
+    live[1, 2:] = 0  # dead in one image only
+    dead = torch.cat([live, torch.zeros(4, 5, 8, 8)], dim=1)
+    alone, among = (measure(FourierProbe(profile), x).log_amplitude for x in (live, dead))
+    np.testing.assert_allclose(among, alone, rtol=1e-6)
+    first = measure(FourierProbe(profile), live[1:2, :2]).log_amplitude
+    np.testing.assert_allclose(measure(FourierProbe(profile), dead[1:2]).log_amplitude, first)
+
+
+def test_in_the_paper_they_count_as_flat_spectra(measure, noise):
+    live = noise(4, 6, 8, 8)
+    half_dead = torch.cat([live, torch.zeros_like(live)], dim=1)
+    alone, among = (
+        measure(FourierProbe(protocol="paper"), x).relative for x in (live, half_dead)
+    )
+    np.testing.assert_allclose(among, alone / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("profile", "protocol"), SETTINGS)
+def test_a_map_without_any_live_channel_is_flat(measure, profile, protocol):
+    result = measure(FourierProbe(profile, protocol), torch.zeros(2, 3, 6, 6))
+    np.testing.assert_allclose(result.log_amplitude, math.log(FLOOR), rtol=1e-6)
+
+
 def test_white_noise_is_flat_between_frequencies_0_and_1(measure, noise):
     # Amplitudes are Rayleigh distributed between, and half-normal at both ends, where the
     # transform is real; their mean logarithms differ by log(2)/2.

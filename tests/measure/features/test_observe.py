@@ -251,11 +251,12 @@ def test_images_of_another_size_are_refused(anatomy, noise):
         (torch.zeros(3, 8, 8), r"float32 of shape \(3, 8, 8\)"),
         ({"tokens": torch.zeros(2, 9)}, r"float32 of shape \(2, 9\)"),
         (("a.png", 3), "str"),
+        (torch.zeros(0, 3, 8, 8), r"float32 of shape \(0, 3, 8, 8\)"),
     ],
-    ids=["bytes", "one image", "tokens", "names"],
+    ids=["bytes", "one image", "tokens", "names", "empty"],
 )
 def test_what_is_not_images_is_refused(anatomy, batch, got):
-    with pytest.raises(ValueError, match=f"a batch holds {got}; wanted floating-point images"):
+    with pytest.raises(ValueError, match=f"a batch, .*: wanted floating-point .* got {got}"):
         observe(anatomy, iter([batch]), probes())
 
 

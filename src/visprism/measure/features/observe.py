@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, watch
+from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
 from visprism.errors import InputError
 from visprism.measure.features.probe import Probe
 from visprism.parallel import CPU, Compute, gather, rank, share, world_size
@@ -145,30 +145,20 @@ def _image_shape(anatomy: Anatomy) -> tuple[int, ...]:
 def _images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
     """The images of a batch, on the device."""
     images: Images = batch[0] if isinstance(batch, tuple | list) else batch  # pyrefly: ignore
-    tensors = list(images.values()) if isinstance(images, Mapping) else [images]
-    pixels = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
-    if pixels is None or not pixels.is_floating_point():
-        got = ", ".join(_described(t) for t in tensors)
-        raise InputError(
-            f"a batch holds {got}; wanted floating-point images (B, C, H, W), a mapping with "
-            "them, or (images, targets)"
-        )
+    try:
+        shape = tuple(pixels(images).shape[1:])
+    except InputError as error:
+        raise InputError(f"a batch, of images or (images, targets): {error}") from error
     own = _image_shape(anatomy)
-    if own and tuple(pixels.shape[1:]) != own:
+    if own and shape != own:
         raise InputError(
-            f"the images are {_by(pixels.shape[1:])}, the model was dissected with {_by(own)}; "
+            f"the images are {_by(shape)}, the model was dissected with {_by(own)}; "
             "resize the images, or dissect the model with images of this size"
         )
     device = compute.torch_device
     if isinstance(images, Mapping):
         return {name: tensor.to(device) for name, tensor in images.items()}
     return images.to(device)
-
-
-def _described(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
-    return type(value).__name__
 
 
 def _by(shape: Sequence[int]) -> str:

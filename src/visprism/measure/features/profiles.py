@@ -1,12 +1,14 @@
 """Profiles: the log amplitude of feature maps as a function of one frequency.
 
 F(k, l) = sum_{u,v} x[u, v] exp(-2 pi i (k u / h + l v / w)) is the Fourier transform of a
-feature map, log(|F| + 1e-6) its log amplitude. Frequencies are in pi rad/pixel: 0 is the mean,
+feature map, log(|F| + 1e-6) its log amplitude. Channels that are zero everywhere in an image have no
+spectrum and are left out of its mean (not under the paper's protocol). Frequencies are in pi rad/pixel: 0 is the mean,
 1 the highest that an even grid holds along an axis (Nyquist).
 
 Source: Park and Kim (2022), How do vision transformers work?, fig. 2a.
 """
 
+import math
 from functools import cache
 from math import gcd, prod
 
@@ -19,10 +21,31 @@ from torch import Tensor
 from visprism.errors import InputError
 from visprism.measure.features.pieces import channel_mean, pieces
 
-# Keeps log finite where a channel is dead; the paper's code has 1e-6 too.
+# Keeps log finite where an amplitude is 0; the paper's code has 1e-6 too.
 _FLOOR = 1e-6
 
 Grid = tuple[int, int]  # (height, width)
+
+
+# Log amplitude.
+
+
+def _level(amplitude: Float[Tensor, "m n r"]) -> Float[Tensor, "m n r"]:
+    return (amplitude + _FLOOR).log()
+
+
+def _mean_of_live(
+    amplitude: Float[Tensor, "m n r"], x: Float[Tensor, "b c h w"]
+) -> Float[Tensor, "_ n"]:
+    """Mean log amplitude over the channels of an image that are not zero everywhere.
+
+    A dead channel has no spectrum; as a flat one it would draw the mean to 0 at every
+    frequency. Where all are dead the log amplitude is that of 1e-6.
+    """
+    live = (amplitude.amax(1, keepdim=True) != 0).to(amplitude)  # NaN is not dead
+    share = channel_mean(live, x)
+    level = channel_mean(live * _level(amplitude), x) / share
+    return torch.where(share == 0, math.log(_FLOOR), level)
 
 
 # Along the diagonal.
@@ -30,7 +53,7 @@ Grid = tuple[int, int]  # (height, width)
 
 def diagonal_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
     """Frequencies, along each axis, that the diagonal of the transform holds."""
-    return 2 * np.arange(_common_side(grid) // 2 + 1) / _common_side(grid)
+    return 2 * np.arange(common_side(grid) // 2 + 1) / common_side(grid)
 
 
 def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
@@ -42,13 +65,13 @@ def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     Raises:
         InputError: if height and width have no frequency in common but 0.
     """
-    side = _common_side((x.shape[2], x.shape[3]))
-    return torch.cat([_diagonal_of(piece, side, x) for piece in pieces(x)])
+    side = common_side((x.shape[2], x.shape[3]))
+    amplitudes = (_diagonal_of(piece, side) for piece in pieces(x))
+    return torch.cat([_mean_of_live(amplitude, x) for amplitude in amplitudes])
 
 
-def _diagonal_of(
-    piece: Float[Tensor, "m h w r"], side: int, x: Float[Tensor, "_ _ h w"]
-) -> Float[Tensor, "_ k"]:
+def _diagonal_of(piece: Float[Tensor, "m h w r"], side: int) -> Float[Tensor, "m k r"]:
+    """Amplitude on the diagonal."""
     m, h, w, r = piece.shape
     mean = piece.mean((1, 2), keepdim=True)
     # A column of zeros more, and place (u, v) comes to u (w + 1) + v = u + v mod side. Without
@@ -59,15 +82,20 @@ def _diagonal_of(
     antidiagonals = padded.view(m, -1, side, r).sum(1)
     amplitude = torch.fft.rfft(antidiagonals, dim=1).abs()
     amplitude[:, 0] = mean[:, 0, 0].abs() * (h * w)
-    return channel_mean((amplitude + _FLOOR).log(), x)
+    return amplitude
 
 
-def _common_side(grid: Grid) -> int:
+def common_side(grid: Grid) -> int:
+    """The side whose frequencies both axes of a grid have.
+
+    Raises:
+        InputError: if that is frequency 0 alone.
+    """
     side = gcd(*grid)
     if side == 1 and prod(grid) > 1:
         raise InputError(
             f"a feature map of {grid[0]}x{grid[1]} has no frequency but 0 on its diagonal; use "
-            "FourierProbe(profile='radial')"
+            "the radial profile: --profile radial, or FourierProbe('radial')"
         )
     return side
 
@@ -83,6 +111,8 @@ def paper_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
 def paper_diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     """As `diagonal`, without the Nyquist frequency, which the paper's code leaves out.
 
+    Channels that are zero everywhere count too, as frequencies of amplitude 1e-6.
+
     Raises:
         InputError: if the feature map is not square.
     """
@@ -92,7 +122,8 @@ def paper_diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
             f"the paper's protocol needs square feature maps, got {h}x{w}; use "
             "protocol='default'"
         )
-    return diagonal(x)[:, : (h + 1) // 2]
+    amplitudes = (_diagonal_of(piece, h)[:, : (h + 1) // 2] for piece in pieces(x))
+    return torch.cat([channel_mean(_level(amplitude), x) for amplitude in amplitudes])
 
 
 # Over rings.
@@ -110,17 +141,16 @@ def radial(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     the highest frequency along an axis, so the corners of the plane are in none.
     """
     weights = torch.from_numpy(_rings((x.shape[2], x.shape[3]))[0]).to(x)
-    return torch.cat([_plane_of(piece, x) for piece in pieces(x)]) @ weights
+    amplitudes = (_plane_of(piece) for piece in pieces(x))
+    return torch.cat([_mean_of_live(amplitude, x) for amplitude in amplitudes]) @ weights
 
 
-def _plane_of(
-    piece: Float[Tensor, "m h w r"], x: Float[Tensor, "_ _ h w"]
-) -> Float[Tensor, "_ n"]:
-    """Log amplitude of the half of the plane that the other mirrors; mean over channels."""
+def _plane_of(piece: Float[Tensor, "m h w r"]) -> Float[Tensor, "m n r"]:
+    """Amplitude on the half of the plane that the other mirrors."""
     mean = piece.mean((1, 2), keepdim=True)
     amplitude = torch.fft.rfft2(piece - mean, dim=(1, 2)).abs()
     amplitude[:, 0, 0] = mean[:, 0, 0].abs() * prod(piece.shape[1:3])
-    return channel_mean(rearrange((amplitude + _FLOOR).log(), "m h w r -> m (h w) r"), x)
+    return rearrange(amplitude, "m h w r -> m (h w) r")
 
 
 @cache
