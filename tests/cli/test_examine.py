@@ -115,6 +115,30 @@ def test_it_says_what_was_found_and_where_it_lies(tmp_path, capsys):
     assert "vit_tiny_patch16_224 (random weights): 2 done in" in printed.err
 
 
+def test_a_model_without_a_verdict_is_told_why(tmp_path, capsys):
+    assert main(["fourier", "timm:resnet10t", *TINY, "--out", str(tmp_path)]) == 0
+    assert "no block keeps its grid and changes" in capsys.readouterr().out
+
+
+def test_shapes_are_drawn_as_large_as_the_model_wants_them(tmp_path):
+    model = "timm:resnet10t?num_classes=7"  # 176 pixels, of a crop of 0.875
+    main(["variance", model, *TINY, "--out", str(tmp_path / "a")])
+    main(["variance", model, *TINY, "--data", "shapes?size=32", "--out", str(tmp_path / "b")])
+    names = [
+        Result.load(next(tmp_path.glob(f"{run}/results/*-variance.npz"))).provenance.data
+        for run in "ab"
+    ]
+    assert names == ["shapes?size=201 (test)", "shapes?size=32 (test)"]
+
+
+def test_a_grid_without_most_frequencies_is_told(tmp_path, capsys):
+    options = [*TINY, "--size", "64x48", "--out", str(tmp_path)]
+    assert main(["fourier", "resnet20", *options]) == 0
+    assert "64x48, 32x24, 16x12 holds only the frequencies" in capsys.readouterr().out
+    assert main(["fourier", "resnet20", *options, "--profile", "radial"]) == 0
+    assert "holds only the frequencies" not in capsys.readouterr().out
+
+
 # Other commands.
 
 
@@ -138,6 +162,8 @@ def test_models_lists_the_zoo_and_searches_the_rest(capsys):
     assert main(["models"]) == 0
     assert "resnet20" in capsys.readouterr().out
     assert main(["models", "deit3_small"]) == 0
+    assert "timm:deit3_small_patch16_224\n" in capsys.readouterr().out
+    assert main(["models", "deit3_small*"]) == 0  # without its prefix, too
     assert "timm:deit3_small_patch16_224\n" in capsys.readouterr().out
     assert main(["models", "torchvision:vit_*"]) == 0
     listed = capsys.readouterr().out.split()

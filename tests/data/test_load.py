@@ -109,6 +109,7 @@ def test_progress_sees_every_file(folder):
         ("shapes:here", "'shapes:here' has no place to read from; write shapes"),
         ("shapes?sise=64", "unknown option 'sise'; shapes takes size, target, seed"),
         ("cifar10?size=64", "unknown option 'size'; cifar10 takes no options"),
+        ("shapes?size=32&size=64", r"names the option 'size' twice"),
         ("shapes?size=big", "size is 'big'; wants a whole number"),
     ],
 )

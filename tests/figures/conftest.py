@@ -93,6 +93,7 @@ def costs():
         shape=np.array(["8x16x16", "8x16x16", "16x4x4", "16x4x4", "16x4x4", "10"]),
         parameters=np.array([100, 200, 300, 400, 500, 0]),
         macs=np.array([1000, 4000, 2000, 500, 500, 0]),
+        distinct_parameters=1500,
         provenance=PROVENANCE,
     )
 

@@ -226,6 +226,7 @@ def test_the_path_of_imports_is_left_alone(user_file):
         ("timm:", r"'timm:' names no model; it should read like timm:resnet18"),
         ("", r"'' names no model"),
         ("timm:resnet18?depth", r"argument 'depth' of a model should read key=value"),
+        ("timm:resnet18?in_chans=3&in_chans=1", r"argument 'in_chans' .* stands twice"),
         ("timm:resnet18?layerz=1", r"takes no argument 'layerz'; did you mean layers"),
         (
             "timm:resnet18?foo=1",

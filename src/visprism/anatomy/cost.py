@@ -20,6 +20,7 @@ class Costs(Result):
     shape: np.ndarray  # CxHxW of its feature map; without a grid, of its output
     parameters: np.ndarray  # numbers in the parameters that the block reads
     macs: np.ndarray  # multiply-accumulates for one image
+    distinct_parameters: int  # of the whole model, those that blocks share counted once
 
 
 def costs(anatomy: Anatomy) -> Costs:
@@ -27,7 +28,7 @@ def costs(anatomy: Anatomy) -> Costs:
 
     Matrix products, convolutions and attention are counted, elementwise operations are not:
     what the field's tables call FLOPs (4.1 G for ResNet-50). A parameter that two blocks share
-    stands in both rows. Costs nothing: the numbers were taken when the model was dissected.
+    stands in both rows. Takes no time: the numbers were taken when the model was dissected.
     """
     sizes = {name: p.numel() for name, p in anatomy.model.named_parameters()}
     return Costs(
@@ -39,4 +40,5 @@ def costs(anatomy: Anatomy) -> Costs:
         shape=np.array(["x".join(map(str, b.shape)) for b in anatomy]),
         parameters=np.array([sum(sizes[p] for p in b.parameters) for b in anatomy]),
         macs=np.array([anatomy.graph.macs(b.start, b.end) for b in anatomy]),
+        distinct_parameters=sum(sizes.values()),
     )

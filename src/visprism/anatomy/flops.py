@@ -15,9 +15,8 @@ def recurrence_macs(operands: Sequence[Tensor]) -> int:
         operands: the tokens (B, N, C) or (N, B, C), the states, and the parameters.
     """
     tokens = operands[0].shape[:-1].numel()
-    return tokens * sum(
-        w.numel() for w in operands if isinstance(w, nn.Parameter) and w.ndim == 2
-    )
+    matrices = [w for w in operands if isinstance(w, nn.Parameter) and w.ndim == 2]
+    return tokens * sum(w.numel() for w in matrices)
 
 
 class MacCounter(TorchDispatchMode):

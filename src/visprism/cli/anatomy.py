@@ -36,9 +36,8 @@ def anatomy(arguments: Namespace) -> None:
         )
         print(loaded.name)
         print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
-        parameters = sum(p.numel() for p in loaded.model.parameters())
         print(
-            f"{len(found)} blocks, {amount(parameters)} parameters, "
+            f"{len(found)} blocks, {amount(found.distinct_parameters)} parameters, "
             f"{amount(found.macs.sum().item())} MACs for one image"
         )
         if folder:

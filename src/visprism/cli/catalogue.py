@@ -20,10 +20,10 @@ def models(arguments: Namespace) -> None:
     from visprism.models.sources import names_elsewhere
 
     names = [*MODELS, *names_elsewhere()]
-    pattern = (
-        arguments.pattern if set("*?[") & set(arguments.pattern) else f"*{arguments.pattern}*"
-    )
-    found = [name for name in names if fnmatch(name, pattern)]
+    pattern = arguments.pattern
+    if not set("*?[") & set(pattern):
+        pattern = f"*{pattern}*"
+    found = [n for n in names if fnmatch(n, pattern) or fnmatch(n.rpartition(":")[2], pattern)]
     if not found:
         raise InputError(f"no model of the zoo, timm or torchvision fits {arguments.pattern!r}")
     print("\n".join(found))

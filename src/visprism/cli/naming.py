@@ -12,10 +12,10 @@ followed, if need be, by arguments and a checkpoint, in quotes:
 """
 DATA = """\
 DATA is one of
-  shapes                made on the fly, nothing to download
+  shapes                drawn on the fly as large as the models want, nothing to download
   cifar10, cifar100     by torchvision
   folder:DIR            a folder of images, or of one folder for each class
   parquet:FILE-OR-DIR   in the layout of Hugging Face
   hf:NAME               a data set of Hugging Face
-followed, if need be, by options, in quotes: 'shapes?size=64'
+followed, if need be, by options, in quotes: 'shapes?size=64&target=texture'
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from visprism.data.decode import decode, fault
-from visprism.data.image_set import SPLITS, ImageSet, chosen_split
+from visprism.data.image_set import NO_CLASS, SPLITS, ImageSet, chosen_split
 from visprism.data.sets import DATA
 from visprism.errors import InputError
 
@@ -42,8 +42,10 @@ def _split_folders(path: Path) -> dict[str, Path]:
 def folder(path: str, *, split: str | None = None) -> ImageSet:
     """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/; a class is as high as its name in the order.
 
+    Images without class folders have no classes: each target is `NO_CLASS`.
+
     Raises:
-        InputError: if there is no such folder, split, class folder or image.
+        InputError: if there is no such folder, split or image.
     """
     name = f"folder:{path}"
     root = Path(path).expanduser()
@@ -56,13 +58,9 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
     classes = _folders(root)
     files = [(file, target) for target, c in enumerate(classes) for file in _images(c)]
     if not files:
-        loose = len(_images(root))
-        if loose:
-            raise InputError(
-                f"{name} holds {loose} images but no class folders; "
-                f"wants {root}/CLASS/IMAGE, one folder per class"
-            )
-        raise InputError(f"{name} holds no image; wants {root}/CLASS/IMAGE")
+        classes, files = [], [(file, NO_CLASS) for file in _images(root)]
+    if not files:
+        raise InputError(f"{name} holds no image; wants {root}/CLASS/IMAGE or {root}/IMAGE")
     paths = [file for file, _ in files]
 
     def found(i: int) -> str | None:

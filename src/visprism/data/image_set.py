@@ -15,6 +15,8 @@ from visprism.rng import stream
 # that a model has not been trained on.
 SPLITS = ("test", "val", "validation", "valid", "dev", "train")
 
+NO_CLASS = -1  # the target of an image that has no label
+
 
 def no_fault(position: int) -> None:
     """The fault of an image that cannot have one, as it is in memory already."""
@@ -26,8 +28,8 @@ class ImageSet:
 
     source: str  # as the user named it
     split: str  # empty where the data has none
-    class_names: tuple[str, ...]
-    targets: Int64[np.ndarray, " n"] = field(repr=False)
+    class_names: tuple[str, ...]  # empty where images have no labels
+    targets: Int64[np.ndarray, " n"] = field(repr=False)  # class indices, or all NO_CLASS
     # RGB images by position, many at once because some sources are faster so.
     read: Callable[[Sequence[int]], list[Image.Image]] = field(repr=False)
     # What is wrong with an image's file, found without fully decoding it.

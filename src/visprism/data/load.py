@@ -23,6 +23,7 @@ def load_data(
     split: str | None = None,
     limit: int | None = None,
     skip_bad: bool = False,
+    side: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ImageSet:
@@ -30,7 +31,8 @@ def load_data(
 
     Every file is read through once, so that a damaged one is found before the time for a
     measurement is spent. `limit` takes at most so many images, as many of each class as of any
-    other, drawn at random by `seed`; `progress` wraps the loop over the files.
+    other, drawn at random by `seed`; `side` is that of images that can be drawn at any size,
+    where `spec` names none; `progress` wraps the loop over the files.
 
     Raises:
         InputError: if there is no such data or split, an option is wrong, or an image cannot be
@@ -38,13 +40,13 @@ def load_data(
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit is {limit}; wants at least 1 image")
-    images = _reader(spec)(split)
+    images = _reader(spec, side)(split)
     if limit is not None:
         images = images.subset(balanced(images.targets, limit, seed=seed))
     return _readable(images, skip_bad=skip_bad, progress=progress or iter)
 
 
-def _reader(spec: str) -> Callable[[str | None], ImageSet]:
+def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
     body, _, query = spec.partition("?")
     name, colon, place = body.partition(":")
     if name not in set(DATA) and Path(body).expanduser().exists():
@@ -62,13 +64,20 @@ def _reader(spec: str) -> Callable[[str | None], ImageSet]:
         for p in parameters
         if p.kind is p.KEYWORD_ONLY and p.name != "split"
     }
-    options = {}
+    options: dict[str, int | str] = {}
+    if side is not None and "size" in kinds and "size" not in dict(parse_qsl(query)):
+        spec = f"{spec}{'&' if query else '?'}size={side}"
+        options["size"] = side
     for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in options:
+            raise InputError(f"data {spec!r} names the option {key!r} twice")
         if key not in kinds:
             known = f"takes {', '.join(kinds)}" if kinds else "takes no options"
             raise InputError(f"data {spec!r} has an unknown option {key!r}; {name} {known}")
         options[key] = _number(value, f"{spec!r}: {key}") if kinds[key] is int else value
-    return lambda split: function(*[place] * wants_place, split=split, **options)
+    return lambda split: replace(
+        function(*[place] * wants_place, split=split, **options), source=spec
+    )
 
 
 def _number(value: str, what: str) -> int:

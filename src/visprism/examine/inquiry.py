@@ -111,6 +111,7 @@ def examine(
         split=inquiry.split,
         limit=inquiry.limit,
         skip_bad=inquiry.skip_bad,
+        side=max(_side(_sized(m.preprocessing, inquiry.size)) for m in models),
         seed=inquiry.seed,
         progress=partial(progress, label="reading images"),
     )
@@ -126,18 +127,20 @@ def examine(
             command=inquiry.command,
             created=datetime.now(UTC).date().isoformat(),
         )
+        probes = [_probe(analysis, inquiry) for analysis in inquiry.analyses]
+        notes = [*anatomy.notes, *(note for probe in probes for note in probe.notes(anatomy))]
         results = observe(
             anatomy,
             batches(image_set, preprocessing, batch_size=inquiry.batch_size),
-            [_probe(analysis, inquiry) for analysis in inquiry.analyses],
+            probes,
             compute=inquiry.compute,
             progress=partial(progress, label=model.label),
             provenance=provenance,
         )
         facts = replace(costs(anatomy), provenance=results[0].provenance)
         drawn = tuple(one for result in results for one in _with_summaries(result))
-        notes = (*anatomy.notes, *_left_out(image_set))
-        examinations.append(Examination(model.label, facts, drawn, notes))
+        notes += _left_out(image_set)
+        examinations.append(Examination(model.label, facts, drawn, tuple(notes)))
     return examinations
 
 
@@ -162,6 +165,11 @@ def _left_out(image_set: ImageSet) -> tuple[str, ...]:
     few = "; ".join(image_set.skipped[:_NAMED])
     more = "; ..." if len(image_set.skipped) > _NAMED else ""
     return (f"Left out, because they cannot be read: {len(image_set.skipped)} ({few}{more}).",)
+
+
+def _side(preprocessing: Preprocessing) -> int:
+    """Side of images that lose nothing when they are resized for the crop."""
+    return int(max(preprocessing.size) / preprocessing.crop)
 
 
 def _sized(preprocessing: Preprocessing, size: tuple[int, int] | None) -> Preprocessing:

@@ -84,6 +84,8 @@ def _arguments(text: str) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not (equals and key.isidentifier()):
             raise InputError(f"the argument {pair!r} of a model should read key=value")
+        if key in arguments:
+            raise InputError(f"the argument {key!r} of a model stands twice in {text!r}")
         arguments[key] = _literal(value)
     return arguments
 

@@ -19,7 +19,7 @@ def summary(examinations: Sequence[Examination]) -> dict[str, list[str]]:
     costs = [each.costs for each in examinations]
     return {
         "Input": ["x".join(map(str, c.provenance.image_shape)) for c in costs],
-        "Parameters": [amount(c.parameters.sum()) for c in costs],
+        "Parameters": [amount(c.distinct_parameters) for c in costs],
         "MACs per image": [amount(c.macs.sum()) for c in costs],
         "Blocks": [str(len(c)) for c in costs],
         "By kind": [
@@ -45,12 +45,7 @@ def unobserved(examination: Examination) -> list[str]:
 
 def verdicts(tallies: Sequence[Tally]) -> list[str]:
     """What was found about kinds of block, in sentences with their numbers."""
-    sentences = [
-        sentence
-        for tally in tallies
-        for sentence in tally.sentences()
-        or [f"no block keeps its grid and changes the {tally.quantity}"]
-    ]
+    sentences = [sentence for tally in tallies for sentence in tally.sentences()]
     return [f"{typeset(sentence[:1].upper() + sentence[1:])}." for sentence in sentences]
 
 

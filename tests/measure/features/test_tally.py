@@ -78,7 +78,9 @@ def test_blocks_without_a_change_of_their_own_do_not_count():
 def test_nothing_to_count_is_an_empty_table():
     result = tally(high_frequency(["stem"], [np.nan]))
     assert len(result) == 0
-    assert result.sentences() == []
+    assert result.sentences() == [
+        "no block keeps its grid and changes the high-frequency log amplitude"
+    ]
 
 
 # Contracts and errors.
@@ -90,7 +92,7 @@ def test_nothing_to_count_is_an_empty_table():
         (
             high_frequency(["attention"] * 12, [-0.8] * 9 + [0.3, 0.3, 0.3]),
             "9 of 12 attention blocks are low-pass (mean change -0.53, 95 % interval -0.84 to "
-            "-0.21, sign test p = 0.15)",
+            "-0.21, sign test p = 0.15, which may be chance)",
         ),
         (
             high_frequency(["mlp"] * 14, [20.0] * 7 + [30.0] * 7),
@@ -104,12 +106,12 @@ def test_nothing_to_count_is_an_empty_table():
         (
             variances(["attention"] * 2, [-0.5, -0.25]),
             "2 of 2 attention blocks reduce the variance of the feature maps (mean change "
-            "-38 %, 95 % interval -196 % to +121 %, sign test p = 0.5)",
+            "-38 %, 95 % interval -196 % to +121 %, sign test p = 0.5, which may be chance)",
         ),
         (
             variances(["conv"] * 2, [-0.5, 0.25]),
             "1 of 2 conv blocks reduces the variance of the feature maps (mean change -12 %, "
-            "95 % interval -489 % to +464 %, sign test p = 1)",
+            "95 % interval -489 % to +464 %, sign test p = 1, which may be chance)",
         ),
         (
             variances(["mlp"], [0.031]),

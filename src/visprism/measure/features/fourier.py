@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.anatomy import Block
+from visprism.anatomy import Anatomy, Block
 from visprism.errors import InputError
 from visprism.measure.features import profiles
 from visprism.measure.features.per_block import PerBlock, described, grid_of, on_one_grid
@@ -102,6 +102,19 @@ class FourierProbe(Probe):
         """
         measure, _ = PROFILES[self.profile, self.protocol]
         return measure(x)
+
+    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
+        """Grids whose diagonal has fewer frequencies than their sides; see `Probe.notes`."""
+        grids = dict.fromkeys(grid_of(block) for block in anatomy if block.layout is not None)
+        if self.profile != "diagonal":
+            return ()
+        sparse = [f"{h}x{w}" for h, w in grids if profiles.common_side((h, w)) < min(h, w)]
+        if not sparse:
+            return ()
+        return (
+            f"The diagonal of a grid of {', '.join(sparse)} holds only the frequencies that "
+            "both of its sides have; the radial profile (--profile radial) holds all.",
+        )
 
     def update(self, batch: Mapping[Block, Float[Tensor, "_ _"]]) -> None:
         """Add one batch; see `Probe.update`."""

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.anatomy import Block
+from visprism.anatomy import Anatomy, Block
 from visprism.errors import InputError
 from visprism.measure.features.sums import Sums
 from visprism.result import Result
@@ -43,6 +43,10 @@ class Probe(ABC):
         Raises:
             InputError: if nothing was.
         """
+
+    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:  # noqa: ARG002 (for subclasses)
+        """What a reader must know of this statistic on these blocks, in sentences."""
+        return ()
 
     def add(self, sums: Mapping[Block, np.ndarray]) -> None:
         """Add the sums of one batch, or of another process."""

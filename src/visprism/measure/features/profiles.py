@@ -1,9 +1,10 @@
 """Profiles: the log amplitude of feature maps as a function of one frequency.
 
 F(k, l) = sum_{u,v} x[u, v] exp(-2 pi i (k u / h + l v / w)) is the Fourier transform of a
-feature map, log(|F| + 1e-6) its log amplitude. Channels that are zero everywhere in an image have no
-spectrum and are left out of its mean (not under the paper's protocol). Frequencies are in pi rad/pixel: 0 is the mean,
-1 the highest that an even grid holds along an axis (Nyquist).
+feature map, log(|F| + 1e-6) its log amplitude. Channels that are zero everywhere in an image
+have no spectrum and are left out of its mean, but not under the paper's protocol. Frequencies
+are in pi rad/pixel: 0 is the mean, 1 the highest that an even grid holds along an axis
+(Nyquist).
 
 Source: Park and Kim (2022), How do vision transformers work?, fig. 2a.
 """

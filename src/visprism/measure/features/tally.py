@@ -28,6 +28,8 @@ _WORDS = {
     ),
 }
 
+_CHANCE = 0.05  # p from which a count is not told from that of a fair coin
+
 
 @dataclass(frozen=True)
 class Tally(Result):
@@ -46,7 +48,9 @@ class Tally(Result):
     quantity: str  # "high-frequency log amplitude", or "variance", which changes by a fraction
 
     def sentences(self) -> list[str]:
-        """One verdict for each kind, with its numbers."""
+        """A verdict for each kind, with its numbers; or one, that there is nothing to count."""
+        if not len(self):
+            return [f"no block keeps its grid and changes the {self.quantity}"]
         return [self._sentence(row) for row in range(len(self))]
 
     def _sentence(self, row: int) -> str:
@@ -59,6 +63,8 @@ class Tally(Result):
             return f"the only {kind} block counted {words} (change {change})"
         low, high = self._change(self.low[row]), self._change(self.high[row])
         p = "p < 0.001" if self.p[row] < 0.001 else f"p = {self.p[row]:.2g}"
+        if self.p[row] >= _CHANCE:
+            p += ", which may be chance"
         return (
             f"{agree} of {blocks} {kind} blocks {words} (mean change {change}, 95 % interval "
             f"{low} to {high}, sign test {p})"
