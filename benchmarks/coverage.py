@@ -26,14 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
-HUGGING_FACE = {  # model type: arguments of a small configuration
-    "vit": {},
-    "deit": {},
-    "swin": {},
-    "convnext": {},
-    "beit": {},
-    "dinov2_with_registers": {},
-}
+HUGGING_FACE = ("vit", "deit", "swin", "convnext", "beit", "dinov2_with_registers")
 # What the small members of a family are called, the smallest first.
 SMALLER = (
     "atto",
@@ -102,7 +95,9 @@ def build(name: str) -> tuple:
     from transformers import AutoConfig, AutoModelForImageClassification
 
     small = {} if arch in {"swin", "convnext"} else SMALL
-    config = AutoConfig.for_model(arch, **small)
+    # Of the two heads of a DeiT none is chosen by itself.
+    heads = {"architectures": ["DeiTForImageClassification"]} if arch == "deit" else {}
+    config = AutoConfig.for_model(arch, **small, **heads)
     return AutoModelForImageClassification.from_config(config).eval(), config.image_size, 3
 
 
@@ -195,6 +190,7 @@ def main() -> None:
     )
     if args.write:
         content = {"setting": setting(), "all": args.all, "rows": rows}
+        RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(content, indent=1))
 
 

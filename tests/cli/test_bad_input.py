@@ -210,6 +210,7 @@ def test_a_full_disk_is_no_traceback(out, capsys, monkeypatch):
     ("options", "sentence"),
     [
         (["--limit", "0"], "'0' is not a whole number from 1 on"),
+        (["--out", ""], "an empty name; name a folder"),
         (["--batch-size", "many"], "'many' is not a whole number from 1 on"),
         (["--size", "x32"], "'' is not a whole number from 1 on"),
         (["--protocol", "papers"], "invalid choice: 'papers'"),

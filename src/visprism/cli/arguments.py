@@ -49,7 +49,9 @@ def parser() -> argparse.ArgumentParser:
 
     blocks = command("anatomy", anatomy.anatomy, "the blocks of a model, as a table", MODEL)
     blocks.add_argument("model", metavar="MODEL")
-    blocks.add_argument("--out", type=Path, metavar="DIR", help="write a drawing and the table")
+    blocks.add_argument(
+        "--out", type=folder, metavar="DIR", help="write a drawing and the table"
+    )
     _weights(blocks)
     _size(blocks)
 
@@ -86,7 +88,7 @@ def _seed(to: argparse.ArgumentParser) -> None:
 def _out(to: argparse.ArgumentParser, default: Path | None = None) -> None:
     to.add_argument(
         "--out",
-        type=Path,
+        type=folder,
         metavar="DIR",
         required=default is None,
         default=default,
@@ -137,6 +139,13 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def folder(text: str) -> Path:
+    """A path that is not empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name; name a folder")
+    return Path(text)
 
 
 def size(text: str) -> tuple[int, int]:
