@@ -29,7 +29,7 @@ from visprism.report import Examination, check_names
 from visprism.result import Provenance, Result
 from visprism.rng import stream
 
-_NAMED = 3  # unreadable images in a note, which counts them all
+_NAMED = 3  # of the things that a note counts
 
 
 @runtime_checkable
@@ -139,7 +139,7 @@ def examine(
         )
         facts = replace(costs(anatomy), provenance=results[0].provenance)
         drawn = tuple(one for result in results for one in _with_summaries(result))
-        notes += _left_out(image_set)
+        notes += (*_idle(results), *_left_out(image_set))
         examinations.append(Examination(model.label, facts, drawn, tuple(notes)))
     return examinations
 
@@ -157,6 +157,20 @@ def _with_summaries(result: Result) -> tuple[Result, ...]:
     if isinstance(result, Variances):
         return result, tally(result)
     return (result,)
+
+
+def _idle(results: Sequence[Result]) -> tuple[str, ...]:
+    """Blocks that hand their input on unchanged, as every measurement saw."""
+    each = [r for r in results if isinstance(r, Spectrum | Variances)]
+    moved = {name for r in each for name in r.block[r.change != 0].tolist()}
+    idle = [name for name in dict.fromkeys(each[0].block.tolist()) if name not in moved]
+    if not idle:
+        return ()
+    names = ", ".join(idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
+    return (
+        f"Blocks that change nothing: {len(idle)} ({names}). Residual branches that still end "
+        "in zeros, as many libraries initialise them, do that.",
+    )
 
 
 def _left_out(image_set: ImageSet) -> tuple[str, ...]:
