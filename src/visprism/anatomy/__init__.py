@@ -1,5 +1,7 @@
 """Anatomy: a model as an ordered row of blocks, and ways to watch and cut them."""
 
+from visprism.anatomy.attending import attend
+from visprism.anatomy.attention import Attention, Weights, attentions
 from visprism.anatomy.blocks import Anatomy, Block
 from visprism.anatomy.cost import Costs, costs
 from visprism.anatomy.dissect import dissect
@@ -10,11 +12,15 @@ from visprism.anatomy.surgery import lesion, replace, watch
 
 __all__ = [
     "Anatomy",
+    "Attention",
     "Block",
     "Costs",
     "Images",
     "Kind",
     "Layout",
+    "Weights",
+    "attend",
+    "attentions",
     "batch_size",
     "costs",
     "dissect",

@@ -18,6 +18,8 @@ from visprism.errors import InputError
 
 Read = Callable[[Tensor], None]
 Change = Callable[[Tensor], Tensor]  # gives what takes the tensor's place
+# Sees a torch function's arguments and result; may give what takes the result's place.
+Call = Callable[[Sequence[Any], Mapping[str, Any], Any], Any]
 R = TypeVar("R")
 
 
@@ -82,15 +84,22 @@ def _unseen(action: Callable[[Tensor], R], x: Tensor) -> R:
 
 @contextmanager
 def at_operations(
-    anatomy: Anatomy, *, reads: Mapping[int, Read], changes: Mapping[int, Change]
+    anatomy: Anatomy,
+    *,
+    reads: Mapping[int, Read],
+    changes: Mapping[int, Change],
+    calls: Mapping[int, Call] = {},
 ) -> Iterator[None]:
-    """Inside, each action sees or exchanges the tensor that its node, named by index, makes."""
+    """Inside, each action sees or exchanges the tensor that its node, named by index, makes.
+
+    Actions of `calls` see the arguments of the torch function too.
+    """
     nodes = anatomy.graph.nodes
     with ExitStack() as stack:
         running = _RUNNING.get(anatomy.model)
         if running is None:
             running = stack.enter_context(_counting(anatomy.model))
-        stack.enter_context(running.acting(_Actions(nodes, reads, changes)))
+        stack.enter_context(running.acting(_Actions(nodes, reads, changes, calls)))
         for index, action in [*reads.items(), *changes.items()]:
             if nodes[index].op == "opaque":  # no torch function: its module gives the tensor
                 first = action in changes.values()
@@ -102,12 +111,17 @@ class _Actions:
     """What is read and changed, by the number of the torch function that makes the tensor."""
 
     def __init__(
-        self, nodes: Sequence[Node], reads: Mapping[int, Read], changes: Mapping[int, Change]
+        self,
+        nodes: Sequence[Node],
+        reads: Mapping[int, Read],
+        changes: Mapping[int, Change],
+        calls: Mapping[int, Call],
     ) -> None:
         self.of_image = reads.get(0)
         self.reads = {nodes[i].call: action for i, action in reads.items()}
         self.changes = {nodes[i].call: action for i, action in changes.items()}
-        last = max([*self.reads, *self.changes])
+        self.calls = {nodes[i].call: action for i, action in calls.items()}
+        last = max([*self.reads, *self.changes, *self.calls])
         self.ops = {n.call: n.op for n in nodes if 0 <= n.call <= last}
 
 
@@ -161,6 +175,10 @@ class _Counting(TorchFunctionMode):
                     f"operation {number} of this pass is {name}, but was {was} when the model "
                     "was dissected; dissect it with images like those that it runs on"
                 )
+        for call in (a.calls[number] for a in self.actions if number in a.calls):
+            with torch._C.DisableTorchFunction():
+                new = call(args, kwargs or {}, out)
+            out = out if new is None else new
         for change in (a.changes[number] for a in self.actions if number in a.changes):
             out = _exchanged(out, args, name, change)
         for read in (a.reads[number] for a in self.actions if number in a.reads):

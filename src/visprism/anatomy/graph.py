@@ -6,6 +6,7 @@ from math import prod
 
 from visprism.anatomy.layout import Layout
 from visprism.anatomy.operations import Role
+from visprism.anatomy.places import Attended
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Node:
     parameters: tuple[str, ...] = ()
     layout: Layout | None = None
     macs: int = 0  # multiply-accumulate operations, of the whole batch
+    attended: Attended | None = None  # of an attention, or of the scores of one
     addresses: list[Address] = field(default_factory=list)
 
     @property

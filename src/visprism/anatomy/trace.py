@@ -22,6 +22,7 @@ from visprism.anatomy.flow import mixes_positions, positions_after
 from visprism.anatomy.forward import Images, as_written, batch_size, forward
 from visprism.anatomy.graph import Address, Graph, Node, Span
 from visprism.anatomy.operations import Call, Role, function_name, tensors_in
+from visprism.anatomy.places import attended_by
 from visprism.anatomy.positions import layout_of, raster
 from visprism.anatomy.vocabulary import CREATIONS, RECURRENCES
 from visprism.errors import InputError
@@ -42,6 +43,10 @@ class _Recorder(TorchFunctionMode):
         self._made_of: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameter names
         self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._indices: WeakIdKeyDictionary = WeakIdKeyDictionary()  # those made from the image
+        # Tensors of which torch functions show how they were made, from the beginning on.
+        self._shown: WeakIdKeyDictionary = WeakIdKeyDictionary(
+            dict.fromkeys([*model.parameters(), *model.buffers()], True)
+        )
         self._parameters = [name for name, _ in model.named_parameters()]
         for name, parameter in model.named_parameters():
             self._made_of[parameter] = frozenset({name})
@@ -76,6 +81,8 @@ class _Recorder(TorchFunctionMode):
             call = Call(func, name, args, kwargs, made, data_inputs=len(inputs))
             counted = recurrence_macs(call.operands) if name in RECURRENCES else counter.macs
             self._record(call, inputs, counted)
+            if all(t in self._shown or t in self._made_by for t in call.operands):
+                self._shown.update(dict.fromkeys(made, True))
             self.running += 1
         return out
 
@@ -90,11 +97,13 @@ class _Recorder(TorchFunctionMode):
             for tensor in call.made if names else ():
                 self._made_of[tensor] = names | self._made_of.get(tensor, frozenset())
             return
-        positions = positions_after(call, self._positions.get, chosen=chosen)
-        mixes = mixes_positions(call, positions, self._positions.get)
+        known = self._positions.get
+        positions = positions_after(call, known, chosen=chosen)
+        mixes = mixes_positions(call, positions, known)
         node = self._add(call.name, "token-mixing" if mixes else call.role, inputs, call.made)
         node.parameters = tuple(sorted(names))
         node.macs = macs
+        node.attended = attended_by(call, known, self.batch_size)
         for tensor, place in zip(call.made, positions, strict=True):
             if tensor._base is not None and any(t is tensor for t in call.operands):
                 self._made_by[tensor._base] = node.index  # changed in place through a view
@@ -145,7 +154,8 @@ class _Recorder(TorchFunctionMode):
         """A module returns."""
         name, call, inputs = self._stack[-1]
         tensors = tensors_in(output)
-        if inputs and tensors and not self._nodes_of(tensors):
+        hidden = not all(t in self._shown for t in tensors)
+        if inputs and hidden and not self._nodes_of(tensors):
             node = self._add("opaque", "opaque", sorted(inputs), tensors)
             node.call = -1  # no torch function
             node.parameters = tuple(p for p in self._parameters if p.startswith(f"{name}."))

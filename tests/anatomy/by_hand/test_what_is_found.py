@@ -14,6 +14,13 @@ def parts(anatomy):
     return [(b.name, b.kind, b.layout.grid if b.layout else None) for b in anatomy]
 
 
+class Table(nn.Module):
+    """A table over the rows of its input, of which it takes the size alone."""
+
+    def forward(self, x):
+        return torch.arange(x.shape[2]).float()[:, None].cos()
+
+
 # What it finds: told by reading the module.
 
 SQUARE = (16, 16)
@@ -26,6 +33,31 @@ def test_a_residual_network_written_in_one_forward(built, images):
         *((f"convs.{i}", "conv", SQUARE) for i in range(3)),
         ("head", "head", None),
     ]
+
+
+def test_a_table_of_the_size_of_its_input_hides_nothing(images):
+    class WithTable(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.table = nn.Conv2d(3, 8, 3, padding=1), Table()
+            self.convs = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
+            self.head = nn.Linear(8, 5)
+
+        def forward(self, x):
+            x = self.stem(x)
+            table = self.table(x)
+            for conv in self.convs:
+                x = x + conv(x * table)
+            return self.head(x.mean((2, 3)))
+
+    anatomy = dissect(WithTable().eval(), images)
+    assert parts(anatomy) == [
+        ("stem", "stem", SQUARE),
+        ("convs.0", "conv", SQUARE),
+        ("convs.1", "conv", SQUARE),
+        ("head", "head", None),
+    ]
+    assert anatomy.notes == ()
 
 
 def test_a_network_without_any_submodule(built, images):

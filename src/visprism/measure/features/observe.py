@@ -3,12 +3,25 @@
 import copy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
+from visprism.anatomy import (
+    Anatomy,
+    Attention,
+    Block,
+    Images,
+    Weights,
+    attend,
+    attentions,
+    batch_size,
+    forward,
+    pixels,
+    watch,
+)
 from visprism.errors import InputError
 from visprism.measure.features.probe import Probe
 from visprism.parallel import CPU, Compute, gather, rank, share, world_size
@@ -53,14 +66,14 @@ def observe(
     """
     if any(module.training for module in anatomy.model.modules()):
         raise InputError("the model is in training mode; call model.eval() first")
+    probes = [copy.deepcopy(probe) for probe in probes]
     blocks = [block for block in anatomy if block.layout is not None]
     if not blocks:
         raise InputError(
             "no block of this model has a feature map on a grid: "
             f"{type(anatomy.model).__name__} cannot be observed"
         )
-    probes = [copy.deepcopy(probe) for probe in probes]
-    images, largest = _pass(anatomy, blocks, batches, probes, compute, progress)
+    images, largest = _pass(anatomy, batches, probes, compute, progress)
     images, largest = _together(probes, images, largest)
     if not images:
         raise InputError("no images were observed; is the data empty?")
@@ -81,7 +94,6 @@ def observe(
 
 def _pass(
     anatomy: Anatomy,
-    blocks: Sequence[Block],
     batches: Iterable[Batch],
     probes: Sequence[Probe],
     compute: Compute,
@@ -89,30 +101,89 @@ def _pass(
 ) -> tuple[int, int]:
     """Fill the probes from this process's batches; count the images, all and of one batch."""
     seen = largest = 0
-
-    def extract(x: Tensor) -> list[Tensor]:
-        with torch.autocast(x.device.type, enabled=False):
-            x = x if x.dtype == torch.float64 else x.float()
-            return [probe.extract(x) for probe in probes]
-
-    if "torch._dynamo" in sys.modules:  # a compiled model must not compile the probes too
-        extract = torch.compiler.disable(extract)
     # Not inference mode: what a model caches in it, it could never be differentiated through.
-    with compute.borrow(anatomy.model), torch.no_grad(), watch(anatomy, extract) as kept:
+    with compute.borrow(anatomy.model), torch.no_grad(), ExitStack() as stack:
+        views = [
+            view(anatomy, some, stack)
+            for sees, view in _VIEWS.items()
+            if (some := [probe for probe in probes if probe.sees == sees])
+        ]
         shown = progress if progress and rank() == 0 else iter
         for batch in shown(share(batches)):
             images = _images_of(batch, anatomy, compute)
-            kept.clear()
+            for view in views:
+                view.kept.clear()
             with compute.autocast():
                 forward(anatomy.model, images)
-            extracts = {block: [e.cpu() for e in _of(block, kept)] for block in blocks}
-            if not all(torch.isfinite(e).all() for es in extracts.values() for e in es):
+            extracts = [view.extracts() for view in views]
+            tensors = [e for seen_here in extracts for es in seen_here.values() for e in es]
+            if not all(torch.isfinite(e).all() for e in tensors):
                 raise _not_finite(anatomy, images, compute)
-            for i, probe in enumerate(probes):
-                probe.update({block: es[i] for block, es in extracts.items()})
+            for view, of_view in zip(views, extracts, strict=True):
+                for i, probe in enumerate(view.probes):
+                    probe.update({thing: es[i] for thing, es in of_view.items()})
             seen += batch_size(images)
             largest = max(largest, batch_size(images))
     return seen, largest
+
+
+# What probes see of a forward pass.
+
+
+@dataclass(frozen=True)
+class _View:
+    """Some probes, and what they keep of each thing that they see, by its name."""
+
+    probes: Sequence[Probe]
+    things: Mapping[str, Block | Attention]
+    kept: dict[str, list[Tensor]]
+
+    def extracts(self) -> dict[Block | Attention, list[Tensor]]:
+        """What each probe kept of the latest forward pass, in forward order.
+
+        Raises:
+            InputError: if the pass went another way than the dissected one.
+        """
+        for name in self.things:
+            if name not in self.kept:
+                raise InputError(
+                    f"block {name!r} did not run for these images as it did when the model was "
+                    "dissected; dissect the model as it is now, with images like these"
+                )
+        return {thing: [e.cpu() for e in self.kept[n]] for n, thing in self.things.items()}
+
+
+def _of_feature_maps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> _View:
+    def extract(x: Tensor) -> list[Tensor]:
+        with torch.autocast(x.device.type, enabled=False):
+            return [probe.extract(_precise(x)) for probe in probes]
+
+    blocks = {block.name: block for block in anatomy if block.layout is not None}
+    return _View(probes, blocks, stack.enter_context(watch(anatomy, _eager(extract))))
+
+
+def _of_attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> _View:
+    def extract(weights: Weights) -> list[Tensor]:
+        with torch.autocast(weights.values.device.type, enabled=False):
+            precise = replace(weights, values=_precise(weights.values))
+            return [probe.extract(precise) for probe in probes]
+
+    kept = attend(anatomy, _eager(extract))
+    things = {attention.name: attention for attention in attentions(anatomy)}
+    return _View(probes, things, stack.enter_context(kept))
+
+
+_VIEWS = {"feature maps": _of_feature_maps, "attention": _of_attention}
+
+
+def _precise(x: Tensor) -> Tensor:
+    """In float32 or better, whatever the precision of the forward pass."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _eager(extract: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
+    """What a compiled model must not compile too."""
+    return torch.compiler.disable(extract) if "torch._dynamo" in sys.modules else extract
 
 
 def _together(probes: Sequence[Probe], images: int, largest: int) -> tuple[int, int]:
@@ -123,15 +194,6 @@ def _together(probes: Sequence[Probe], images: int, largest: int) -> tuple[int, 
         for own in its:
             probe.add(own)
     return sum(counts), max(sizes)
-
-
-def _of(block: Block, kept: Mapping[str, list[Tensor]]) -> list[Tensor]:
-    if block.name not in kept:
-        raise InputError(
-            f"block {block.name!r} did not run for these images as it did when the model was "
-            "dissected; dissect the model as it is now, with images like these"
-        )
-    return kept[block.name]
 
 
 # Images.

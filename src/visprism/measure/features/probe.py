@@ -2,39 +2,41 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
-import numpy as np
-from jaxtyping import Float
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Block
+from visprism.anatomy import Anatomy
 from visprism.errors import InputError
 from visprism.measure.features.sums import Sums
 from visprism.result import Result
 
 
 class Probe(ABC):
-    """A streaming statistic of feature maps.
+    """A streaming statistic of feature maps, or of attention.
 
     Its state is `sums`, arrays that add up over images: fixed in size, and blind to how the
     data was cut into batches or spread over processes. `visprism.testing.check_probe` checks
     it.
     """
 
+    sees: ClassVar[Literal["feature maps", "attention"]] = "feature maps"
+
     def __init__(self) -> None:
         self.sums: Sums = {}
 
     @abstractmethod
-    def extract(self, x: Float[Tensor, "b c h w"]) -> Tensor:
+    def extract(self, x: Any) -> Tensor:  # noqa: ANN401 (by `sees`)
         """What to keep of one block's feature map; called inside the forward pass.
 
-        It is new memory, does not change `x`, and is finite where `x` is. `x` is float32 or
-        float64, in any order of memory: tokens come as a view with the channels together.
+        It is new memory, does not change `x`, and is finite where `x` is. `x` is the feature
+        map (B, C, H, W), float32 or float64, in any order of memory: tokens come as a view with
+        the channels together. A probe that sees attention is given `Weights`.
         """
 
     @abstractmethod
-    def update(self, batch: Mapping[Block, Tensor]) -> None:
-        """Add one batch: block -> what `extract` kept of it, blocks in forward order."""
+    def update(self, batch: Mapping[Any, Tensor]) -> None:
+        """Add one batch: block or attention -> what `extract` kept of it, in forward order."""
 
     @abstractmethod
     def result(self) -> Result:
@@ -48,7 +50,7 @@ class Probe(ABC):
         """What a reader must know of this statistic on these blocks, in sentences."""
         return ()
 
-    def add(self, sums: Mapping[Block, np.ndarray]) -> None:
+    def add(self, sums: Sums) -> None:
         """Add the sums of one batch, or of another process."""
         for block, value in sums.items():
             self.sums[block] = self.sums[block] + value if block in self.sums else value

@@ -1,11 +1,11 @@
 """Sums: what probes gather, added up over images, and what follows from them at the end."""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 
-from visprism.anatomy import Block
-
-Sums = dict[Block, np.ndarray]
+Sums = dict[Any, np.ndarray]  # by block, or by attention
 
 
 def standard_error(

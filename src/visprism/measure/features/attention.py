@@ -1,0 +1,160 @@
+"""Attention: how far it reaches, how sharp it is, and whether its heads differ.
+
+Source: Dosovitskiy et al. (2021), An image is worth 16x16 words, fig. 7 (distance); Park et al.
+(2023), What do self-supervised vision transformers learn?, sec. 2 (normalised mutual
+information).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from visprism.anatomy import Attention, Weights
+from visprism.anatomy.places import NOWHERE, Places
+from visprism.measure.features.probe import Probe
+from visprism.measure.features.sums import standard_error
+from visprism.result import Result
+
+# In the order in which `AttentionProbe.extract` stacks them.
+QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
+
+
+@dataclass(frozen=True)
+class AttentionStatistics(Result):
+    """What each head of each attention does; one row per head. Errors are over images."""
+
+    block: np.ndarray  # name of the attention's block; "#2" for the second in one block
+    stage: np.ndarray
+    depth: np.ndarray  # 0 for the stem ... 1 for the last block before the head
+    head: np.ndarray  # from 1
+    distance: np.ndarray  # mean distance to what is attended to, in pixels of the image
+    distance_error: np.ndarray
+    entropy: np.ndarray  # of a query's weights, in nats; log(keys) for uniform attention
+    entropy_error: np.ndarray
+    keys: np.ndarray  # that a query can attend to
+    nmi: np.ndarray  # 0: all queries attend alike; 1: each to a key of its own
+    nmi_error: np.ndarray
+    prefix_share: np.ndarray  # of the weight, on class tokens, registers and padding
+    prefix_share_error: np.ndarray
+    redundancy: np.ndarray  # mean cosine of its weights with other heads'; NaN for one head
+    redundancy_error: np.ndarray
+
+
+class AttentionProbe(Probe):
+    """Gathers the `AttentionStatistics` of every attention.
+
+    With weights A[q, k], means over queries on the grid, windows and images of
+
+    - distance: sum_k A[q, k] |place of q - place of k| over sum_k A[q, k], k on the grid;
+    - entropy: -sum_k A[q, k] log A[q, k];
+    - normalised mutual information: I(q; k) / sqrt(H(q) H(k)), queries equally likely, within a
+      window; 0 where all attend to one key;
+    - share of the weight on keys that are on no grid;
+    - cosine between the weights of two heads, mean over the other heads.
+
+    Costs about as much as the attentions themselves; the state is 15 numbers per head.
+    """
+
+    sees = "attention"
+
+    def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
+        """The quantities of `QUANTITIES` by image and head."""
+        attention, weights = x.attention, x.values
+        queries, keys = attention.attended.queries, attention.attended.keys
+        placed = _on_grid(queries, weights)
+        share = placed / placed.sum(1, keepdim=True).clamp(min=1)  # of a query in its window
+        window = placed.sum(1) / placed.sum()  # of a window in the image
+
+        def mean(values: Float[Tensor, "b w h q"]) -> Float[Tensor, "b h"]:
+            return torch.einsum("bwhq,wq,w->bh", values, share, window)
+
+        on_grid = torch.einsum("bwhqk,wk->bwhq", weights, _on_grid(keys, weights))
+        reach = (weights * _distances(attention, weights)[:, None]).sum(-1)
+        entropy = torch.special.entr(weights).sum(-1)
+        return torch.stack(
+            [
+                mean(torch.where(on_grid > 0, reach / on_grid, 0)),
+                mean(entropy),
+                torch.einsum("bwh,w->bh", _shared(weights, entropy, share), window),
+                mean(1 - on_grid),
+                _cosine_with_others(weights),
+            ],
+            dim=1,
+        )
+
+    def update(self, batch: Mapping[Attention, Float[Tensor, "b quantities heads"]]) -> None:
+        """Add one batch; see `Probe.update`."""
+        for attention, extract in batch.items():
+            value = extract.cpu().double().numpy()
+            self.add({attention: np.stack([np.ones_like(value), value, value**2]).sum(1)})
+
+    def result(self) -> AttentionStatistics:
+        """The statistics of every head; see `Probe.result`."""
+        rows = [
+            (attention, head)
+            for attention in self.gathered()
+            for head in range(attention.attended.heads)
+        ]
+        images, total, squares = np.concatenate(
+            [self.sums[attention] for attention in self.gathered()], axis=-1
+        )
+        mean, error = total / images, standard_error(total, squares, images)
+        alone = np.array([attention.attended.heads == 1 for attention, _ in rows])
+        mean[-1, alone] = error[-1, alone] = np.nan
+        columns = dict(zip(QUANTITIES, mean, strict=True))
+        errors = {f"{name}_error": e for name, e in zip(QUANTITIES, error, strict=True)}
+        return AttentionStatistics(
+            block=np.array([attention.name for attention, _ in rows]),
+            stage=np.array([attention.block.stage for attention, _ in rows]),
+            depth=np.array([attention.block.depth for attention, _ in rows]),
+            head=np.array([head + 1 for _, head in rows]),
+            keys=np.array([attention.attended.keys.index.shape[1] for attention, _ in rows]),
+            **columns,
+            **errors,
+        )
+
+
+def _on_grid(places: Places, like: Tensor) -> Float[Tensor, "windows tokens"]:
+    """1 for tokens that have a place, 0 for others."""
+    return torch.from_numpy(places.index != NOWHERE).to(like)
+
+
+def _distances(attention: Attention, like: Tensor) -> Float[Tensor, "windows queries keys"]:
+    """Distances between the centres of tokens in pixels; 0 where one has no place."""
+    ends = []
+    for places in (attention.attended.queries, attention.attended.keys):
+        (height, width), (rows, columns) = attention.image, places.grid
+        y = (places.index // columns + 0.5) * height / rows
+        x = (places.index % columns + 0.5) * width / columns
+        ends.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(like))
+    placed = [_on_grid(p, like) for p in (attention.attended.queries, attention.attended.keys)]
+    return torch.cdist(*ends) * placed[0][:, :, None] * placed[1][:, None, :]
+
+
+def _shared(
+    weights: Float[Tensor, "b w h q k"],
+    entropy: Float[Tensor, "b w h q"],
+    share: Float[Tensor, "w q"],
+) -> Float[Tensor, "b w h"]:
+    """Normalised mutual information: I(q; k) = H(k) - H(k | q)."""
+    of_keys = torch.special.entr(torch.einsum("bwhqk,wq->bwhk", weights, share)).sum(-1)
+    of_queries = torch.special.entr(share).sum(-1)[:, None]
+    information = (of_keys - torch.einsum("bwhq,wq->bwh", entropy, share)).clamp(min=0)
+    scale = (of_queries * of_keys).sqrt()
+    return torch.where(scale > _ROUNDING, information / scale, 0)
+
+
+_ROUNDING = 1e-6  # an entropy that is 0 but for rounding
+
+
+def _cosine_with_others(weights: Float[Tensor, "b w h q k"]) -> Float[Tensor, "b h"]:
+    """Mean cosine of each head's weights with those of the other heads; 0 for one head."""
+    each = weights.transpose(1, 2).flatten(2)
+    products = each @ each.mT
+    norm = products.diagonal(dim1=1, dim2=2).sqrt()
+    cosine = products / (norm[:, :, None] * norm[:, None, :])
+    return (cosine.sum(2) - 1) / max(1, weights.shape[2] - 1)

@@ -1,0 +1,211 @@
+"""Laws of attention: which there are, and that their weights are those the model works with."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+import torchvision
+from timm.layers import use_fused_attn
+from torch import nn
+
+from visprism.anatomy import attend, attentions, dissect
+from visprism.errors import InputError
+from visprism.models import load_model
+
+TIMM = {  # small ones of each build
+    "vit_tiny_patch16_224": {"img_size": (48, 64), "depth": 2},
+    "deit3_small_patch16_224": {"img_size": 64, "depth": 2},
+    "vit_medium_patch16_reg4_gap_256": {"img_size": 64, "depth": 2},
+    "beit_base_patch16_224": {"img_size": 64, "depth": 2},
+    "swin_tiny_patch4_window7_224": {"img_size": 112, "depths": (2, 2)},
+    "pit_ti_224": {"img_size": 64, "depth": (1, 1, 1)},
+    "maxvit_tiny_rw_224": {"img_size": 64},
+    "coatnet_0_rw_224": {"img_size": 64},
+}
+
+
+def weights_of(anatomy, images, **options):
+    with torch.no_grad(), attend(anatomy, lambda w: w.values.clone(), **options) as kept:
+        anatomy.model(images)
+    return kept
+
+
+def recorded(model, images, suffix):
+    """What comes into the dropout that stands behind each softmax."""
+    seen, hooks = [], []
+    for name, module in model.named_modules():
+        if name.endswith(suffix):
+            hook = module.register_forward_pre_hook(
+                lambda _, args: seen.append(args[0].clone())
+            )
+            hooks.append(hook)
+    with torch.no_grad():
+        model(images)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+# Against other ways to get the weights.
+
+
+@pytest.mark.parametrize("name", TIMM)
+def test_timm_without_fused_attention_has_the_same_weights(name):
+    model = timm.create_model(name, **TIMM[name]).eval()
+    size = TIMM[name]["img_size"]
+    images = torch.randn(3, 3, *(size if isinstance(size, tuple) else (size, size)))
+    kept = weights_of(dissect(model, images), images)
+    for module in model.modules():
+        if hasattr(module, "fused_attn"):
+            module.fused_attn = False
+    seen = recorded(model, images, "attn_drop")
+    assert len(kept) == len(seen) >= 2
+    for ours, theirs in zip(kept.values(), seen, strict=True):
+        torch.testing.assert_close(ours.flatten(0, 1), theirs.reshape(ours.flatten(0, 1).shape))
+
+
+def test_the_fused_kernel_is_what_is_tested():
+    assert use_fused_attn()
+
+
+@pytest.mark.parametrize("grid_first", [True, False])
+def test_torchs_own_multi_head_attention(grid_first):
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(3, 12, 4, stride=4)
+            self.attention = nn.MultiheadAttention(12, 3, batch_first=grid_first)
+            self.fc = nn.Linear(12, 5)
+
+        def tokens(self, x):
+            return self.stem(x).flatten(2).permute((0, 2, 1) if grid_first else (2, 0, 1))
+
+        def forward(self, x):
+            x = self.tokens(x)
+            x = x + self.attention(x, x, x, need_weights=False)[0]
+            return self.fc(x.mean(1 if grid_first else 0))
+
+    model, images = Tokens().eval(), torch.randn(3, 3, 16, 24)
+    (ours,) = weights_of(dissect(model, images), images).values()
+    x = model.tokens(images)
+    _, theirs = model.attention(x, x, x, average_attn_weights=False)
+    torch.testing.assert_close(ours[:, 0], theirs)
+
+
+def test_torchvisions_vit():
+    model = torchvision.models.VisionTransformer(32, 16, 2, 3, 24, 48).eval()
+    images = torch.randn(2, 3, 32, 32)
+    kept = weights_of(dissect(model, images), images)
+    seen = []
+    for layer in model.encoder.layers:  # its attention is asked for no weights
+        layer.self_attention.register_forward_pre_hook(
+            lambda module, args: seen.append(
+                nn.MultiheadAttention.forward(module, *args, average_attn_weights=False)[1]
+            )
+        )
+    with torch.no_grad():
+        model(images)
+    for ours, theirs in zip(kept.values(), seen, strict=True):
+        torch.testing.assert_close(ours[:, 0], theirs)
+
+
+def test_torchvisions_swin_adds_up_to_what_it_gives():
+    model = torchvision.models.swin_t(num_classes=5).eval()
+    images = torch.randn(2, 3, 64, 64)
+    anatomy = dissect(model, images)
+    kept = weights_of(anatomy, images)
+    assert len(kept) == 12
+    assert kept["features.1.0.attn"].shape == (2, 9, 3, 49, 49)  # 16x16, padded to 21x21
+    assert all(torch.allclose(w.sum(-1), torch.ones(())) for w in kept.values())
+
+
+@pytest.mark.parametrize("kind", ["vit", "swin"])
+def test_hugging_face_gives_the_same_weights(kind):
+    from transformers import AutoConfig, AutoModelForImageClassification
+
+    small = {"depths": (2, 2), "num_heads": (2, 4), "embed_dim": 24, "window_size": 4}
+    if kind == "vit":
+        small = {"num_hidden_layers": 2, "hidden_size": 24, "num_attention_heads": 3}
+    config = AutoConfig.for_model(kind, image_size=64, patch_size=4, **small)
+    model = AutoModelForImageClassification.from_config(config, attn_implementation="eager")
+    images = torch.randn(2, 3, 64, 64)
+    eager = model.eval()(images, output_attentions=True).attentions
+    if kind == "vit":
+        model.set_attn_implementation("sdpa")
+    kept = weights_of(dissect(model, images), images)
+    # Of Swin's stages Hugging Face gives the last block, whose windows are shifted.
+    kept = list(kept.values())[1::2] if kind == "swin" else kept.values()
+    for ours, theirs in zip(kept, eager, strict=True):
+        torch.testing.assert_close(ours.reshape(theirs.shape), theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "beit_base_patch16_224"])
+def test_explicit_weights_give_the_same_logits_and_a_gradient(name):
+    model = timm.create_model(name, img_size=32, depth=2).eval()
+    images = torch.randn(2, 3, 32, 32)
+    with attend(dissect(model, images), lambda w: w.values, explicit=True) as kept:
+        logits = model(images)
+    torch.testing.assert_close(logits, model(images))
+    gradients = torch.autograd.grad(logits.sum(), list(kept.values()))
+    assert all(g.abs().max() > 0 for g in gradients)
+
+
+def test_our_vit():
+    model = load_model("vit_pico_patch4_32").model
+    images = torch.randn(2, 3, 32, 32)
+    kept = weights_of(dissect(model, images), images)
+    assert [w.shape for w in kept.values()] == [(2, 1, 4, 64, 64)] * 4
+
+
+# Where its tokens lie.
+
+
+def test_tokens_of_swin_lie_in_shifted_windows():
+    model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, window_size=7)
+    first, second = attentions(dissect(model.eval(), torch.randn(2, 3, 56, 56)))[:2]
+    grid = np.arange(14 * 14).reshape(14, 14)
+    for attention, shift in ((first, 0), (second, 3)):
+        shifted = np.roll(grid, (-shift, -shift), axis=(0, 1))
+        windows = shifted.reshape(2, 7, 2, 7).transpose(0, 2, 1, 3).reshape(4, 49)
+        assert attention.attended.queries.grid == (14, 14)
+        np.testing.assert_array_equal(attention.attended.queries.index, windows)
+        np.testing.assert_array_equal(attention.attended.keys.index, windows)
+
+
+def test_class_tokens_and_registers_have_no_place():
+    model = timm.create_model("vit_small_patch16_dinov3", img_size=64, depth=1).eval()
+    (attention,) = attentions(dissect(model, torch.randn(2, 3, 64, 64)))
+    expected = [[-1] * 5 + list(range(16))]  # a class token and four registers
+    assert attention.attended.keys.index.tolist() == expected
+
+
+def test_pooled_keys_have_a_grid_of_their_own():
+    model = timm.create_model("pvt_v2_b0").eval()
+    first = attentions(dissect(model, torch.randn(2, 3, 64, 64)))[0].attended
+    assert (first.queries.grid, first.keys.grid) == ((16, 16), (2, 2))
+    assert first.queries.index.shape == (1, 256)
+    assert first.keys.index.tolist() == [[0, 1, 2, 3]]
+
+
+# What is none.
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "xcit_nano_12_p16_224", "poolformer_s12"])
+def test_no_attention_over_positions(name):
+    images = torch.randn(2, 3, 64, 64)
+    anatomy = dissect(timm.create_model(name).eval(), images)
+    assert attentions(anatomy) == ()
+    with pytest.raises(InputError, match="has no attention with a softmax over positions"):
+        weights_of(anatomy, images)
+
+
+def test_the_pass_is_left_as_it_was():
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=2).eval()
+    images = torch.randn(2, 3, 32, 32)
+    before = model(images)
+    anatomy = dissect(model, images)
+    with attend(anatomy, lambda w: w.values.mean()) as kept:
+        assert torch.equal(model(images), before)
+    kept.clear()
+    assert torch.equal(model(images), before)
+    assert not kept
