@@ -4,10 +4,11 @@ import inspect
 import warnings
 
 import pytest
+import timm
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect, forward, pixels
+from visprism.anatomy import dissect, forward, lesion, pixels, watch
 from visprism.errors import InputError
 
 
@@ -129,3 +130,22 @@ def test_a_mapping_goes_as_it_is_where_the_model_takes_one():
             return inputs["image"] + 1
 
     assert torch.equal(forward(Whole(), {"image": torch.zeros(2)}), torch.ones(2))
+
+
+def test_a_block_of_another_anatomy_is_refused(images):
+    def small(width):
+        layers = nn.Conv2d(3, width, 3), nn.Flatten(), nn.Linear(196 * width, 5)
+        return dissect(nn.Sequential(*layers).eval(), images)
+
+    expected = "block 'stem' is not of this anatomy; take it from that of the same model"
+    with pytest.raises(InputError, match=expected), lesion(small(4), small(8)["stem"]):
+        pass
+
+
+def test_tokens_of_images_of_another_size_are_refused():
+    model = timm.create_model("vit_tiny_patch16_224", depth=1, dynamic_img_size=True).eval()
+    anatomy = dissect(model, torch.randn(2, 3, 32, 64))
+    expected = "the images are 64x32, the model was dissected with 32x64; resize the images, or"
+    with watch(anatomy), pytest.raises(InputError, match=expected):
+        model(torch.randn(2, 3, 64, 32))
+    assert model(torch.randn(2, 3, 64, 32)).shape == (2, 1000)  # outside it may

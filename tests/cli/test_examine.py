@@ -112,7 +112,7 @@ def test_it_says_what_was_found_and_where_it_lies(tmp_path, capsys):
     printed = capsys.readouterr()
     assert re.search(r"of 2 attention blocks (raise|reduce)s? the variance", printed.out)
     assert str(tmp_path) in printed.out
-    assert "vit_tiny_patch16_224 (random weights): 2 done in" in printed.err
+    assert "vit_tiny_patch16_224 (random weights), batches: 2 done in" in printed.err
 
 
 def test_a_model_without_a_verdict_is_told_why(tmp_path, capsys):

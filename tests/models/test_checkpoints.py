@@ -150,3 +150,11 @@ def test_a_file_that_holds_something_else(tmp_path, content, sentence):
 def test_a_file_that_does_not_exist(tmp_path):
     with pytest.raises(ValueError, match=r"checkpoint .*a\.pt does not exist"):
         load_checkpoint(network(), tmp_path / "a.pt")
+
+
+def test_a_file_that_was_cut_short_is_refused(tmp_path):
+    whole, part = tmp_path / "whole.pth", tmp_path / "part.pth"
+    torch.save(network(width=64).state_dict(), whole)
+    part.write_bytes(whole.read_bytes()[:3000])
+    with pytest.raises(ValueError, match=r"part.pth (was refused|is damaged or incomplete)"):
+        load_checkpoint(network(width=64), part)

@@ -83,6 +83,33 @@ def _unseen(action: Callable[[Tensor], R], x: Tensor) -> R:
 
 
 @contextmanager
+def sized(anatomy: Anatomy) -> Iterator[None]:
+    """Inside, the model takes images of no other size than it was dissected with.
+
+    Where its tokens lie was read off that size.
+
+    Raises:
+        InputError: on the forward pass, if the images have another height or width.
+    """
+    own = tuple(anatomy.graph.nodes[0].shape or ())[-2:]
+
+    def check(_module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+        images = next(t for t in tensors_in([args, kwargs]) if t.ndim == 4)
+        if tuple(images.shape[-2:]) != own:
+            raise InputError(
+                f"the images are {images.shape[-2]}x{images.shape[-1]}, the model was "
+                f"dissected with {own[0]}x{own[1]}; resize the images, or dissect the model "
+                "with images of this size"
+            )
+
+    hook = anatomy.model.register_forward_pre_hook(check, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
 def at_operations(
     anatomy: Anatomy,
     *,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from visprism.anatomy.acting import Call, at_operations
+from visprism.anatomy.acting import Call, at_operations, sized
 from visprism.anatomy.attention import Attention, Weights, attentions
 from visprism.anatomy.blocks import Anatomy
 from visprism.errors import InputError
@@ -43,7 +43,8 @@ def attend(
         A dictionary that each forward pass fills.
 
     Raises:
-        InputError: if there is no attention.
+        InputError: if there is no attention; on the forward pass, if the images have another
+            size than the model was dissected with.
     """
     watched = attentions(anatomy) if among is None else tuple(among)
     if not watched:
@@ -65,7 +66,7 @@ def attend(
         return read
 
     calls = {attention.node: reading(attention) for attention in watched}
-    with at_operations(anatomy, reads={}, changes={}, calls=calls):
+    with sized(anatomy), at_operations(anatomy, reads={}, changes={}, calls=calls):
         yield kept
 
 

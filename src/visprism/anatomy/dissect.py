@@ -15,7 +15,7 @@ from visprism.anatomy.forward import Images, pixels
 from visprism.anatomy.graph import Graph
 from visprism.anatomy.kinds import Kind, kind_of
 from visprism.anatomy.naming import names_of
-from visprism.anatomy.stretches import Stretch, stretches
+from visprism.anatomy.stretches import Stretch, has_head, stretches
 from visprism.anatomy.trace import trace
 from visprism.anatomy.vocabulary import JOINS
 from visprism.errors import InputError
@@ -55,12 +55,14 @@ def _few(images: Images) -> Images:
 
 
 def _blocks(graph: Graph, row: Sequence[Stretch]) -> tuple[Block, ...]:
-    names = names_of(graph, [s.nodes for s in row], [s.module for s in row])
+    headed = has_head(graph, row)
+    names = names_of(graph, [s.nodes for s in row], [s.module for s in row], headed=headed)
     blocks: list[Block] = []
     stage, area = 0, None
+    others = len(row) - 1 if headed else len(row)  # than a head
     for i, stretch in enumerate(row):
         end = graph.nodes[_readable(graph, stretch.end)]
-        last = i == len(row) - 1
+        last = i == others
         layout = None if last else end.layout
         here = prod(layout.grid) if layout else None
         subsampling = bool(area and here and here < area)
@@ -75,7 +77,7 @@ def _blocks(graph: Graph, row: Sequence[Stretch]) -> tuple[Block, ...]:
                 name=names[i],
                 kind=kind,
                 stage=stage,
-                depth=min(1.0, i / max(1, len(row) - 2)),
+                depth=min(1.0, i / max(1, others - 1)),
                 subsampling=subsampling,
                 shape=shape,
                 layout=layout,

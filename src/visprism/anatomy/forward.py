@@ -16,11 +16,12 @@ Images = Tensor | Mapping[str, Tensor]
 
 
 def forward(model: nn.Module, images: Images) -> Tensor:
-    """The model's logits, or its first output where it has no logits.
+    """The model's logits, or its main output where it has no logits.
 
     A mapping is passed by keyword where the model's ``forward`` has arguments of these names
     (as Hugging Face models have), and as one argument otherwise. Of an output with several
-    parts the one called ``logits`` is taken, or else the first tensor.
+    parts the one called ``logits`` is taken, or else the first tensor; of several feature maps
+    the last, as backbones give one for each stage.
 
     Raises:
         InputError: if the output holds no tensor.
@@ -80,9 +81,9 @@ def _logits(output: Any, model: nn.Module) -> Tensor:  # noqa: ANN401 (what a mo
         parts = [output[k] for k in ("logits", *output) if k in output]
     else:
         parts = list(output) if isinstance(output, tuple | list) else []
-    for part in parts:
-        if isinstance(part, Tensor):
-            return part
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    if tensors:
+        return tensors[-1 if all(t.ndim == 4 for t in tensors) else 0]
     raise InputError(
         f"{type(model).__name__} returns {type(output).__name__} without a tensor in it; "
         "wanted logits, as a tensor or under the name 'logits'"

@@ -12,7 +12,8 @@ from torch import Tensor
 class Layout:
     """Where height, width, channels and prefix tokens stand in a block's output."""
 
-    axes: Literal["b c h w", "b h w c", "b n c"]  # axes between b and c of "b n c" are merged
+    # Axes between b and c of "b n c" are merged; "n b c" is what torch calls batch_first=False.
+    axes: Literal["b c h w", "b h w c", "b n c", "n b c"]
     grid: tuple[int, int]  # (height, width)
     num_prefix_tokens: int = 0  # class, distillation and register tokens before the patches
     num_suffix_tokens: int = 0  # the same, after the patches
@@ -29,7 +30,7 @@ class Layout:
         if self.axes == "b h w c":
             return rearrange(x, "b h w c -> b c h w")
         height, width = self.grid
-        tokens = x.flatten(1, -2)
+        tokens = x.transpose(0, 1) if self.axes == "n b c" else x.flatten(1, -2)
         if self.order is not None:
             patches = tokens[:, list(self.order)]
         else:

@@ -8,19 +8,19 @@ from visprism.anatomy.operations import WORK
 
 
 def names_of(
-    graph: Graph, stretches: Sequence[Sequence[Node]], modules: Sequence[str]
+    graph: Graph, stretches: Sequence[Sequence[Node]], modules: Sequence[str], *, headed: bool
 ) -> list[str]:
-    """A unique name for each stretch; the first is the stem, the last the head."""
+    """A unique name for each stretch; the first is the stem, the last, if `headed`, the head."""
     nodes_of: dict[str, set[int]] = {}
     for node in graph.nodes:
         for path in _ancestors(node.module):
             nodes_of.setdefault(path, set()).add(node.index)
     names = []
     for i, (nodes, module) in enumerate(zip(stretches, modules, strict=True)):
-        if i == len(stretches) - 1:
-            names.append("head")
-        elif i == 0:
+        if i == 0 and len(stretches) > 1:
             names.append("stem")
+        elif i == len(stretches) - 1 and headed:
+            names.append("head")
         else:
             names.append(module or _worker(nodes, nodes_of))
     return _unique(names)

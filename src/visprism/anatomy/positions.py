@@ -9,7 +9,7 @@ shadow, and none is guessed from sizes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -178,6 +178,10 @@ def layout_of(positions: Positions | None, batch_size: int) -> Layout | None:
     if positions is None:
         return None
     shadow, grid = positions.shadow, positions.grid
+    tokens_first = shadow.ndim == 3 and shadow.shape[0] != batch_size == shadow.shape[1]
+    if tokens_first and constant_along(shadow, 1):
+        layout = layout_of(Positions(shadow.transpose(0, 1), grid), batch_size)
+        return layout and replace(layout, axes="n b c")
     if shadow.ndim not in (3, 4) or shadow.shape[0] != batch_size:
         return None
     if shadow.ndim == 4 and constant_along(shadow, 1) and shadow.shape[2:] == grid:

@@ -71,6 +71,11 @@ def stretches(graph: Graph) -> list[Stretch]:
     return _with_tail(graph, _with_neighbours(_with_gaps(graph, found, row)))
 
 
+def has_head(graph: Graph, row: Sequence[Stretch]) -> bool:
+    """Whether the last stretch is a head; in a backbone it is a block that gives a map."""
+    return graph.nodes[row[-1].end].layout is None or not row[-1].works
+
+
 def _modules(graph: Graph, row: Sequence[Unit]) -> list[_Range]:
     """Calls of modules that begin and end at a cut, as ranges of units."""
     begins = {unit.start: i for i, unit in enumerate(row)}
@@ -185,14 +190,26 @@ def _with_neighbours(row: Sequence[Stretch]) -> list[Stretch]:
 
 
 def _with_tail(graph: Graph, row: list[Stretch]) -> list[Stretch]:
-    """The last stretches as one head: what is pooled, or pointwise and without a skip."""
+    """The last stretches as one head: what is pooled, or pointwise and without a skip.
+
+    Not if they do the same work as a stretch before, in modules that are called alike; nor
+    where there is no head, as the last stretch gives a feature map.
+    """
+    if not has_head(graph, row):
+        return row
 
     def belongs_to_head(stretch: Stretch) -> bool:
         end = graph.nodes[stretch.end]
         roles = {node.role for node in stretch.nodes}
         pointwise = not stretch.branches and not roles & (WORK - {"linear"})
-        return pointwise or (end.layout is None and end.pooled)
+        alike = any(_work(stretch) == _work(other) for other in row[:-2])
+        return (pointwise and not alike) or (end.layout is None and end.pooled)
 
     while len(row) > 2 and belongs_to_head(row[-2]):
         row = [*row[:-2], Stretch(row[-2].units + row[-1].units)]
     return row
+
+
+def _work(stretch: Stretch) -> set[tuple[str, str]]:
+    """What the works of a stretch are, and what their modules are called, numbers apart."""
+    return {(_pattern(n.module), n.role) for n in stretch.nodes if n.role in WORK}

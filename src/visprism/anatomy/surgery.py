@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from visprism.anatomy.acting import Read, at_operations, hooked
+from visprism.anatomy.acting import Read, at_operations, hooked, sized
 from visprism.anatomy.blocks import Anatomy, Block
 from visprism.anatomy.graph import Node
 from visprism.anatomy.layout import Layout
@@ -41,11 +41,19 @@ def watch(
 
     Yields:
         A dictionary that each forward pass fills.
+
+    Raises:
+        InputError: if a block is of another anatomy; on the forward pass, if there are tokens
+            and the images have another size than the model was dissected with.
     """
     kept: dict[str, T] = {}
     hidden: dict[int, Read] = {}  # no module takes or gives these tensors
+    chosen = anatomy.blocks if blocks is None else tuple(blocks)
     with ExitStack() as stack:
-        for block in anatomy if blocks is None else blocks:
+        if any(b.layout is not None and "n" in b.layout.axes for b in chosen):
+            stack.enter_context(sized(anatomy))
+        for block in chosen:
+            _check_own(anatomy, block)
             if block.layout is None:
                 continue
 
@@ -72,8 +80,10 @@ def replace(
     the block still run; their result is dropped.
 
     Raises:
-        InputError: on the forward pass, if the result has another shape than the block's.
+        InputError: if the block is of another anatomy; on the forward pass, if the result has
+            another shape than the block's.
     """
+    _check_own(anatomy, block)
     came_in: list[Tensor] = []
 
     def remember(x: Tensor) -> None:
@@ -96,11 +106,12 @@ def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
     """Cut one block out: inside, it hands its input on unchanged.
 
     Raises:
-        InputError: if the block changes the shape of the feature map, or the order of its
-            tokens; it has no identity to fall back to.
+        InputError: if the block is of another anatomy, or changes the shape of the feature map
+            or the order of its tokens: it has no identity to fall back to.
 
     Source: Veit et al. (2016), Residual networks behave like ensembles, sec. 4.1.
     """
+    _check_own(anatomy, block)
     before, after = (anatomy.graph.nodes[i] for i in (block.start, block.end))
     if not _has_identity(before, after):
         raise InputError(
@@ -116,6 +127,14 @@ def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
         return x if before.shape == after.shape else x.reshape(len(x), *(after.shape or ())[1:])
 
     return replace(anatomy, block, identity)
+
+
+def _check_own(anatomy: Anatomy, block: Block) -> None:
+    if block not in anatomy.blocks:
+        raise InputError(
+            f"block {block.name!r} is not of this anatomy; take it from that of the same "
+            "model, as anatomy[name]"
+        )
 
 
 def _has_identity(before: Node, after: Node) -> bool:

@@ -4,6 +4,7 @@ What a user can get wrong ends in one sentence and exit code 2, Ctrl-C in 130. N
 imports torch before a command needs it, so that ``visprism --help`` answers at once.
 """
 
+import logging
 import os
 import shlex
 import signal
@@ -20,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.command = shlex.join(["visprism", *(sys.argv[1:] if argv is None else argv)])
     if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells each of its tries
     try:
         arguments.run(arguments)
         sys.stdout.flush()

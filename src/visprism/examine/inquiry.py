@@ -134,7 +134,7 @@ def examine(
             batches(image_set, preprocessing, batch_size=inquiry.batch_size),
             probes,
             compute=inquiry.compute,
-            progress=partial(progress, label=model.label),
+            progress=partial(progress, label=f"{model.label}, batches"),
             provenance=provenance,
         )
         facts = replace(costs(anatomy), provenance=results[0].provenance)

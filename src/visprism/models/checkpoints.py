@@ -6,6 +6,7 @@ A ``.safetensors`` file can hold tensors only. Any other file is read by torch w
 
 import pickle
 import re
+import warnings
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,9 +91,12 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
                 f"{path} was refused: it is no safetensors file ({error})"
             ) from error
     # Training scripts keep their arguments beside the weights; a Namespace only holds values.
-    with torch.serialization.safe_globals([Namespace]):
+    quiet = warnings.catch_warnings(action="ignore")  # of a pickle, which is refused below
+    with torch.serialization.safe_globals([Namespace]), quiet:
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
+        except OSError as error:
+            raise InputError(f"{path} is damaged or incomplete ({error})") from error
         except (
             pickle.UnpicklingError,
             RuntimeError,

@@ -60,6 +60,90 @@ def test_a_table_of_the_size_of_its_input_hides_nothing(images):
     assert anatomy.notes == ()
 
 
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return x + self.conv(x)
+
+
+def test_a_backbone_has_no_head(images):
+    anatomy = dissect(nn.Sequential(nn.Conv2d(3, 8, 4, 4), Sum(), Sum()).eval(), images)
+    assert parts(anatomy) == [
+        ("stem", "stem", (4, 4)),
+        ("1", "conv", (4, 4)),
+        ("2", "conv", (4, 4)),
+    ]
+    assert [block.depth for block in anatomy] == [0, 0.5, 1]
+
+
+def test_of_several_feature_maps_the_last_one_counts(images):
+    class Stages(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stages = nn.ModuleList([nn.Conv2d(3, 8, 4, 4), Sum(), Sum()])
+
+        def forward(self, x):
+            maps = []
+            for stage in self.stages:
+                x = stage(x)
+                maps.append(x)
+            return maps
+
+    assert [b.name for b in dissect(Stages().eval(), images)] == [
+        "stem",
+        "stages.1",
+        "stages.2",
+    ]
+
+
+def test_the_last_of_a_row_of_blocks_is_no_part_of_the_head(images):
+    class Pointwise(nn.Module):  # as ConvMixer's
+        def __init__(self):
+            super().__init__()
+            self.sum, self.mix = Sum(), nn.Conv2d(8, 8, 1)
+
+        def forward(self, x):
+            return functional.gelu(self.mix(self.sum(x)))
+
+    body = [nn.Conv2d(3, 8, 4, 4), Pointwise(), Pointwise()]
+    model = nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    assert parts(dissect(model.eval(), images)) == [
+        ("stem", "stem", (4, 4)),
+        ("1.sum", "conv", (4, 4)),
+        ("1.mix", "mlp", (4, 4)),
+        ("2.sum", "conv", (4, 4)),
+        ("2.mix", "mlp", (4, 4)),
+        ("head", "head", None),
+    ]
+
+
+@pytest.mark.parametrize("batch", [2, 3])
+def test_tokens_may_come_before_images(batch):
+    class TokensFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, 8, 4, 4)
+            layer = nn.TransformerEncoderLayer(8, 2, 16)
+            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.fc = nn.Linear(8, 5)
+
+        def forward(self, x):
+            return self.fc(self.encoder(self.patches(x).flatten(2).permute(2, 0, 1)).mean(0))
+
+    model, images = TokensFirst().eval(), torch.randn(batch, 3, 12, 16)
+    anatomy = dissect(model, images)
+    assert [(b.kind, b.shape) for b in anatomy[:-1]] == [
+        ("stem", (8, 3, 4)),
+        *[("attention", (8, 3, 4)), ("mlp", (8, 3, 4))] * 2,
+    ]
+    with watch(anatomy) as maps, torch.no_grad():
+        model(images)
+    torch.testing.assert_close(maps["stem"], model.patches(images))
+
+
 def test_a_network_without_any_submodule(built, images):
     anatomy = dissect(built("only parameters"), images)
     assert [row[1:] for row in parts(anatomy)] == [

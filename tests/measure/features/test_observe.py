@@ -1,5 +1,7 @@
 """Laws of observation (src/visprism/measure/features/observe.py): one pass for every probe."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -230,6 +232,13 @@ def test_a_model_in_training_mode_is_refused(anatomy, images):
     anatomy.model.block1.train()
     with pytest.raises(ValueError, match=r"in training mode; call model\.eval\(\) first"):
         observe(anatomy, [images], probes())
+
+
+@pytest.mark.parametrize("probes", [[FourierProbe], ["fourier"]])
+def test_what_is_no_probe_is_refused(anatomy, images, probes):
+    unchecked = inspect.unwrap(observe)  # the tests themselves check types
+    with pytest.raises(ValueError, match=r"wanted probes, such as \[FourierProbe\(\)\], got"):
+        unchecked(anatomy, [images], probes)
 
 
 @pytest.mark.parametrize("batches", [[], iter(())], ids=["list", "iterator"])

@@ -66,6 +66,10 @@ def observe(
     """
     if any(module.training for module in anatomy.model.modules()):
         raise InputError("the model is in training mode; call model.eval() first")
+    probes = [probes] if isinstance(probes, Probe) else list(probes)
+    for probe in probes:
+        if not isinstance(probe, Probe):
+            raise InputError(f"wanted probes, such as [FourierProbe()], got {probe!r}")
     probes = [copy.deepcopy(probe) for probe in probes]
     blocks = [block for block in anatomy if block.layout is not None]
     if not blocks:
