@@ -10,7 +10,7 @@ from visprism.anatomy.operations import WORK
 def names_of(
     graph: Graph, stretches: Sequence[Sequence[Node]], modules: Sequence[str], *, headed: bool
 ) -> list[str]:
-    """A unique name for each stretch; the first is the stem, the last, if `headed`, the head."""
+    """A unique name for each stretch; the first is the stem, the last, `headed`, the head."""
     nodes_of: dict[str, set[int]] = {}
     for node in graph.nodes:
         for path in _ancestors(node.module):
