@@ -18,6 +18,7 @@ from visprism.measure.features import VarianceProbe as VarianceProbe
 from visprism.measure.features import high_frequency as high_frequency
 from visprism.measure.features import observe as observe
 from visprism.measure.features import tally as tally
+from visprism.measure.receptive_field import receptive_field as receptive_field
 from visprism.models import LoadedModel as LoadedModel
 from visprism.models import load_model as load_model
 from visprism.parallel import Compute as Compute

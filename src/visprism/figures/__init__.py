@@ -7,6 +7,7 @@
 from visprism.figures import (  # noqa: F401 (each registers its figure)
     anatomy,
     fourier,
+    receptive_field,
     tally,
     variance,
 )
