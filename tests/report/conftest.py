@@ -14,6 +14,7 @@ from visprism.measure.features import (
     observe,
     tally,
 )
+from visprism.measure.receptive_field import receptive_field
 from visprism.report import Examination
 from visprism.result import Provenance
 
@@ -54,10 +55,11 @@ def examined(name, depth):
         anatomy, [images[:3], images[3:]], [FourierProbe(), VarianceProbe()], provenance=about
     )
     ends = high_frequency(spectrum)
+    fields = receptive_field(anatomy, [images[:3]], provenance=about)
     return Examination(
         name,
         replace(costs(anatomy), provenance=spectrum.provenance),
-        (spectrum, ends, tally(ends), variances, tally(variances)),
+        (spectrum, ends, tally(ends), variances, tally(variances), *fields),
     )
 
 
