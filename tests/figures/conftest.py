@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from visprism.anatomy import Costs
-from visprism.measure.features import HighFrequency, Spectrum, Tally, Variances
+from visprism.measure.features import (
+    EffectiveRanks,
+    HighFrequency,
+    SingularValues,
+    Spectrum,
+    Tally,
+    Variances,
+)
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.result import Provenance
 
@@ -100,6 +107,31 @@ def receptive_maps():
     )
 
 
+def singular_values():
+    rows = np.repeat(np.arange(5), 6)
+    relative = np.tile([1.0, 0.5, 0.1, 1.0, 0.2, 0.0], 5)
+    return SingularValues(
+        **{name: column[rows] for name, column in BLOCKS.items()},
+        level=np.tile(np.repeat(["tokens", "images"], 3), 5),
+        rank=np.tile([1, 2, 3], 10),
+        relative=relative,
+        share=relative**2 / 1.3,
+        provenance=PROVENANCE,
+    )
+
+
+def effective_ranks():
+    return EffectiveRanks(
+        **BLOCKS,
+        channels=np.array([8, 8, 16, 16, 16]),
+        token_rank=np.array([6.0, 5.0, 9.0, 8.0, 7.0]),
+        token_participation=np.array([4.0, 3.0, 5.0, 5.0, 4.0]),
+        image_rank=np.array([3.0, 4.0, 5.0, 6.0, 5.5]),
+        image_participation=np.array([2.0, 3.0, 4.0, 4.5, 4.0]),
+        provenance=PROVENANCE,
+    )
+
+
 def tally():
     return Tally(
         kind=np.array(["attention", "mlp"]),
@@ -137,6 +169,8 @@ MAKERS = {
         variances,
         receptive_field,
         receptive_maps,
+        singular_values,
+        effective_ranks,
         tally,
         costs,
     )

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
-from visprism.figures.depth import against_depth, kinds_key
+from visprism.figures.depth import against_depth, from_zero, kinds_key
 from visprism.figures.frame import figure
 from visprism.figures.style import FAINT, INK, tip
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
@@ -45,7 +45,7 @@ def _(
             zorder=1,
             label="_whole image, evenly",
         )
-    ax.set_ylim(bottom=0)
+    from_zero(ax)
     ax.set_ylabel(LABELS[quantity])
     return ax
 

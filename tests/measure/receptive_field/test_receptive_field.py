@@ -189,9 +189,12 @@ def test_a_norm_over_channels_has_a_field(fields, noise):
             return self.norm(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
     head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
-    sizes, maps = fields(nn.Sequential(Normed(), *head).double().eval(), noise(4, 3, 9, 9))
-    assert (maps["stem"] > 0).sum() == 9
-    assert sizes.side_95.item() == pytest.approx(3, abs=1)  # its middle is not a pixel's
+    model, images = nn.Sequential(Normed(), *head).eval(), noise(4, 3, 9, 9)
+    in_single = fields(model, images.float())[1]["stem"]
+    in_double = fields(model.double(), images)[1]["stem"]
+    assert (in_double > 0).sum() == 9
+    # The gradient of the plain sum is rounding, of which no digit would be the same.
+    np.testing.assert_allclose(in_single, in_double, rtol=1e-3)
 
 
 # Against another implementation.

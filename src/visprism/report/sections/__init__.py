@@ -4,6 +4,7 @@ from visprism.report.section import Section
 from visprism.report.sections.anatomy import ANATOMY
 from visprism.report.sections.fourier import HIGH_FREQUENCY, SPECTRUM
 from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_MAPS
+from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
 from visprism.report.sections.variance import VARIANCE
 
 # In the order of the page; a plugin appends its own.
@@ -14,4 +15,6 @@ SECTIONS: list[Section] = [
     VARIANCE,
     RECEPTIVE_FIELD,
     RECEPTIVE_MAPS,
+    SINGULAR_VALUES,
+    EFFECTIVE_RANK,
 ]
