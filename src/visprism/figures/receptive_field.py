@@ -68,21 +68,22 @@ def strength_bar(figure: Figure, axes: Sequence[Axes]) -> None:
 @figure(width=6.1, height=1.15, across=1, key=strength_bar, key_width=0.65)
 def _(result: ReceptiveMaps, ax: Axes) -> Axes:
     """The maps side by side in forward order, each the whole image; below, names and depths."""
-    height, width = result.row.max() + 1, result.column.max() + 1
+    cells = result.row.max() + 1, result.column.max() + 1
+    width = cells[1] / cells[0]  # the image is 1 high, so that models of any size share axes
     names = list(dict.fromkeys(result.block.tolist()))
     step = (1 + _GAP) * width
     for i, name in enumerate(names):
         rows = result.rows(result.block == name)
         left = i * step
         ax.imshow(
-            rows.relative.reshape(height, width),
+            rows.relative.reshape(cells),
             norm=_SCALE,
             cmap=_COLOURS,
-            extent=(left, left + width, height, 0),
+            extent=(left, left + width, 1, 0),
             interpolation="nearest",
         )
         frame = Rectangle(
-            (left, 0), width, height, fill=False, edgecolor=INK, linewidth=0.4, label=name
+            (left, 0), width, 1, fill=False, edgecolor=INK, linewidth=0.4, label=name
         )
         frame.set_gid(tip(f"{name} · depth {rows.depth[0]:.2f}"))
         ax.add_patch(frame)
@@ -90,7 +91,7 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
         for text, colour, below in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
             ax.annotate(
                 text,
-                (left + width / 2, height),
+                (left + width / 2, 1),
                 xytext=(0, -below),
                 textcoords="offset points",
                 ha="center",
@@ -98,6 +99,6 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
                 fontsize="small",
                 color=colour,
             )
-    ax.set(xlim=(0, len(names) * step - _GAP * width), ylim=(height, 0))
+    ax.set(xlim=(0, len(names) * step - _GAP * width), ylim=(1, 0))
     ax.axis("off")
     return ax
