@@ -36,8 +36,8 @@ def test_the_readme_runs(block, capsys):
 def test_the_readme_names_commands_that_exist():
     from visprism.cli.arguments import parser
 
-    known = set(re.findall(r"^    (\w+)  ", parser().format_help(), flags=re.MULTILINE))
-    named = set(re.findall(r"visprism (\w+) ", README.replace("`", " "))) - {"in"}
+    known = set(re.findall(r"^    ([\w-]+)  ", parser().format_help(), flags=re.MULTILINE))
+    named = set(re.findall(r"visprism ([\w-]+) ", README.replace("`", " "))) - {"in"}
     assert named & known == known
     assert all(name in known for name in re.findall(r"^visprism (\w+)", README, re.MULTILINE))
 

@@ -14,10 +14,13 @@ from visprism.figures import plot as plot
 from visprism.figures import save_figure as save_figure
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
+from visprism.measure.features import SingularValueProbe as SingularValueProbe
 from visprism.measure.features import VarianceProbe as VarianceProbe
+from visprism.measure.features import effective_ranks as effective_ranks
 from visprism.measure.features import high_frequency as high_frequency
 from visprism.measure.features import observe as observe
 from visprism.measure.features import tally as tally
+from visprism.measure.receptive_field import receptive_field as receptive_field
 from visprism.models import LoadedModel as LoadedModel
 from visprism.models import load_model as load_model
 from visprism.parallel import Compute as Compute

@@ -49,7 +49,7 @@ def refused(capsys, *arguments):
 # Models.
 
 
-@pytest.mark.parametrize("command", ["examine", "fourier", "variance"])
+@pytest.mark.parametrize("command", ["examine", "fourier", "variance", "receptive-field"])
 def test_an_unknown_model_is_told_what_was_meant(command, out, capsys):
     said = refused(capsys, command, "timm:resnet-18", *TINY, "--out", out)
     assert "unknown model 'timm:resnet-18'; did you mean timm:resnet18" in said

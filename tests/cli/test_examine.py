@@ -27,6 +27,7 @@ def examined(tmp_path_factory):
 def test_examine_writes_a_page_tables_and_figures_and_nothing_else(examined):
     assert {p.name for p in examined.iterdir()} == {"report.html", "results", "figures"}
     stems = {"anatomy", "fourier", "high-frequency", "variance", "variance-tally"}
+    stems |= {"receptive-field", "receptive-maps"}
     for model in ("resnet20-random-weights", "vit_tiny_patch16_224-random-weights"):
         for stem in stems:
             assert (examined / "results" / f"{model}-{stem}.npz").exists()
@@ -139,6 +140,59 @@ def test_a_grid_without_most_frequencies_is_told(tmp_path, capsys):
     assert "64x48, 32x24, 16x12 holds only the frequencies" in capsys.readouterr().out
     assert main(["fourier", "resnet20", *options, "--profile", "radial"]) == 0
     assert "holds only the frequencies" not in capsys.readouterr().out
+
+
+# Receptive fields.
+
+
+def test_receptive_fields_alone_write_their_own_on_16_images(tmp_path, capsys):
+    command = ["receptive-field", SMALL_VIT, "--data", "shapes", "--out", str(tmp_path)]
+    assert main(command) == 0
+    stem = "vit_tiny_patch16_224-random-weights"
+    found = Result.load(tmp_path / f"results/{stem}-receptive-field.npz")
+    assert found.provenance.images == 16
+    assert found.side_95[0] == pytest.approx(8, abs=1)  # the patch
+    written = {p.stem for p in (tmp_path / "results").iterdir()}
+    assert written == {
+        f"{stem}-{end}" for end in ("anatomy", "receptive-field", "receptive-maps")
+    }
+    assert "look at" in capsys.readouterr().out
+
+
+def test_an_examination_measures_receptive_fields_on_8_images(tmp_path):
+    options = ["--data", "shapes", "--limit", "12", "--out", str(tmp_path)]
+    assert main(["examine", SMALL_VIT, *options]) == 0
+    images = {
+        stem: Result.load(next(tmp_path.glob(f"results/*-{stem}.npz"))).provenance.images
+        for stem in ("fourier", "receptive-field")
+    }
+    assert images == {"fourier": 12, "receptive-field": 8}
+
+
+DETACHED = """
+import torch
+
+class Frozen(torch.nn.Conv2d):
+    def forward(self, x):
+        with torch.no_grad():
+            return super().forward(x)
+
+def build():
+    layers = torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(4, 5)
+    body = Frozen(3, 4, 3), torch.nn.ReLU(), torch.nn.Conv2d(4, 4, 3)
+    return torch.nn.Sequential(*body, *layers)
+"""
+
+
+def test_a_model_that_cannot_be_differentiated_keeps_its_other_analyses(tmp_path, capsys):
+    (tmp_path / "net.py").write_text(DETACHED)
+    model, size = f"{tmp_path}/net.py:build", ["--size", "16"]
+    assert main(["receptive-field", model, *TINY, *size, "--out", f"{tmp_path}/a"]) == 2
+    assert "block 'stem' has no receptive field" in capsys.readouterr().err
+    assert main(["examine", model, *TINY, *size, "--out", f"{tmp_path}/b"]) == 0
+    assert "Without receptive fields: block 'stem' has" in capsys.readouterr().out
+    assert list(tmp_path.glob("b/results/*-variance.npz"))
+    assert not list(tmp_path.glob("b/results/*receptive*"))
 
 
 # Other commands.

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from visprism.anatomy import Costs
-from visprism.measure.features import HighFrequency, Spectrum, Tally, Variances
+from visprism.measure.features import (
+    EffectiveRanks,
+    HighFrequency,
+    SingularValues,
+    Spectrum,
+    Tally,
+    Variances,
+)
+from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.result import Provenance
 
 PROVENANCE = Provenance(
@@ -69,6 +77,61 @@ def variances():
     )
 
 
+def receptive_field():
+    sides = np.array([3.0, 5.0, 9.0, 20.0, 24.0])
+    areas = {f"area_{t}": sides**2 / 1024 for t in (20, 30, 50, 99)}
+    return ReceptiveField(
+        **BLOCKS,
+        **areas,
+        sigma=np.array([1.0, 2.0, 4.0, 8.0, 7.5]),
+        sigma_error=np.array([0.0, 0.1, 0.1, 0.5, 0.5]),
+        side_50=sides,
+        side_95=2 * sides,
+        row=np.full(5, 15.5),
+        column=np.full(5, 15.5),
+        flat_sigma=9.2,
+        provenance=PROVENANCE,
+    )
+
+
+def receptive_maps():
+    relative = np.tile([0.01, 0.1, 0.5, 0.05, 1.0, 0.0], 3) ** np.repeat([1, 2, 3], 6)
+    return ReceptiveMaps(
+        block=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
+        depth=np.repeat([0.0, 0.25, 1.0], 6),
+        row=np.tile([0, 0, 0, 1, 1, 1], 3),
+        column=np.tile([0, 1, 2], 6),
+        share=relative / 2,
+        relative=relative,
+        provenance=PROVENANCE,
+    )
+
+
+def singular_values():
+    rows = np.repeat(np.arange(5), 6)
+    relative = np.tile([1.0, 0.5, 0.1, 1.0, 0.2, 0.0], 5)
+    return SingularValues(
+        **{name: column[rows] for name, column in BLOCKS.items()},
+        level=np.tile(np.repeat(["tokens", "images"], 3), 5),
+        rank=np.tile([1, 2, 3], 10),
+        relative=relative,
+        share=relative**2 / 1.3,
+        provenance=PROVENANCE,
+    )
+
+
+def effective_ranks():
+    return EffectiveRanks(
+        **BLOCKS,
+        channels=np.array([8, 8, 16, 16, 16]),
+        token_rank=np.array([6.0, 5.0, 9.0, 8.0, 7.0]),
+        token_participation=np.array([4.0, 3.0, 5.0, 5.0, 4.0]),
+        image_rank=np.array([3.0, 4.0, 5.0, 6.0, 5.5]),
+        image_participation=np.array([2.0, 3.0, 4.0, 4.5, 4.0]),
+        provenance=PROVENANCE,
+    )
+
+
 def tally():
     return Tally(
         kind=np.array(["attention", "mlp"]),
@@ -99,7 +162,18 @@ def costs():
 
 
 MAKERS = {
-    maker.__name__: maker for maker in (spectrum, high_frequency, variances, tally, costs)
+    maker.__name__: maker
+    for maker in (
+        spectrum,
+        high_frequency,
+        variances,
+        receptive_field,
+        receptive_maps,
+        singular_values,
+        effective_ranks,
+        tally,
+        costs,
+    )
 }
 
 

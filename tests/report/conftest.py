@@ -9,11 +9,14 @@ from torch import nn
 from visprism.anatomy import costs, dissect
 from visprism.measure.features import (
     FourierProbe,
+    SingularValueProbe,
     VarianceProbe,
+    effective_ranks,
     high_frequency,
     observe,
     tally,
 )
+from visprism.measure.receptive_field import receptive_field
 from visprism.report import Examination
 from visprism.result import Provenance
 
@@ -50,14 +53,27 @@ def examined(name, depth):
         network, images = Network(depth).eval(), torch.rand(6, 3, 16, 16)
     anatomy = dissect(network, images[:2])
     about = Provenance(model=name, data="folder:cats/val", created="2025-01-31")
-    spectrum, variances = observe(
-        anatomy, [images[:3], images[3:]], [FourierProbe(), VarianceProbe()], provenance=about
+    spectrum, variances, singular = observe(
+        anatomy,
+        [images[:3], images[3:]],
+        [FourierProbe(), VarianceProbe(), SingularValueProbe()],
+        provenance=about,
     )
     ends = high_frequency(spectrum)
+    fields = receptive_field(anatomy, [images[:3]], provenance=about)
     return Examination(
         name,
         replace(costs(anatomy), provenance=spectrum.provenance),
-        (spectrum, ends, tally(ends), variances, tally(variances)),
+        (
+            spectrum,
+            ends,
+            tally(ends),
+            variances,
+            tally(variances),
+            *fields,
+            singular,
+            effective_ranks(singular),
+        ),
     )
 
 

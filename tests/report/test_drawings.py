@@ -22,6 +22,12 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "variance",
         "variance-scale-free",
         "variance-tally",
+        "receptive-field",
+        "receptive-maps",
+        "singular-values",
+        "singular-values-of-images",
+        "effective-rank",
+        "effective-rank-of-images",
     ]
     for drawing in found:
         titles = [ax.get_title() for ax in drawing.figure.axes]

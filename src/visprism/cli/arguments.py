@@ -46,6 +46,14 @@ def parser() -> argparse.ArgumentParser:
         "variance", examine.variance, "how far feature maps vary over positions, by block", both
     )
     _models(variance), _data(variance), _measuring(variance)
+    fields = command(
+        "receptive-field",
+        examine.receptive_field,
+        "which pixels every block answers to, on 16 images if no --limit is named",
+        both,
+    )
+    _models(fields), _data(fields), _measuring(fields)
+    fields.set_defaults(limit=16)  # one backward pass for each block, and more change little
 
     blocks = command("anatomy", anatomy.anatomy, "the blocks of a model, as a table", MODEL)
     blocks.add_argument("model", metavar="MODEL")

@@ -1,4 +1,4 @@
-"""``visprism examine``, ``fourier`` and ``variance``: measure, write, say what was found."""
+"""``visprism examine`` and each analysis alone: measure, write, say what was found."""
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ def examine(arguments: Namespace) -> None:
     from visprism.examine import write_figures, write_report, write_tables
 
     writers = (write_tables, write_figures, write_report)
-    _measure(arguments, ("fourier", "variance"), writers, look="report.html")
+    _measure(arguments, ("fourier", "variance", "receptive-field"), writers, look="report.html")
 
 
 def fourier(arguments: Namespace) -> None:
@@ -28,8 +28,21 @@ def variance(arguments: Namespace) -> None:
     _measure(arguments, ("variance",), (write_tables, write_figures), look="figures")
 
 
+def receptive_field(arguments: Namespace) -> None:
+    """Effective receptive fields alone."""
+    from visprism.examine import write_figures, write_tables
+
+    writers = (write_tables, write_figures)
+    _measure(arguments, ("receptive-field",), writers, look="figures", field_images=None)
+
+
 def _measure(
-    arguments: Namespace, analyses: tuple[str, ...], writers: Sequence[Callable], *, look: str
+    arguments: Namespace,
+    analyses: tuple[str, ...],
+    writers: Sequence[Callable],
+    *,
+    look: str,
+    field_images: int | None = 8,
 ) -> None:
     from visprism.cli.progress import progress_shown
     from visprism.examine import Inquiry, examine, load_models, output_folder
@@ -40,6 +53,7 @@ def _measure(
         analyses=analyses,
         split=arguments.split,
         limit=arguments.limit,
+        field_images=field_images,
         batch_size=arguments.batch_size,
         size=arguments.size,
         skip_bad=arguments.skip_bad,

@@ -1,7 +1,7 @@
 """Inquiries: models and images, both named by a user, and what is measured of them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -10,8 +10,10 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 
 from visprism.anatomy import Anatomy, costs, dissect, forward
-from visprism.data import ImageSet, batches, load_data
+from visprism.data import batches, load_data
 from visprism.errors import InputError
+from visprism.examine.fields import fields_of, fields_or_note
+from visprism.examine.notes import idle, left_out
 from visprism.measure.features import (
     FourierProbe,
     Probe,
@@ -29,8 +31,6 @@ from visprism.report import Examination, check_names
 from visprism.result import Provenance, Result
 from visprism.rng import stream
 
-_NAMED = 3  # of the things that a note counts
-
 
 @runtime_checkable
 class Progress(Protocol):
@@ -46,9 +46,10 @@ class Inquiry:
     """What to measure, on which images, and how."""
 
     data: str  # as `load_data` takes it
-    analyses: tuple[str, ...] = ("fourier", "variance")
+    analyses: tuple[str, ...] = ("fourier", "variance", "receptive-field")
     split: str | None = None
     limit: int | None = None  # number of images
+    field_images: int | None = 8  # at most, for receptive fields; None: all
     batch_size: int = 16
     size: tuple[int, int] | None = None  # (height, width); None: what each model wants
     skip_bad: bool = False  # leave out images that cannot be read
@@ -127,27 +128,44 @@ def examine(
             command=inquiry.command,
             created=datetime.now(UTC).date().isoformat(),
         )
-        probes = [_probe(analysis, inquiry) for analysis in inquiry.analyses]
+        probes = [PROBES[name](inquiry) for name in inquiry.analyses if name in PROBES]
         notes = [*anatomy.notes, *(note for probe in probes for note in probe.notes(anatomy))]
-        results = observe(
-            anatomy,
-            batches(image_set, preprocessing, batch_size=inquiry.batch_size),
-            probes,
-            compute=inquiry.compute,
-            progress=partial(progress, label=f"{model.label}, batches"),
-            provenance=provenance,
-        )
-        facts = replace(costs(anatomy), provenance=results[0].provenance)
-        drawn = tuple(one for result in results for one in _with_summaries(result))
-        notes += (*_idle(results), *_left_out(image_set))
-        examinations.append(Examination(model.label, facts, drawn, tuple(notes)))
+        how = {"compute": inquiry.compute, "provenance": provenance}
+        drawn: list[Result] = []
+        if probes:
+            results = observe(
+                anatomy,
+                batches(image_set, preprocessing, batch_size=inquiry.batch_size),
+                probes,
+                progress=partial(progress, label=f"{model.label}, batches"),
+                **how,
+            )
+            drawn += (one for result in results for one in _with_summaries(result))
+            notes += idle(results)
+        if "receptive-field" in inquiry.analyses:
+            measure = partial(
+                fields_of,
+                anatomy,
+                image_set,
+                preprocessing,
+                limit=inquiry.field_images,
+                batch_size=inquiry.batch_size,
+                progress=partial(progress, label=f"{model.label}, receptive fields"),
+                **how,
+            )
+            fields, reasons = fields_or_note(measure) if drawn else (measure(), ())
+            drawn += fields
+            notes += reasons
+        notes += left_out(image_set)
+        facts = replace(costs(anatomy), provenance=drawn[0].provenance)
+        examinations.append(Examination(model.label, facts, tuple(drawn), tuple(notes)))
     return examinations
 
 
-def _probe(analysis: str, inquiry: Inquiry) -> Probe:
-    if analysis == "fourier":
-        return FourierProbe(profile=inquiry.profile, protocol=inquiry.protocol)
-    return VarianceProbe()
+PROBES: dict[str, Callable[[Inquiry], Probe]] = {  # by the name of the analysis
+    "fourier": lambda inquiry: FourierProbe(inquiry.profile, inquiry.protocol),
+    "variance": lambda _: VarianceProbe(),
+}
 
 
 def _with_summaries(result: Result) -> tuple[Result, ...]:
@@ -157,28 +175,6 @@ def _with_summaries(result: Result) -> tuple[Result, ...]:
     if isinstance(result, Variances):
         return result, tally(result)
     return (result,)
-
-
-def _idle(results: Sequence[Result]) -> tuple[str, ...]:
-    """Blocks that hand their input on unchanged, as every measurement saw."""
-    each = [r for r in results if isinstance(r, Spectrum | Variances)]
-    moved = {name for r in each for name in r.block[r.change != 0].tolist()}
-    idle = [name for name in dict.fromkeys(each[0].block.tolist()) if name not in moved]
-    if not idle:
-        return ()
-    names = ", ".join(idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
-    return (
-        f"Blocks that change nothing: {len(idle)} ({names}). Residual branches that still end "
-        "in zeros, as many libraries initialise them, do that.",
-    )
-
-
-def _left_out(image_set: ImageSet) -> tuple[str, ...]:
-    if not image_set.skipped:
-        return ()
-    few = "; ".join(image_set.skipped[:_NAMED])
-    more = "; ..." if len(image_set.skipped) > _NAMED else ""
-    return (f"Left out, because they cannot be read: {len(image_set.skipped)} ({few}{more}).",)
 
 
 def _side(preprocessing: Preprocessing) -> int:

@@ -7,6 +7,8 @@
 from visprism.figures import (  # noqa: F401 (each registers its figure)
     anatomy,
     fourier,
+    receptive_field,
+    singular_values,
     tally,
     variance,
 )

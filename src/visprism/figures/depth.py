@@ -76,6 +76,14 @@ def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarr
     return ax
 
 
+def from_zero(ax: Axes) -> None:
+    """Let the vertical axis begin at 0, for sizes; its end still follows what is drawn.
+
+    A fixed limit would cut what another model shows on axes that share theirs.
+    """
+    ax.axhline(0, linewidth=0, label="_zero").sticky_edges.y.append(0)
+
+
 def kinds_key(figure: Figure, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur, and the shades."""
     found = {label for ax in axes for label in ax.get_legend_handles_labels()[1]}

@@ -98,7 +98,11 @@ def _part(section: Section, examinations: Sequence[Examination]) -> dict[str, ob
             for drawing in drawings_of(section, examinations)
         ],
         "verdicts": {name: verdicts([tally]) for name, tally in tallies.items()},
-        "tables": {name: rows(result, section.columns) for name, result in results.items()},
+        "tables": {
+            name: rows(result, section.columns)
+            for name, result in results.items()
+            if section.columns
+        },
         "files": [
             file_name(name, result) for name, result in [*results.items(), *tallies.items()]
         ],

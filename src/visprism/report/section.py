@@ -16,7 +16,8 @@ class Section:
     stem: str  # of its files, and its anchor
     title: str
     shows: str  # what one sees, in two plain sentences
-    columns: Mapping[str, str]  # of the table: column of the result -> heading, with its unit
+    # Of the table: column of the result -> heading, with its unit; none: no table is shown.
+    columns: Mapping[str, str]
     # Ending of a figure's file name -> options of the figure.
     figures: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: {"": {}})
     quantity: str = ""  # of the tallies

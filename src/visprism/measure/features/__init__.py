@@ -8,17 +8,27 @@ from visprism.measure.features.fourier import (
 )
 from visprism.measure.features.observe import observe
 from visprism.measure.features.probe import Probe
+from visprism.measure.features.singular_values import (
+    EffectiveRanks,
+    SingularValueProbe,
+    SingularValues,
+    effective_ranks,
+)
 from visprism.measure.features.tally import Tally, tally
 from visprism.measure.features.variance import VarianceProbe, Variances
 
 __all__ = [
+    "EffectiveRanks",
     "FourierProbe",
     "HighFrequency",
     "Probe",
+    "SingularValueProbe",
+    "SingularValues",
     "Spectrum",
     "Tally",
     "VarianceProbe",
     "Variances",
+    "effective_ranks",
     "high_frequency",
     "observe",
     "tally",

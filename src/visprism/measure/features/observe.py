@@ -19,15 +19,14 @@ from visprism.anatomy import (
     attentions,
     batch_size,
     forward,
-    pixels,
     watch,
 )
 from visprism.errors import InputError
+from visprism.measure.features.intake import Batch, blocks_on_grid, image_shape, images_of
 from visprism.measure.features.probe import Probe
 from visprism.parallel import CPU, Compute, gather, rank, share, world_size
 from visprism.result import Provenance, Result
 
-Batch = Images | Sequence  # images, or (images, targets)
 Progress = Callable[[Iterable], Iterable]
 
 
@@ -64,19 +63,12 @@ def observe(
         InputError: if the model is in training mode, there are no images or they do not fit, or
             a block gives no feature map or one that is not finite.
     """
-    if any(module.training for module in anatomy.model.modules()):
-        raise InputError("the model is in training mode; call model.eval() first")
+    blocks_on_grid(anatomy)  # there are some
     probes = [probes] if isinstance(probes, Probe) else list(probes)
     for probe in probes:
         if not isinstance(probe, Probe):
             raise InputError(f"wanted probes, such as [FourierProbe()], got {probe!r}")
     probes = [copy.deepcopy(probe) for probe in probes]
-    blocks = [block for block in anatomy if block.layout is not None]
-    if not blocks:
-        raise InputError(
-            "no block of this model has a feature map on a grid: "
-            f"{type(anatomy.model).__name__} cannot be observed"
-        )
     images, largest = _pass(anatomy, batches, probes, compute, progress)
     images, largest = _together(probes, images, largest)
     if not images:
@@ -84,7 +76,7 @@ def observe(
     facts = replace(
         provenance or Provenance(),
         images=images,
-        image_shape=_image_shape(anatomy),
+        image_shape=image_shape(anatomy),
         batch_size=largest,
         precision=compute.precision,
         device=compute.device,
@@ -114,7 +106,7 @@ def _pass(
         ]
         shown = progress if progress and rank() == 0 else iter
         for batch in shown(share(batches)):
-            images = _images_of(batch, anatomy, compute)
+            images = images_of(batch, anatomy, compute)
             for view in views:
                 view.kept.clear()
             with compute.autocast():
@@ -198,37 +190,6 @@ def _together(probes: Sequence[Probe], images: int, largest: int) -> tuple[int, 
         for own in its:
             probe.add(own)
     return sum(counts), max(sizes)
-
-
-# Images.
-
-
-def _image_shape(anatomy: Anatomy) -> tuple[int, ...]:
-    """(C, H, W) of the images that the model was dissected with."""
-    return tuple(anatomy.graph.nodes[0].shape or ())[1:]
-
-
-def _images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
-    """The images of a batch, on the device."""
-    images: Images = batch[0] if isinstance(batch, tuple | list) else batch  # pyrefly: ignore
-    try:
-        shape = tuple(pixels(images).shape[1:])
-    except InputError as error:
-        raise InputError(f"a batch, of images or (images, targets): {error}") from error
-    own = _image_shape(anatomy)
-    if own and shape != own:
-        raise InputError(
-            f"the images are {_by(shape)}, the model was dissected with {_by(own)}; "
-            "resize the images, or dissect the model with images of this size"
-        )
-    device = compute.torch_device
-    if isinstance(images, Mapping):
-        return {name: tensor.to(device) for name, tensor in images.items()}
-    return images.to(device)
-
-
-def _by(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))
 
 
 # Feature maps that are not finite.

@@ -3,7 +3,18 @@
 from visprism.report.section import Section
 from visprism.report.sections.anatomy import ANATOMY
 from visprism.report.sections.fourier import HIGH_FREQUENCY, SPECTRUM
+from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_MAPS
+from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
 from visprism.report.sections.variance import VARIANCE
 
 # In the order of the page; a plugin appends its own.
-SECTIONS: list[Section] = [ANATOMY, SPECTRUM, HIGH_FREQUENCY, VARIANCE]
+SECTIONS: list[Section] = [
+    ANATOMY,
+    SPECTRUM,
+    HIGH_FREQUENCY,
+    VARIANCE,
+    RECEPTIVE_FIELD,
+    RECEPTIVE_MAPS,
+    SINGULAR_VALUES,
+    EFFECTIVE_RANK,
+]

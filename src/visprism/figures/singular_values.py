@@ -1,0 +1,58 @@
+"""Figures of `SingularValues`, a curve for each block, and of `EffectiveRanks`."""
+
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from visprism.figures.depth import against_depth, depth_bar, from_zero, kinds_key
+from visprism.figures.frame import figure
+from visprism.figures.style import DEPTH, tip
+from visprism.measure.features import EffectiveRanks, SingularValues
+
+LABELS = {
+    "token_rank": "Effective rank of tokens",
+    "image_rank": "Effective rank of images",
+    "token_participation": "Participation ratio of tokens",
+    "image_participation": "Participation ratio of images",
+}
+
+
+@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
+def _(
+    result: SingularValues, ax: Axes, *, level: Literal["tokens", "images"] = "tokens"
+) -> Axes:
+    """Singular values over the largest by rank, a curve per block, coloured by depth."""
+    chosen = result.rows(result.level == level)
+    for name in dict.fromkeys(chosen.block.tolist()):
+        rows = chosen.rows((chosen.block == name) & (chosen.relative > 0))
+        if not len(rows.rank):
+            continue
+        ax.plot(
+            rows.rank,
+            rows.relative,
+            color=DEPTH(float(rows.depth[0])),
+            linewidth=1.1,
+            label=name,
+            gid=tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}"),
+        )
+    ax.set(xscale="log", yscale="log", ylim=(1e-4, 1.3))
+    ax.set(xlabel=f"Rank of the singular value ({level})", ylabel="Relative to the largest")
+    return ax
+
+
+@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+def _(
+    result: EffectiveRanks,
+    ax: Axes,
+    *,
+    quantity: Literal[
+        "token_rank", "image_rank", "token_participation", "image_participation"
+    ] = "token_rank",
+) -> Axes:
+    """Effective rank against depth."""
+    ranks = getattr(result, quantity)
+    against_depth(ax, result, ranks, np.zeros_like(ranks))
+    from_zero(ax)
+    ax.set_ylabel(LABELS[quantity])
+    return ax
