@@ -1,5 +1,7 @@
 from visprism.anatomy import Anatomy as Anatomy
 from visprism.anatomy import Block as Block
+from visprism.anatomy import attend as attend
+from visprism.anatomy import attentions as attentions
 from visprism.anatomy import costs as costs
 from visprism.anatomy import dissect as dissect
 from visprism.anatomy import forward as forward
@@ -12,6 +14,7 @@ from visprism.errors import InputError as InputError
 from visprism.figures import panel as panel
 from visprism.figures import plot as plot
 from visprism.figures import save_figure as save_figure
+from visprism.measure.features import AttentionProbe as AttentionProbe
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
 from visprism.measure.features import SingularValueProbe as SingularValueProbe

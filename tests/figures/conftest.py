@@ -5,6 +5,7 @@ import pytest
 
 from visprism.anatomy import Costs
 from visprism.measure.features import (
+    AttentionStatistics,
     EffectiveRanks,
     HighFrequency,
     SingularValues,
@@ -146,6 +147,26 @@ def tally():
     )
 
 
+def attention_statistics():
+    each = {
+        name: np.array([40.0, 90.0, 60.0, 70.0]) / scale
+        for name, scale in (
+            ("distance", 1), ("entropy", 20), ("nmi", 100), ("prefix_share", 1000),
+            ("redundancy", 100),
+        )
+    }  # fmt: skip
+    return AttentionStatistics(
+        block=np.array(["attn", "attn", "attn#2", "attn#2"]),
+        stage=np.ones(4, dtype=int),
+        depth=np.array([0.75, 0.75, 1.0, 1.0]),
+        head=np.array([1, 2, 1, 2]),
+        keys=np.full(4, 17),
+        **each,
+        **{f"{name}_error": values / 10 for name, values in each.items()},
+        provenance=PROVENANCE,
+    )
+
+
 def costs():
     return Costs(
         block=np.append(BLOCKS["block"], "head"),
@@ -167,6 +188,7 @@ MAKERS = {
         spectrum,
         high_frequency,
         variances,
+        attention_statistics,
         receptive_field,
         receptive_maps,
         singular_values,

@@ -46,6 +46,13 @@ def parser() -> argparse.ArgumentParser:
         "variance", examine.variance, "how far feature maps vary over positions, by block", both
     )
     _models(variance), _data(variance), _measuring(variance)
+    attention = command(
+        "attention",
+        examine.attention,
+        "how far each head looks, and whether heads differ",
+        both,
+    )
+    _models(attention), _data(attention), _measuring(attention)
     fields = command(
         "receptive-field",
         examine.receptive_field,

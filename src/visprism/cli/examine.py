@@ -11,7 +11,8 @@ def examine(arguments: Namespace) -> None:
     from visprism.examine import write_figures, write_report, write_tables
 
     writers = (write_tables, write_figures, write_report)
-    _measure(arguments, ("fourier", "variance", "receptive-field"), writers, look="report.html")
+    analyses = ("fourier", "variance", "attention", "receptive-field")
+    _measure(arguments, analyses, writers, look="report.html")
 
 
 def fourier(arguments: Namespace) -> None:
@@ -26,6 +27,13 @@ def variance(arguments: Namespace) -> None:
     from visprism.examine import write_figures, write_tables
 
     _measure(arguments, ("variance",), (write_tables, write_figures), look="figures")
+
+
+def attention(arguments: Namespace) -> None:
+    """The statistics of attention alone."""
+    from visprism.examine import write_figures, write_tables
+
+    _measure(arguments, ("attention",), (write_tables, write_figures), look="figures")
 
 
 def receptive_field(arguments: Namespace) -> None:

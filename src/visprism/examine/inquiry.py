@@ -9,12 +9,13 @@ from typing import Literal, Protocol, runtime_checkable
 
 import torch
 
-from visprism.anatomy import Anatomy, costs, dissect, forward
+from visprism.anatomy import Anatomy, attentions, costs, dissect, forward
 from visprism.data import batches, load_data
 from visprism.errors import InputError
 from visprism.examine.fields import fields_of, fields_or_note
 from visprism.examine.notes import idle, left_out
 from visprism.measure.features import (
+    AttentionProbe,
     FourierProbe,
     Probe,
     Spectrum,
@@ -46,7 +47,7 @@ class Inquiry:
     """What to measure, on which images, and how."""
 
     data: str  # as `load_data` takes it
-    analyses: tuple[str, ...] = ("fourier", "variance", "receptive-field")
+    analyses: tuple[str, ...] = ("fourier", "variance", "attention", "receptive-field")
     split: str | None = None
     limit: int | None = None  # number of images
     field_images: int | None = 8  # at most, for receptive fields; None: all
@@ -128,7 +129,10 @@ def examine(
             command=inquiry.command,
             created=datetime.now(UTC).date().isoformat(),
         )
-        probes = [PROBES[name](inquiry) for name in inquiry.analyses if name in PROBES]
+        wanted = [name for name in inquiry.analyses if name in PROBES]
+        if len(wanted) > 1 and not attentions(anatomy):  # asked for alone it is an error
+            wanted = [name for name in wanted if name != "attention"]
+        probes = [PROBES[name](inquiry) for name in wanted]
         notes = [*anatomy.notes, *(note for probe in probes for note in probe.notes(anatomy))]
         how = {"compute": inquiry.compute, "provenance": provenance}
         drawn: list[Result] = []
@@ -165,6 +169,7 @@ def examine(
 PROBES: dict[str, Callable[[Inquiry], Probe]] = {  # by the name of the analysis
     "fourier": lambda inquiry: FourierProbe(inquiry.profile, inquiry.protocol),
     "variance": lambda _: VarianceProbe(),
+    "attention": lambda _: AttentionProbe(),
 }
 
 

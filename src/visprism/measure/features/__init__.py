@@ -1,5 +1,6 @@
 """Analyses of feature maps: probes gather them in one pass over the data."""
 
+from visprism.measure.features.attention import AttentionProbe, AttentionStatistics
 from visprism.measure.features.fourier import (
     FourierProbe,
     HighFrequency,
@@ -18,6 +19,8 @@ from visprism.measure.features.tally import Tally, tally
 from visprism.measure.features.variance import VarianceProbe, Variances
 
 __all__ = [
+    "AttentionProbe",
+    "AttentionStatistics",
     "EffectiveRanks",
     "FourierProbe",
     "HighFrequency",

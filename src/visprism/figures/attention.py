@@ -1,0 +1,55 @@
+"""Figures of `AttentionStatistics`: every head against depth (fig. 7 of the ViT paper)."""
+
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from visprism.figures.depth import from_zero
+from visprism.figures.frame import figure
+from visprism.figures.style import FAINT, colour_of, tip
+from visprism.measure.features import AttentionStatistics
+
+LABELS = {
+    "distance": "Mean attention distance (pixels)",
+    "entropy": "Entropy of attention (nats)",
+    "nmi": "Normalised mutual information",
+    "prefix_share": "Share of weight off the grid",
+    "redundancy": "Cosine between heads",
+}
+
+
+@figure(width=2.75, height=2.0)
+def _(
+    result: AttentionStatistics,
+    ax: Axes,
+    *,
+    quantity: Literal["distance", "entropy", "nmi", "prefix_share", "redundancy"] = "distance",
+) -> Axes:
+    """One point per head with its 95 % interval, and a line through the means of blocks."""
+    values, errors = getattr(result, quantity), getattr(result, f"{quantity}_error")
+    names = list(dict.fromkeys(result.block.tolist()))
+    members = [result.block == name for name in names]
+    depths = [result.depth[rows][0] for rows in members]
+    means = [values[rows].mean() for rows in members]
+    ax.plot(depths, means, color=FAINT, linewidth=0.9, zorder=1, label="_mean of heads")
+    for block, head, depth, value, error in zip(
+        result.block, result.head, result.depth, values, errors, strict=True
+    ):
+        ax.errorbar(
+            depth,
+            value,
+            yerr=1.96 * error if np.isfinite(error) else None,
+            color=colour_of("attention"),
+            marker="o",
+            markersize=2.8,
+            markeredgewidth=0.3,
+            markeredgecolor="white",
+            elinewidth=0.6,
+            linestyle="none",
+            alpha=0.8,
+            gid=tip(f"{block} · head {head} · {value:.3g}"),
+        )
+    from_zero(ax)
+    ax.set(xlim=(-0.02, 1.02), xlabel="Normalised depth", ylabel=LABELS[quantity])
+    return ax

@@ -1,0 +1,173 @@
+"""Laws of the statistics of attention (src/visprism/measure/features/attention.py)."""
+
+import math
+import pickle
+from itertools import product
+
+import numpy as np
+import pytest
+import timm
+import torch
+
+from visprism.anatomy import Weights, attend, attentions, dissect
+from visprism.errors import InputError
+from visprism.measure.features import AttentionProbe, FourierProbe, observe
+from visprism.testing import assert_results_equal
+
+PATCH = 16  # pixels; the networks' grids are 4x4
+
+
+def built(name="vit_tiny_patch16_224", **options):
+    model = timm.create_model(name, img_size=64, depth=2, **options).eval()
+    images = torch.randn(5, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    return model, images, dissect(model, images)
+
+
+@pytest.fixture(scope="module")
+def with_class_token():
+    return attentions(built()[2])[0]
+
+
+@pytest.fixture(scope="module")
+def without_class_token():
+    return attentions(built(class_token=False, global_pool="avg")[2])[0]
+
+
+@pytest.fixture(scope="module")
+def windowed():
+    model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(2,)).eval()
+    return attentions(dissect(model, torch.randn(2, 3, 56, 56)))[0]
+
+
+def found(attention, *heads):
+    """What the probe finds where each head has the same weights in every window and image."""
+    weights = torch.stack([torch.as_tensor(h, dtype=torch.float64) for h in heads])
+    windows = len(attention.attended.queries.index)
+    few = Weights(attention, weights.expand(2, windows, *weights.shape))
+    probe = AttentionProbe()
+    probe.update({attention: probe.extract(few)})
+    return probe.result()
+
+
+@pytest.fixture(autouse=True)
+def _as_many_heads_as_given(monkeypatch):
+    # Weights made by hand have as many heads as the test wants.
+    monkeypatch.setattr("visprism.anatomy.places.Attended.heads", property(lambda _: 3))
+
+
+def centres(side, length):
+    at = [(row + 0.5, column + 0.5) for row, column in product(range(side), repeat=2)]
+    return np.array(at) * length
+
+
+# What it measures: closed forms.
+
+
+def test_uniform_attention(without_class_token):
+    n = 16
+    at = centres(4, PATCH)
+    distances = np.linalg.norm(at[:, None] - at[None], axis=-1)
+    result = found(without_class_token, *[np.full((n, n), 1 / n)] * 3)
+    np.testing.assert_allclose(result.distance, distances.mean())
+    np.testing.assert_allclose(result.entropy, math.log(n))
+    np.testing.assert_allclose(result.nmi, 0, atol=1e-6)
+    np.testing.assert_allclose(result.redundancy, 1)
+    np.testing.assert_array_equal(result.prefix_share, 0)
+
+
+def test_attention_to_itself_and_to_the_next_column(without_class_token):
+    eye = np.eye(16)
+    right = eye[np.arange(16).reshape(4, 4)[:, [1, 2, 3, 0]].ravel()]  # the last looks back
+    down = eye[np.arange(16).reshape(4, 4)[[1, 2, 3, 0]].ravel()]
+    result = found(without_class_token, eye, right, down)
+    one_step = (3 * PATCH + 3 * PATCH) / 4  # three of four go one patch, the last three back
+    np.testing.assert_allclose(result.distance, [0, one_step, one_step])
+    np.testing.assert_allclose(result.entropy, 0, atol=1e-12)
+    np.testing.assert_allclose(result.nmi, 1)
+    np.testing.assert_allclose(result.redundancy, 0, atol=1e-12)  # no two look alike
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_permutation_has_mutual_information_1_and_identical_rows_0(without_class_token, seed):
+    generator = np.random.default_rng(seed)
+    permutation = np.eye(16)[generator.permutation(16)]
+    row = generator.dirichlet(np.ones(16))
+    one_key = np.tile(np.eye(16)[3], (16, 1))
+    result = found(without_class_token, permutation, np.tile(row, (16, 1)), one_key)
+    np.testing.assert_allclose(result.nmi, [1, 0, 0], atol=1e-5)
+    np.testing.assert_allclose(result.entropy, [0, -(row * np.log(row)).sum(), 0], atol=1e-9)
+
+
+def test_mutual_information_by_its_definition(without_class_token):
+    weights = np.random.default_rng(0).dirichlet(np.ones(16) / 4, size=(3, 16))
+    result = found(without_class_token, *weights)
+    for head, a in enumerate(weights):
+        joint, keys = a / 16, a.mean(0)
+        information = (joint * np.log(joint / (keys / 16))).sum()
+        scale = math.sqrt(math.log(16) * -(keys * np.log(keys)).sum())
+        assert result.nmi[head] == pytest.approx(information / scale, rel=1e-9)
+
+
+def test_class_tokens_have_no_place(with_class_token):
+    all_to_class = np.tile(np.eye(17)[0], (17, 1))
+    half = 0.5 * all_to_class + 0.5 * np.eye(17)
+    of_class_alone = np.eye(17)  # what the class token itself attends to does not count
+    of_class_alone[0] = 1 / 17
+    result = found(with_class_token, all_to_class, half, of_class_alone)
+    np.testing.assert_allclose(result.prefix_share, [1, 0.5, 0])
+    np.testing.assert_allclose(result.distance, [0, 0, 0])
+    np.testing.assert_allclose(result.entropy, [0, math.log(2), 0], atol=1e-12)
+
+
+def test_windows_are_measured_inside_and_averaged(windowed):
+    n = 49
+    at = centres(7, 4)
+    distances = np.linalg.norm(at[:, None] - at[None], axis=-1)
+    result = found(windowed, np.eye(n), np.full((n, n), 1 / n), np.full((n, n), 1 / n))
+    np.testing.assert_allclose(result.distance, [0, distances.mean(), distances.mean()])
+    np.testing.assert_allclose(result.nmi, [1, 0, 0], atol=1e-6)
+
+
+def test_the_error_is_that_of_the_mean_over_images():
+    model, images, anatomy = built()
+    (statistics,) = observe(anatomy, images.split(2), [AttentionProbe()])
+    probe = AttentionProbe()
+    with torch.no_grad(), attend(anatomy, probe.extract) as kept:
+        model(images)
+    each = np.concatenate([e.numpy() for e in kept.values()], axis=-1)[:, 0]  # distances
+    np.testing.assert_allclose(statistics.distance, each.mean(0), rtol=1e-5)
+    error = each.std(0, ddof=1) / math.sqrt(len(images))
+    np.testing.assert_allclose(statistics.distance_error, error, rtol=1e-3)
+
+
+# What leaves it unchanged.
+
+
+def test_the_cut_into_batches_and_company_change_nothing():
+    _, images, anatomy = built()
+    (alone,) = observe(anatomy, [images], [AttentionProbe()])
+    (_, company) = observe(anatomy, images.split(2), [FourierProbe(), AttentionProbe()])
+    same = company.from_(batch_size=alone.provenance.batch_size)
+    assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
+
+
+def test_an_attention_is_the_same_in_another_process(with_class_token):
+    assert pickle.loads(pickle.dumps(with_class_token)) == with_class_token
+
+
+def test_one_head_has_no_other(monkeypatch):
+    monkeypatch.setattr("visprism.anatomy.places.Attended.heads", property(lambda _: 1))
+    attention = attentions(built(num_heads=1)[2])[0]
+    result = found(attention, np.full((17, 17), 1 / 17))
+    assert np.isnan(result.redundancy).all()
+    assert np.isfinite(result.nmi).all()
+
+
+# Contracts and errors.
+
+
+def test_a_model_without_attention():
+    model = timm.create_model("resnet10t").eval()
+    images = torch.randn(2, 3, 64, 64)
+    with pytest.raises(InputError, match=r"ResNet has no attention with a softmax over pos"):
+        observe(dissect(model, images), [images], [AttentionProbe()])
