@@ -13,7 +13,8 @@ def idle(results: Sequence[Result]) -> tuple[str, ...]:
     """Blocks that hand their input on unchanged, as every measurement saw."""
     each = [r for r in results if isinstance(r, Spectrum | Variances)]
     moved = {name for r in each for name in r.block[r.change != 0].tolist()}
-    idle = [name for name in dict.fromkeys(each[0].block.tolist()) if name not in moved]
+    seen = dict.fromkeys(name for r in each[:1] for name in r.block.tolist())
+    idle = [name for name in seen if name not in moved]
     if not idle:
         return ()
     names = ", ".join(idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")

@@ -6,6 +6,7 @@
 
 from visprism.figures import (  # noqa: F401 (each registers its figure)
     anatomy,
+    cka,
     fourier,
     receptive_field,
     singular_values,

@@ -1,5 +1,8 @@
 """Analyses of feature maps: probes gather them in one pass over the data."""
 
+from visprism.measure.features.block_structure import BlockStructure, block_structure
+from visprism.measure.features.cka import CKAProbe, Similarity
+from visprism.measure.features.compare import compare
 from visprism.measure.features.fourier import (
     FourierProbe,
     HighFrequency,
@@ -18,16 +21,21 @@ from visprism.measure.features.tally import Tally, tally
 from visprism.measure.features.variance import VarianceProbe, Variances
 
 __all__ = [
+    "BlockStructure",
+    "CKAProbe",
     "EffectiveRanks",
     "FourierProbe",
     "HighFrequency",
     "Probe",
+    "Similarity",
     "SingularValueProbe",
     "SingularValues",
     "Spectrum",
     "Tally",
     "VarianceProbe",
     "Variances",
+    "block_structure",
+    "compare",
     "effective_ranks",
     "high_frequency",
     "observe",

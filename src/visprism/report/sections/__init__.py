@@ -2,6 +2,7 @@
 
 from visprism.report.section import Section
 from visprism.report.sections.anatomy import ANATOMY
+from visprism.report.sections.cka import BLOCK_STRUCTURE, CKA
 from visprism.report.sections.fourier import HIGH_FREQUENCY, SPECTRUM
 from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_MAPS
 from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
@@ -13,6 +14,8 @@ SECTIONS: list[Section] = [
     SPECTRUM,
     HIGH_FREQUENCY,
     VARIANCE,
+    CKA,
+    BLOCK_STRUCTURE,
     RECEPTIVE_FIELD,
     RECEPTIVE_MAPS,
     SINGULAR_VALUES,
