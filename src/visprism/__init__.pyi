@@ -5,6 +5,7 @@ from visprism.anatomy import attentions as attentions
 from visprism.anatomy import costs as costs
 from visprism.anatomy import dissect as dissect
 from visprism.anatomy import forward as forward
+from visprism.anatomy import layers as layers
 from visprism.anatomy import lesion as lesion
 from visprism.anatomy import replace as replace
 from visprism.anatomy import watch as watch
@@ -15,10 +16,13 @@ from visprism.figures import panel as panel
 from visprism.figures import plot as plot
 from visprism.figures import save_figure as save_figure
 from visprism.measure.features import AttentionProbe as AttentionProbe
+from visprism.measure.features import CKAProbe as CKAProbe
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
 from visprism.measure.features import SingularValueProbe as SingularValueProbe
 from visprism.measure.features import VarianceProbe as VarianceProbe
+from visprism.measure.features import block_structure as block_structure
+from visprism.measure.features import compare as compare
 from visprism.measure.features import effective_ranks as effective_ranks
 from visprism.measure.features import high_frequency as high_frequency
 from visprism.measure.features import observe as observe

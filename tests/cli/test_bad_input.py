@@ -49,7 +49,10 @@ def refused(capsys, *arguments):
 # Models.
 
 
-@pytest.mark.parametrize("command", ["examine", "fourier", "variance", "receptive-field"])
+COMMANDS = ["examine", "fourier", "variance", "cka", "receptive-field"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_an_unknown_model_is_told_what_was_meant(command, out, capsys):
     said = refused(capsys, command, "timm:resnet-18", *TINY, "--out", out)
     assert "unknown model 'timm:resnet-18'; did you mean timm:resnet18" in said
@@ -154,6 +157,14 @@ def test_an_image_that_cannot_be_read_is_left_out_when_asked(photographs, out, c
     assert "bad.png" in said
 
 
+@pytest.mark.parametrize("options", [["--batch-size", "3"], ["--limit", "3"]])
+def test_too_few_images_for_cka(options, out, capsys):
+    said = refused(capsys, "cka", "resnet20", *TINY, *options, "--out", out)
+    assert "CKA compares images within a batch and needs at least 4 in one, got 3" in said
+    assert "use --batch-size 4 or more" in said
+    assert not out.exists()
+
+
 # Output.
 
 
@@ -163,7 +174,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
     def never(*_, **__):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("visprism.examine.inquiry.load_model", never)
+    monkeypatch.setattr("visprism.examine.materials.load_model", never)
     (tmp_path / "file").write_text("not a folder")
     said = refused(capsys, "examine", "resnet20", *TINY, "--out", tmp_path / "file" / "out")
     assert "cannot write to the folder" in said
@@ -179,7 +190,7 @@ def test_a_folder_without_permission(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("without_figures")
-@pytest.mark.parametrize("moment", ["inquiry.observe", "write_figures", "write_report"])
+@pytest.mark.parametrize("moment", ["examining.observe", "write_figures", "write_report"])
 def test_ctrl_c_leaves_everything_as_it_was(moment, out, capsys, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from visprism.cli import main
 from visprism.result import Result
@@ -28,6 +29,7 @@ def test_examine_writes_a_page_tables_and_figures_and_nothing_else(examined):
     assert {p.name for p in examined.iterdir()} == {"report.html", "results", "figures"}
     stems = {"anatomy", "fourier", "high-frequency", "variance", "variance-tally"}
     stems |= {"receptive-field", "receptive-maps"}
+    stems |= {"cka", "block-structure"}
     for model in ("resnet20-random-weights", "vit_tiny_patch16_224-random-weights"):
         for stem in stems:
             assert (examined / "results" / f"{model}-{stem}.npz").exists()
@@ -77,6 +79,60 @@ def test_fourier_and_variance_alone_write_their_own(tmp_path):
     assert not list((tmp_path / "f").rglob("*variance*"))
     assert not list((tmp_path / "v").rglob("*fourier*"))
     assert not list(tmp_path.rglob("report.html"))
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_cka_is_that_of_examine_and_two_models_are_compared_too(examined, tmp_path, capsys):
+    assert main(["cka", "resnet20", SMALL_VIT, *TINY, "--out", str(tmp_path)]) == 0
+    names = "resnet20-random-weights", "vit_tiny_patch16_224-random-weights"
+    for name in names:
+        path = f"results/{name}-cka.npz"
+        alone, first = Result.load(tmp_path / path), Result.load(examined / path)
+        np.testing.assert_array_equal(alone.cka, first.cka)
+    stem = f"{names[0]}-and-{names[1]}-cka"
+    compared = Result.load(tmp_path / "results" / f"{stem}.npz")
+    assert len(compared) == 10 * 5
+    assert compared.other_model == f"{SMALL_VIT} (random weights)"
+    assert compared.provenance.model == "resnet20 (random weights)"
+    assert (tmp_path / "results" / f"{stem}.csv").exists()
+    assert (tmp_path / "figures" / f"{stem}.pdf").stat().st_size > 1000
+    best = compared.cka.argmax()
+    said = capsys.readouterr().out
+    assert f"most alike are {compared.block[best]} and {compared.other[best]} (CKA " in said
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_kernel_reaches_the_measurement(tmp_path):
+    command = ["cka", "resnet20", *TINY, "--kernel", "rbf", "--out", str(tmp_path)]
+    assert main(command) == 0
+    (path,) = (tmp_path / "results").glob("*-cka.npz")
+    result = Result.load(path)
+    # Of six images in batches of four, the last two are too few to be compared.
+    assert (result.kernel, result.batches, result.batch_size) == ("rbf", 1, 4)
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_examine_without_enough_images_for_cka_says_so(tmp_path, capsys):
+    command = ["examine", "resnet20", *TINY, "--batch-size", "3", "--out", str(tmp_path)]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "No similarity of blocks is shown: CKA compares images within a batch" in said
+    assert "at least 4 in one, got 3; use --batch-size 4 or more" in said
+    assert not list((tmp_path / "results").glob("*-cka.npz"))
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_batches_mix_what_a_folder_keeps_apart(tmp_path):
+    photographs = tmp_path / "photographs"
+    for name, colour in (("a", (200, 0, 0)), ("b", (0, 0, 200))):
+        (photographs / name).mkdir(parents=True)
+        for i in range(8):
+            Image.new("RGB", (32, 32), colour).save(photographs / name / f"{i}.png")
+    data = ["--data", f"folder:{photographs}", "--batch-size", "8"]
+    assert main(["cka", "resnet20", *data, "--out", str(tmp_path / "out")]) == 0
+    (path,) = (tmp_path / "out" / "results").glob("*-cka.npz")
+    # Batches of one class would hold images that are all the same.
+    assert Result.load(path).defined.all()
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -8,10 +8,12 @@ from visprism.measure.features import (
     AttentionStatistics,
     EffectiveRanks,
     HighFrequency,
+    Similarity,
     SingularValues,
     Spectrum,
     Tally,
     Variances,
+    block_structure,
 )
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.result import Provenance
@@ -167,6 +169,29 @@ def attention_statistics():
     )
 
 
+def similarity():
+    first, other = (axis.ravel() for axis in np.indices((5, 5)))
+    cka = 0.8 ** abs(first - other)
+    others = {f"other_{name}": BLOCKS[name][other] for name in ("kind", "stage", "depth")}
+    return Similarity(
+        **{name: column[first] for name, column in BLOCKS.items()},
+        other=BLOCKS["block"][other],
+        **others,
+        cka=cka,
+        cka_error=np.full(25, 0.1),
+        biased=cka**0.5,
+        biased_error=np.full(25, 0.1),
+        defined=np.ones(25, dtype=bool),
+        batches=2,
+        batch_size=4.0,
+        provenance=PROVENANCE,
+    )
+
+
+def structure():
+    return block_structure(similarity())
+
+
 def costs():
     return Costs(
         block=np.append(BLOCKS["block"], "head"),
@@ -193,6 +218,8 @@ MAKERS = {
         receptive_maps,
         singular_values,
         effective_ranks,
+        similarity,
+        structure,
         tally,
         costs,
     )

@@ -6,6 +6,7 @@ from matplotlib import pyplot
 
 from visprism.errors import InputError
 from visprism.figures import panel, save_figure
+from visprism.figures.frame import frame_of
 
 
 def models(result, number):
@@ -19,7 +20,8 @@ def test_there_are_axes_for_each_model_with_its_name_and_one_vertical_scale(resu
     figure = panel(models(result, number))
     axes = [ax for ax in figure.axes if ax.get_title()]
     assert [ax.get_title() for ax in axes] == [f"net:{i}" for i in range(number)]
-    assert all(axes[0].get_shared_y_axes().joined(axes[0], ax) for ax in axes[1:])
+    shared = [axes[0].get_shared_y_axes().joined(axes[0], ax) for ax in axes[1:]]
+    assert shared == [frame_of(result).share] * (number - 1)
     assert pyplot.get_fignums() == before
 
 

@@ -8,9 +8,11 @@ from torch import nn
 
 from visprism.anatomy import costs, dissect
 from visprism.measure.features import (
+    CKAProbe,
     FourierProbe,
     SingularValueProbe,
     VarianceProbe,
+    block_structure,
     effective_ranks,
     high_frequency,
     observe,
@@ -50,13 +52,13 @@ class Network(nn.Sequential):
 def examined(name, depth):
     with torch.random.fork_rng():
         torch.manual_seed(depth)
-        network, images = Network(depth).eval(), torch.rand(6, 3, 16, 16)
+        network, images = Network(depth).eval(), torch.rand(8, 3, 16, 16)
     anatomy = dissect(network, images[:2])
     about = Provenance(model=name, data="folder:cats/val", created="2025-01-31")
-    spectrum, variances, singular = observe(
+    spectrum, variances, singular, similarity = observe(
         anatomy,
-        [images[:3], images[3:]],
-        [FourierProbe(), VarianceProbe(), SingularValueProbe()],
+        images.split(4),
+        [FourierProbe(), VarianceProbe(), SingularValueProbe(), CKAProbe()],
         provenance=about,
     )
     ends = high_frequency(spectrum)
@@ -70,6 +72,8 @@ def examined(name, depth):
             tally(ends),
             variances,
             tally(variances),
+            similarity,
+            block_structure(similarity),
             *fields,
             singular,
             effective_ranks(singular),

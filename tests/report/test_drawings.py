@@ -22,6 +22,8 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "variance",
         "variance-scale-free",
         "variance-tally",
+        "cka",
+        "block-structure",
         "receptive-field",
         "receptive-maps",
         "singular-values",

@@ -7,6 +7,7 @@ from visprism.anatomy.cost import Costs, costs
 from visprism.anatomy.dissect import dissect
 from visprism.anatomy.forward import Images, batch_size, forward, pixels
 from visprism.anatomy.kinds import Kind
+from visprism.anatomy.layers import layers
 from visprism.anatomy.layout import Layout
 from visprism.anatomy.surgery import lesion, replace, watch
 
@@ -25,6 +26,7 @@ __all__ = [
     "costs",
     "dissect",
     "forward",
+    "layers",
     "lesion",
     "pixels",
     "replace",

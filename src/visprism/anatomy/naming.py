@@ -23,7 +23,7 @@ def names_of(
             names.append("head")
         else:
             names.append(module or _worker(nodes, nodes_of))
-    return _unique(names)
+    return unique(names)
 
 
 def _ancestors(path: str) -> list[str]:
@@ -64,10 +64,11 @@ def _part(path: str, around: str) -> str:
     return ".".join(path.split(".")[: depth + 1])
 
 
-def _unique(names: list[str]) -> list[str]:
+def unique(names: Sequence[str]) -> list[str]:
+    """The names, with a number behind those that came before: ``act``, ``act#2``."""
     seen: Counter[str] = Counter()
-    unique = []
+    numbered = []
     for name in names:
         seen[name] += 1
-        unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return unique
+        numbered.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return numbered

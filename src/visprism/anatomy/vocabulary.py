@@ -43,6 +43,10 @@ LAYOUTS = frozenset({
     "as_strided", "T", "mT", "H", "mH", "t", "scatter", "index_copy", "masked_scatter",
     "masked_select", "take",
 })
+DROPOUTS = frozenset({
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout",
+    "feature_alpha_dropout",
+})
 ORDERINGS = frozenset({
     "sort", "msort", "topk", "cumsum", "cumprod", "scatter_add", "index_add",
 })

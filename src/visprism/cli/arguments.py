@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
     both = f"{MODEL}\n{DATA}"
     whole = command("examine", examine.examine, "every analysis of models, and a report", both)
-    _models(whole), _data(whole), _measuring(whole), _fourier(whole)
+    _models(whole), _data(whole), _measuring(whole), _fourier(whole), _kernel(whole)
     fourier = command(
         "fourier",
         examine.fourier,
@@ -61,6 +61,10 @@ def parser() -> argparse.ArgumentParser:
     )
     _models(fields), _data(fields), _measuring(fields)
     fields.set_defaults(limit=16)  # one backward pass for each block, and more change little
+    cka = command(
+        "cka", examine.cka, "how alike all blocks of a model are, and those of two models", both
+    )
+    _models(cka), _data(cka), _measuring(cka), _kernel(cka)
 
     blocks = command("anatomy", anatomy.anatomy, "the blocks of a model, as a table", MODEL)
     blocks.add_argument("model", metavar="MODEL")
@@ -147,6 +151,15 @@ def _fourier(to: argparse.ArgumentParser) -> None:
         help="default: true frequencies; paper: the numbers of Park & Kim's code",
     )
     to.add_argument("--profile", default="diagonal", choices=["diagonal", "radial"])
+
+
+def _kernel(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--kernel",
+        default="linear",
+        choices=["linear", "rbf"],
+        help="of CKA; rbf is as wide as half the median distance of two images",
+    )
 
 
 def positive(text: str) -> int:

@@ -1,13 +1,15 @@
 """Output: examinations as files, all of them or none."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from visprism.errors import InputError
-from visprism.figures import save_figure
+from visprism.figures import panel, save_figure
+from visprism.measure.features import Similarity
 from visprism.report import Examination, drawings, file_name, render
+from visprism.report.examination import slug
 
 
 def write_tables(examinations: Sequence[Examination], folder: Path) -> None:
@@ -31,6 +33,17 @@ def write_report(examinations: Sequence[Examination], folder: Path) -> None:
     """Everything on one page, ``report.html``, beside the tables that it links to."""
     command = examinations[0].costs.provenance.command
     render(examinations, folder / "report.html", command=command)
+
+
+def write_comparisons(comparisons: Mapping[tuple[str, str], Similarity], folder: Path) -> None:
+    """Each comparison of two models, ``<model>-and-<other>-cka``, beside what each has."""
+    for part in ("results", "figures"):
+        (folder / part).mkdir(exist_ok=True)
+    for models, result in comparisons.items():
+        stem = f"{slug(models[0])}-and-{slug(models[1])}-cka"
+        result.save(folder / "results" / f"{stem}.npz")
+        result.save_csv(folder / "results" / f"{stem}.csv")
+        save_figure(panel([result], names=[""], models=models), folder / "figures" / stem)
 
 
 @contextmanager

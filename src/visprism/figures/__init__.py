@@ -7,6 +7,7 @@
 from visprism.figures import (  # noqa: F401 (each registers its figure)
     anatomy,
     attention,
+    cka,
     fourier,
     receptive_field,
     singular_values,

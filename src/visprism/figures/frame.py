@@ -27,6 +27,7 @@ class Frame:
     width: float = 3.0
     height: float = 2.4
     across: int = 3  # how many models stand beside each other before a new row begins
+    share: bool = True  # whether models share the vertical axis
     key: Key = no_key
     key_width: float = 0.0  # room for the key at the side,
     key_height: float = 0.0  # or above

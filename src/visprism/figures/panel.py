@@ -24,8 +24,9 @@ def panel(
 ) -> Figure:
     """A figure of results of one type, one model each, that needs no editing.
 
-    The models share their vertical axis and one key; each has its name for a title, and the
-    protocol stands below in small type. No global figure is opened.
+    The models share one key, and their vertical axis where it means the same for all; each has
+    its name for a title, and the protocol stands below in small type. No global figure is
+    opened.
 
     Args:
         results: one per model.
@@ -59,7 +60,7 @@ def panel(
         figure = Figure(
             (width, height), layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.06)
         )
-        grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+        grid = figure.subplots(rows, columns, sharey=frame.share, squeeze=False).ravel()
         axes = list(grid[: len(results)])
         for unused in grid[len(results) :]:
             unused.remove()

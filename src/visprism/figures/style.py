@@ -39,6 +39,8 @@ INK, FAINT, STRIP = "#262626", "#6B6B6B", "#9C9C9C"  # text, small text, small b
 
 TIP = "tip:"  # what such an identifier begins with in an SVG file
 
+SIMILARITY = mpl.colormaps["viridis"]  # perceptually uniform, and in grey from dark to light
+
 DEPTH = ListedColormap(mpl.colormaps["plasma"](range(0, 236)), name="depth")
 
 # Both come with matplotlib, so a figure looks the same on every machine; the second has the

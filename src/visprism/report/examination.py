@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from visprism.anatomy.cost import Costs
 from visprism.errors import InputError
-from visprism.measure.features import Tally
+from visprism.measure.features import BlockStructure, Tally
 from visprism.result import Result
+
+Finding = Tally | BlockStructure  # results that say in sentences what was found
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class Examination:
     def tallies(self) -> tuple[Tally, ...]:
         """What was found about kinds of block."""
         return tuple(result for result in self.results if isinstance(result, Tally))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, as results that say it in sentences."""
+        return tuple(result for result in self.results if isinstance(result, Finding))
 
 
 def slug(text: str) -> str:

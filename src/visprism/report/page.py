@@ -8,7 +8,7 @@ import jinja2
 from visprism.errors import InputError
 from visprism.measure.features import Tally
 from visprism.report.drawings import drawings_of
-from visprism.report.examination import Examination, check_names, slug
+from visprism.report.examination import Examination, Finding, check_names, slug
 from visprism.report.inline import inline_svg
 from visprism.report.section import Section
 from visprism.report.sections import SECTIONS
@@ -46,7 +46,7 @@ def render(
         command=command,
         names=names,
         summary=summary(examinations),
-        verdicts={each.name: verdicts(each.tallies()) for each in examinations},
+        verdicts={each.name: verdicts(each.findings()) for each in examinations},
         notes={each.name: each.notes for each in examinations if each.notes},
         sections=[part for section in SECTIONS if (part := _part(section, examinations))],
     )
@@ -90,6 +90,7 @@ def _part(section: Section, examinations: Sequence[Examination]) -> dict[str, ob
     results, tallies = section.results(examinations), section.tallies(examinations)
     if not results:
         return None
+    said = tallies | {name: r for name, r in results.items() if isinstance(r, Finding)}
     label = f"{section.title}: {', '.join(results)}"
     return {
         "section": section,
@@ -97,7 +98,7 @@ def _part(section: Section, examinations: Sequence[Examination]) -> dict[str, ob
             inline_svg(drawing.figure, prefix=drawing.stem, label=label)
             for drawing in drawings_of(section, examinations)
         ],
-        "verdicts": {name: verdicts([tally]) for name, tally in tallies.items()},
+        "verdicts": {name: verdicts([finding]) for name, finding in said.items()},
         "tables": {
             name: rows(result, section.columns)
             for name, result in results.items()

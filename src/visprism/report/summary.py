@@ -7,9 +7,8 @@ from dataclasses import asdict
 from itertools import groupby
 
 from visprism.anatomy.cost import Costs
-from visprism.measure.features import Tally
 from visprism.measure.features.per_block import PerBlock
-from visprism.report.examination import Examination
+from visprism.report.examination import Examination, Finding
 from visprism.report.tables import MINUS, amount
 from visprism.result import Provenance
 
@@ -43,9 +42,9 @@ def unobserved(examination: Examination) -> list[str]:
     return [b for b in examination.costs.block.tolist() if seen and b not in set.union(*seen)]
 
 
-def verdicts(tallies: Sequence[Tally]) -> list[str]:
-    """What was found about kinds of block, in sentences with their numbers."""
-    sentences = [sentence for tally in tallies for sentence in tally.sentences()]
+def verdicts(findings: Sequence[Finding]) -> list[str]:
+    """What was found, in sentences with their numbers."""
+    sentences = [sentence for finding in findings for sentence in finding.sentences()]
     return [f"{typeset(sentence[:1].upper() + sentence[1:])}." for sentence in sentences]
 
 

@@ -7,10 +7,13 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect
-from visprism.measure.features import FourierProbe, VarianceProbe, observe
+from visprism.measure.features import CKAProbe, FourierProbe, VarianceProbe, compare, observe
 from visprism.parallel import processes
 
-IMAGES = (7, 2)  # in batches of two: four batches, then one, so that a rank has none
+# In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
+# none.
+IMAGES = (14, 4)
+BATCH = 4
 
 
 def observed():
@@ -22,13 +25,20 @@ def observed():
         )
         model.eval().double()
         x = torch.randn(max(IMAGES), 3, 8, 8, dtype=torch.float64)
-    probes = [FourierProbe(), VarianceProbe()]
+    probes = [FourierProbe(), VarianceProbe(), CKAProbe()]
     with processes():
         anatomy = dissect(model, x)
-        return [observe(anatomy, x[:n].split(2), probes) for n in IMAGES]
+        found = []
+        for n in IMAGES:
+            batches, mirrored = (images[:n].split(BATCH) for images in (x, x.flip(3)))
+            comparison = compare(anatomy, anatomy, batches, mirrored)
+            found.append({"comparison": comparison})
+            for result in observe(anatomy, batches, probes):
+                found[-1][type(result).__name__] = result
+        return found
 
 
 if __name__ == "__main__":
     for n, results in zip(IMAGES, observed(), strict=True):
-        for result in results:
-            result.save(Path(sys.argv[1]) / f"{type(result).__name__}-{n}.npz")
+        for name, result in results.items():
+            result.save(Path(sys.argv[1]) / f"{name}-{n}.npz")

@@ -1,6 +1,9 @@
 """Analyses of feature maps: probes gather them in one pass over the data."""
 
 from visprism.measure.features.attention import AttentionProbe, AttentionStatistics
+from visprism.measure.features.block_structure import BlockStructure, block_structure
+from visprism.measure.features.cka import CKAProbe, Similarity
+from visprism.measure.features.compare import compare
 from visprism.measure.features.fourier import (
     FourierProbe,
     HighFrequency,
@@ -21,16 +24,21 @@ from visprism.measure.features.variance import VarianceProbe, Variances
 __all__ = [
     "AttentionProbe",
     "AttentionStatistics",
+    "BlockStructure",
+    "CKAProbe",
     "EffectiveRanks",
     "FourierProbe",
     "HighFrequency",
     "Probe",
+    "Similarity",
     "SingularValueProbe",
     "SingularValues",
     "Spectrum",
     "Tally",
     "VarianceProbe",
     "Variances",
+    "block_structure",
+    "compare",
     "effective_ranks",
     "high_frequency",
     "observe",

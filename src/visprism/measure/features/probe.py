@@ -17,7 +17,7 @@ class Probe(ABC):
 
     Its state is `sums`, arrays that add up over images: fixed in size, and blind to how the
     data was cut into batches or spread over processes. `visprism.testing.check_probe` checks
-    it.
+    it. (`CKAProbe`, which compares the images of a batch, adds up over batches.)
     """
 
     sees: ClassVar[Literal["feature maps", "attention"]] = "feature maps"

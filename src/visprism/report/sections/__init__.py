@@ -3,6 +3,7 @@
 from visprism.report.section import Section
 from visprism.report.sections.anatomy import ANATOMY
 from visprism.report.sections.attention import ATTENTION
+from visprism.report.sections.cka import BLOCK_STRUCTURE, CKA
 from visprism.report.sections.fourier import HIGH_FREQUENCY, SPECTRUM
 from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_MAPS
 from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
@@ -15,6 +16,8 @@ SECTIONS: list[Section] = [
     HIGH_FREQUENCY,
     VARIANCE,
     ATTENTION,
+    CKA,
+    BLOCK_STRUCTURE,
     RECEPTIVE_FIELD,
     RECEPTIVE_MAPS,
     SINGULAR_VALUES,

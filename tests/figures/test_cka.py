@@ -1,0 +1,78 @@
+"""The figures of CKA show each pair in its place, and the stages."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from visprism.figures import panel, plot
+from visprism.figures.style import FAINT, SIMILARITY
+
+
+def cells(ax):
+    """(column, row) of each cell -> its colour."""
+    return {patch.get_xy(): patch.get_facecolor() for patch in ax.patches}
+
+
+@pytest.mark.parametrize("quantity", ["cka", "biased"])
+def test_each_pair_has_the_colour_of_its_number(made, ax, quantity):
+    result = made["similarity"]
+    plot(result, ax, quantity=quantity)
+    values = getattr(result, quantity).reshape(5, 5)
+    assert cells(ax) == {(j, i): SIMILARITY(v) for (i, j), v in np.ndenumerate(values)}
+    assert ax.patches[1].get_gid() == f"tip:stem · conv1 · {values[0, 1]:.2f}"
+
+
+def test_a_pair_without_a_defined_number_is_grey(made, ax):
+    result = made["similarity"]
+    defined = (result.block != "attn") & (result.other != "attn")
+    plot(replace(result, defined=defined), ax)
+    grey = {place for place, colour in cells(ax).items() if colour[0] == colour[1] == colour[2]}
+    assert grey == {(3, i) for i in range(5)} | {(i, 3) for i in range(5)}
+    assert ax.patches[3].get_gid() == "tip:stem · attn · not defined"
+    assert SIMILARITY(0.0) != FAINT
+
+
+def test_lines_part_the_stages_and_name_them(made, ax):
+    plot(made["similarity"], ax)
+    places = [line.get_xydata()[0].tolist() for line in ax.lines]
+    assert places == [[2, 0], [0, 2]]  # down, and across: stage 1 begins at the third block
+    for axis in (ax.xaxis, ax.yaxis):
+        assert axis.get_ticklocs().tolist() == [1, 3.5]
+        assert [label.get_text() for label in axis.get_ticklabels()] == ["0", "1"]
+
+
+def test_two_models_have_an_axis_each_named_after_them(made, ax):
+    whole = made["similarity"]
+    result = replace(whole.rows(whole.other_stage == 1), other_model="timm:other")
+    plot(result, ax)
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 3), (0, 5))
+    assert ax.get_xlabel() == "Block of timm:other"
+    assert ax.get_ylabel() == "Block of hand:net"
+    plot(result, ax, models=("a_b", "c"))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Block of c", "Block of a_b")
+
+
+def test_models_of_different_depth_do_not_share_an_axis(made):
+    whole = made["similarity"]
+    short = whole.rows((whole.stage == 1) & (whole.other_stage == 1))
+    figure = panel([whole, short], names=["deep", "shallow"])
+    assert [ax.get_ylim() for ax in figure.axes[:2]] == [(0, 5), (0, 3)]
+    bar = figure.axes[2]
+    assert bar.get_ylim() == (0, 1)
+    assert bar.get_ylabel() == "CKA"
+
+
+def test_a_pair_of_stages_says_its_mean_and_what_distance_does_not_explain(made, ax):
+    result = made["structure"]
+    shown = replace(
+        result, cka=np.array([np.nan, 0.5, 0.25]), excess=np.array([0, -0.001, 0.1])
+    )
+    plot(shown, ax)
+    texts = {text.get_position(): text.get_text() for text in ax.texts}
+    assert texts == {
+        (0.5, 0.5): "\N{EN DASH}",
+        (1.5, 0.5): "0.50\n+0.00",
+        (0.5, 1.5): "0.50\n+0.00",
+        (1.5, 1.5): "0.25\n+0.10",
+    }

@@ -1,0 +1,86 @@
+"""Laws of the comparison of two models (src/visprism/measure/features/compare.py)."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.anatomy import dissect
+from visprism.errors import InputError
+from visprism.measure.features import CKAProbe, compare, observe
+
+
+def network(seed, *, width=4, side=8):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = nn.Sequential(
+            nn.Conv2d(3, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(width, 5),
+        )
+    return dissect(model.eval().double(), torch.zeros(2, 3, side, side, dtype=torch.float64))
+
+
+@pytest.fixture
+def images(noise):
+    return noise(12, 3, 8, 8)
+
+
+def test_a_model_compared_with_itself_is_as_like_as_it_is_alone(images):
+    anatomy = network(0)
+    (alone,) = observe(anatomy, images.split(6), [CKAProbe()])
+    compared = compare(anatomy, anatomy, images.split(6))
+    for name in ("block", "other", "stage", "other_depth"):
+        np.testing.assert_array_equal(getattr(compared, name), getattr(alone, name))
+    np.testing.assert_allclose(compared.cka, alone.cka, rtol=1e-12)
+    np.testing.assert_allclose(compared.cka_error, alone.cka_error, atol=1e-7)
+
+
+def test_two_models_by_what_their_blocks_give(images):
+    a, b = network(0), network(1, width=6)
+    result = compare(a, b, images.split(6), other_model="wide")
+    found = {}
+    for name, anatomy in (("a", a), ("b", b)):
+        x = anatomy.model[:2](images)  # the stem
+        found[name] = [x.detach()[:6], x.detach()[6:]]
+    probe = CKAProbe()
+    keys = dict(zip("ab", (a[0], b[0]), strict=True))
+    assert keys["a"] != keys["b"]
+    for i in range(2):
+        probe.update({keys[name]: probe.extract(parts[i]) for name, parts in found.items()})
+    assert (result.block[0], result.other[0]) == ("stem", "stem")
+    assert result.cka[0] == pytest.approx(probe.result().cka[1], rel=1e-12)
+    assert 0 < result.cka[0] < 1
+    assert result.other_model == "wide"
+    assert result.provenance.images == 12
+
+
+def test_changing_places_transposes_it(images):
+    a, b = network(0), network(1)
+    one, other = compare(a, b, images.split(6)), compare(b, a, images.split(6))
+    rows = len(set(one.block))
+    for name in ("cka", "cka_error", "biased"):
+        transposed = getattr(other, name).reshape(-1, rows).T.ravel()
+        np.testing.assert_allclose(getattr(one, name), transposed, rtol=1e-9)
+
+
+def test_each_model_may_have_batches_of_its_own(images):
+    a, b = network(0), network(1, side=16)
+    large = nn.functional.interpolate(images, scale_factor=2)
+    result = compare(a, b, images.split(6), large.split(6))
+    assert result.defined.all()
+    with pytest.raises(InputError, match="with images of 3x8x8, the second with 3x16x16; diss"):
+        compare(a, b, images.split(6))
+
+
+def test_batches_that_do_not_pair_are_refused(images):
+    a, b = network(0), network(1)
+    with pytest.raises(InputError, match="a batch of 6 images for the first model and of 4 fo"):
+        compare(a, b, images.split(6), images.split(4))
+    with pytest.raises(InputError, match="more batches for the first model than for the sec"):
+        compare(a, b, images.split(6), images[:6].split(6))
+    with pytest.raises(InputError, match="more batches for the second model than for the fir"):
+        compare(a, b, images[:6].split(6), images.split(6))
