@@ -233,6 +233,26 @@ def test_an_option_that_makes_no_sense(options, sentence, out, capsys):
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("model", "query", "sentence"),
+    [
+        ("resnet20", "mean", "has no attention with a softmax over positions of the image"),
+        ("vit_pico_patch4_32", "class", "has no class token; ask for 'mean' or for a pixel"),
+        ("vit_pico_patch4_32", "99,3", "99,3 lies outside of the image of 32x32 pixels"),
+    ],
+)
+def test_attention_that_is_not_there(model, query, sentence, out, capsys):
+    arguments = ["attention", model, *TINY, "--query", query, "--out", out]
+    assert sentence in refused(capsys, *arguments)
+    assert not out.exists()
+
+
+def test_a_query_that_makes_no_sense(out, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["attention", "resnet20", *TINY, "--query", "left", "--out", str(out)])
+    assert "'left' is no query; wants a pixel, as 112,80, or class" in capsys.readouterr().err
+
+
 def test_a_device_that_is_not_there(out, capsys):
     said = refused(capsys, "examine", "resnet20", *TINY, "--device", "warp", "--out", out)
     assert "device 'warp' cannot be used here" in said

@@ -251,6 +251,15 @@ def test_a_model_that_cannot_be_differentiated_keeps_its_other_analyses(tmp_path
     assert not list(tmp_path.glob("b/results/*receptive*"))
 
 
+def test_attention_writes_maps_over_the_first_images(tmp_path, capsys):
+    options = [*TINY, "--out", str(tmp_path), "--query", "class", "--maps", "1"]
+    assert main(["attention", SMALL_VIT, *options]) == 0
+    (maps,) = (tmp_path / "results").glob("attention-maps-*.npz")
+    assert Result.load(maps).query == "class"
+    assert (tmp_path / "figures" / f"{maps.stem}.svg").exists()
+    assert "the distance in pixels of attention" in capsys.readouterr().out
+
+
 # Other commands.
 
 

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from visprism.anatomy import costs, dissect
 from visprism.measure.features import (
+    AttentionStatistics,
     CKAProbe,
     FourierProbe,
     SingularValueProbe,
@@ -49,6 +51,20 @@ class Network(nn.Sequential):
         )
 
 
+def attention_statistics(about):
+    quantities = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
+    return AttentionStatistics(
+        block=np.array(["1", "1"]),
+        stage=np.array([1, 1]),
+        depth=np.array([0.2, 0.2]),
+        head=np.array([1, 2]),
+        keys=np.array([16, 16]),
+        **dict.fromkeys(quantities, np.array([0.25, 0.5])),
+        **dict.fromkeys([f"{name}_error" for name in quantities], np.array([0.1, 0.1])),
+        provenance=about,
+    )
+
+
 def examined(name, depth):
     with torch.random.fork_rng():
         torch.manual_seed(depth)
@@ -72,6 +88,7 @@ def examined(name, depth):
             tally(ends),
             variances,
             tally(variances),
+            attention_statistics(about),
             similarity,
             block_structure(similarity),
             *fields,

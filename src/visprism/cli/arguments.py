@@ -53,6 +53,16 @@ def parser() -> argparse.ArgumentParser:
         both,
     )
     _models(attention), _data(attention), _measuring(attention)
+    attention.add_argument(
+        "--query",
+        type=query,
+        default="mean",
+        metavar="ROW,COLUMN|class|mean",
+        help="of the maps: a pixel, the class token, or the mean of all queries (default)",
+    )
+    attention.add_argument(
+        "--maps", type=positive, default=2, metavar="N", help="of the first N images (2)"
+    )
     fields = command(
         "receptive-field",
         examine.receptive_field,
@@ -167,6 +177,18 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def query(text: str) -> tuple[int, int] | str:
+    """A pixel, or one of the words for a query."""
+    row, comma, column = text.partition(",")
+    if comma and row.isdecimal() and column.isdecimal():
+        return int(row), int(column)
+    if text not in {"class", "mean"}:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no query; wants a pixel, as 112,80, or class, or mean"
+        )
+    return text
 
 
 def folder(text: str) -> Path:

@@ -39,10 +39,35 @@ def variance(arguments: Namespace) -> None:
 
 
 def attention(arguments: Namespace) -> None:
-    """The statistics of attention alone."""
-    from visprism.examine import write_figures, write_tables
+    """The statistics of attention alone, and maps of a few images."""
+    from visprism.cli.progress import progress_shown
+    from visprism.examine import (
+        examine_prepared,
+        load_models,
+        output_folder,
+        prepare,
+        write_attention_maps,
+        write_figures,
+        write_tables,
+    )
+    from visprism.parallel import processes, rank
 
-    _measure(arguments, ("attention",), (write_tables, write_figures), look="figures")
+    inquiry = _inquiry(arguments, ("attention",))
+    with processes(inquiry.compute):
+        with output_folder(arguments.out) as folder, progress_shown() as progress:
+            models = load_models(
+                arguments.models, pretrained=arguments.pretrained, seed=arguments.seed
+            )
+            materials = prepare(models, inquiry, progress=progress)
+            examinations = examine_prepared(materials, inquiry, progress=progress)
+            if rank() == 0:
+                for write in progress((write_tables, write_figures), "figures and tables"):
+                    write(examinations, folder)
+                asked = {"query": arguments.query, "images": arguments.maps}
+                write_attention_maps(materials, inquiry, folder, **asked)
+        if rank() == 0:
+            print(verdicts(examinations))
+            print(f"Written, look at {arguments.out / 'figures'}")
 
 
 def receptive_field(arguments: Namespace) -> None:

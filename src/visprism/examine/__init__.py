@@ -1,8 +1,9 @@
 """Examinations: from names of models and images to results, figures and a report."""
 
-from visprism.examine.examining import examine, examine_and_compare
+from visprism.examine.attention_maps import write_attention_maps
+from visprism.examine.examining import examine, examine_and_compare, examine_prepared
 from visprism.examine.inquiry import Inquiry, Progress
-from visprism.examine.materials import load_models, take_apart
+from visprism.examine.materials import load_models, prepare, take_apart
 from visprism.examine.output import (
     output_folder,
     write_comparisons,
@@ -16,9 +17,12 @@ __all__ = [
     "Progress",
     "examine",
     "examine_and_compare",
+    "examine_prepared",
     "load_models",
     "output_folder",
+    "prepare",
     "take_apart",
+    "write_attention_maps",
     "write_comparisons",
     "write_figures",
     "write_report",

@@ -43,10 +43,19 @@ def examine(
     Raises:
         InputError: if the data cannot be read, or a model fails on it.
     """
-    return [
-        _examined(each, inquiry, progress=progress)
-        for each in prepare(models, inquiry, progress=progress)
-    ]
+    materials = prepare(models, inquiry, progress=progress)
+    return examine_prepared(materials, inquiry, progress=progress)
+
+
+def examine_prepared(
+    materials: Sequence[Materials], inquiry: Inquiry, *, progress: Progress
+) -> list[Examination]:
+    """Every analysis of models that are taken apart already.
+
+    Raises:
+        InputError: if a model fails on the data.
+    """
+    return [_examined(each, inquiry, progress=progress) for each in materials]
 
 
 def examine_and_compare(
@@ -60,8 +69,7 @@ def examine_and_compare(
         InputError: as `examine`.
     """
     materials = prepare(models, inquiry, progress=progress)
-    examinations = [_examined(each, inquiry, progress=progress) for each in materials]
-    return examinations, {
+    return examine_prepared(materials, inquiry, progress=progress), {
         (a.model.label, b.model.label): _compared(a, b, inquiry, progress=progress)
         for a, b in combinations(materials, 2)
     }

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from visprism.anatomy.cost import Costs
 from visprism.errors import InputError
-from visprism.measure.features import BlockStructure, Tally
+from visprism.measure.features import AttentionStatistics, BlockStructure, Tally
+from visprism.measure.receptive_field import ReceptiveField
 from visprism.result import Result
 
-Finding = Tally | BlockStructure  # results that say in sentences what was found
+# Results that say in sentences what was found.
+Finding = Tally | BlockStructure | AttentionStatistics | ReceptiveField
 
 
 @dataclass(frozen=True)

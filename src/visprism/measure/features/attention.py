@@ -43,6 +43,23 @@ class AttentionStatistics(Result):
     redundancy: np.ndarray  # mean cosine of its weights with other heads'; NaN for one head
     redundancy_error: np.ndarray
 
+    def sentences(self) -> list[str]:
+        """What was found, with its numbers."""
+        names = list(dict.fromkeys(self.block.tolist()))
+        return [
+            f"{words} of attention, mean over heads, goes from {_least_to_most(names, means)}"
+            for words, values in (
+                ("the distance in pixels", self.distance),
+                ("the normalised mutual information", self.nmi),
+            )
+            for means in [[values[self.block == name].mean() for name in names]]
+        ]
+
+
+def _least_to_most(names: list[str], means: list[float]) -> str:
+    least, most = int(np.argmin(means)), int(np.argmax(means))
+    return f"{means[least]:.3g} ({names[least]}) to {means[most]:.3g} ({names[most]})"
+
 
 class AttentionProbe(Probe):
     """Gathers the `AttentionStatistics` of every attention.

@@ -34,6 +34,15 @@ class ReceptiveField(PerBlock):
     column: np.ndarray
     flat_sigma: float  # sigma of a field that weighs every pixel of the image alike
 
+    def sentences(self) -> list[str]:
+        """What was found, with its numbers."""
+        known = np.flatnonzero(np.isfinite(self.sigma))
+        if not len(known):
+            return ["no block's centre depends on the image"]
+        first, last = known[0], known[-1]
+        sides = [f"{self.side_50[i]:.3g} pixels after {self.block[i]}" for i in (first, last)]
+        return [f"half of the receptive field lies in a square of {' and of '.join(sides)}"]
+
 
 @dataclass(frozen=True)
 class ReceptiveMaps(Result):

@@ -1,0 +1,69 @@
+"""Attention maps of a few images, as figures."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from visprism.errors import InputError
+from visprism.examine.inquiry import Inquiry
+from visprism.examine.materials import Materials
+from visprism.figures import save_figure
+from visprism.figures.attention_maps import over_image
+from visprism.measure.attention_maps import (
+    AttentionMaps,
+    Query,
+    Rollout,
+    attention_maps,
+    rollout,
+)
+from visprism.preprocessing import Preprocessing
+from visprism.report.examination import slug
+
+
+def write_attention_maps(
+    materials: Sequence[Materials], inquiry: Inquiry, folder: Path, *, query: Query, images: int
+) -> None:
+    """Maps of the first images as ``figures/attention-maps-<model>-<number>`` and ``results``.
+
+    Raises:
+        InputError: if a model has no such query.
+    """
+    for each in materials:
+        with inquiry.compute.borrow(each.anatomy.model):
+            for number, (image, maps, flow) in enumerate(_maps(each, inquiry, query, images)):
+                stem = f"attention-maps-{slug(each.model.label)}-{number + 1}"
+                figure = over_image(maps, _picture(image, each.preprocessing), rollout=flow)
+                save_figure(figure, folder / "figures" / stem)
+                maps.save(folder / "results" / f"{stem}.npz")
+
+
+def _maps(
+    materials: Materials, inquiry: Inquiry, query: Query, images: int
+) -> Iterator[tuple[Tensor, AttentionMaps, Rollout | None]]:
+    for image, _ in materials.batches(1)[:images]:
+        here = image.to(inquiry.compute.torch_device)
+        maps = attention_maps(materials.anatomy, here, query=query)
+        yield image[0], maps, _rollout(materials, here)
+
+
+def _rollout(materials: Materials, image: Tensor) -> Rollout | None:
+    """The rollout by gradient; None for a model whose tokens change on the way."""
+    try:
+        return rollout(materials.anatomy, image, gradient=True)
+    except InputError:
+        return None
+
+
+def _picture(
+    image: Float[Tensor, "3 h w"], preprocessing: Preprocessing
+) -> UInt8[np.ndarray, "h w 3"]:
+    """The image as it was before it was standardised."""
+    mean, std = (
+        torch.tensor(v)[:, None, None] for v in (preprocessing.mean, preprocessing.std)
+    )
+    pixels = (255 * (image * std + mean)).round().clamp(0, 255)
+    return pixels.byte().permute(1, 2, 0).numpy()
