@@ -1,16 +1,16 @@
 """What watching costs: Fourier spectra and variances of all blocks, beside a forward pass.
 
-Three ways take turns in one run, so that what else the machine does hits them alike: the
-forward pass alone; `visprism.observe` with both probes; and the method of the paper's
-notebooks, which keep every feature map, transform it whole and call `torch.var`. In each repeat
+The ways take turns in one run, so that what else the machine does hits them alike: the
+forward pass alone; `visprism.observe` with both probes; the same with CKA, and attention where
+there is any; and the method of the paper's notebooks, which keep every feature map, transform it whole and call `torch.var`. In each repeat
 the ratio to the forward pass is taken; the table has medians. Peak memory is that of a fresh
 process.
 
     python benchmarks/observe.py            # prints the table
     python benchmarks/observe.py --write    # and writes benchmarks/results/observe.json
 
-Claim: a watched pass takes at most 1.2 times as long as a plain one, and memory does not grow
-with the data.
+Claim: a watched pass takes at most 1.2 times as long as a plain one, with CKA and attention too
+at most twice as long, and memory does not grow with the data.
 """
 
 import argparse
@@ -31,8 +31,14 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from visprism.anatomy import Anatomy, dissect, watch
-from visprism.measure.features import FourierProbe, VarianceProbe, observe
+from visprism.anatomy import Anatomy, attentions, dissect, watch
+from visprism.measure.features import (
+    AttentionProbe,
+    CKAProbe,
+    FourierProbe,
+    VarianceProbe,
+    observe,
+)
 
 MODELS: dict[str, dict[str, Any]] = {
     "resnet50": {"zero_init_last": False},  # or its random blocks would all be the identity
@@ -69,9 +75,12 @@ def built(name: str) -> tuple[nn.Module, Tensor]:
 def measured(name: str, repeats: int) -> dict:
     model, images = built(name)
     anatomy = dissect(model, images[:2])
+    everything = [FourierProbe(), VarianceProbe(), CKAProbe()]
+    everything += [AttentionProbe()] if attentions(anatomy) else []
     ways = {
         "forward": lambda: forward_alone(model, images),
         "visprism": lambda: observe(anatomy, [images], [FourierProbe(), VarianceProbe()]),
+        "all": lambda: observe(anatomy, [images], everything),
         "notebooks": lambda: notebooks(anatomy, images),
     }
     seconds: dict[str, list[float]] = {way: [] for way in ways}
