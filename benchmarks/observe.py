@@ -1,10 +1,10 @@
 """What watching costs: Fourier spectra and variances of all blocks, beside a forward pass.
 
 The ways take turns in one run, so that what else the machine does hits them alike: the
-forward pass alone; `visprism.observe` with both probes; the same with CKA, and attention where
-there is any; and the method of the paper's notebooks, which keep every feature map, transform it whole and call `torch.var`. In each repeat
-the ratio to the forward pass is taken; the table has medians. Peak memory is that of a fresh
-process.
+forward pass alone; `visprism.observe` with both probes; the same with CKA, and with attention
+where there is any; and the method of the paper's notebooks, which keep every feature map,
+transform it whole and call `torch.var`. In each repeat the ratio to the forward pass is taken;
+the table has medians. Peak memory is that of a fresh process.
 
     python benchmarks/observe.py            # prints the table
     python benchmarks/observe.py --write    # and writes benchmarks/results/observe.json

@@ -15,6 +15,7 @@ from visprism.report.sections import SPECTRUM
 def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations):
     found = list(drawings(examinations))
     assert [drawing.stem for drawing in found] == [
+        "overview",
         "anatomy",
         "fourier",
         "high-frequency",

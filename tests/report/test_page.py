@@ -65,7 +65,9 @@ def test_every_analysis_has_its_section_figure_and_table(page, examinations):
         assert ("id", section.stem) in reader.attributes
         assert ("href", f"#{section.stem}") in reader.attributes
         assert section.title in reader.text
-    assert reader.tags.count("svg") == 11 + 6 + 2  # sections, second figures, tallies
+    assert (
+        reader.tags.count("svg") == 1 + 11 + 6 + 2
+    )  # overview, sections, second figures, tallies
     assert page.count('class="sortable"') == len(tables) * len(examinations)
 
 

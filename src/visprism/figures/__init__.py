@@ -15,6 +15,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     variance,
 )
 from visprism.figures.frame import Frame, figure, plot
+from visprism.figures.overview import overview
 from visprism.figures.panel import panel
 from visprism.figures.save import save_figure
 from visprism.figures.style import paper_style
@@ -22,6 +23,7 @@ from visprism.figures.style import paper_style
 __all__ = [
     "Frame",
     "figure",
+    "overview",
     "panel",
     "paper_style",
     "plot",

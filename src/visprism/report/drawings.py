@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from visprism.figures import panel
+from visprism.figures import overview, panel
 from visprism.report.examination import Examination, slug
 from visprism.report.section import Section
 from visprism.report.sections import SECTIONS
@@ -21,8 +21,16 @@ class Drawing:
 
 def drawings(examinations: Sequence[Examination]) -> Iterator[Drawing]:
     """Every figure of a report, one at a time; `visprism.figures.save_figure` saves it."""
+    yield from together(examinations)
     for section in SECTIONS:
         yield from drawings_of(section, examinations)
+
+
+def together(examinations: Sequence[Examination]) -> Iterator[Drawing]:
+    """What was measured of each block on one axis of depth; none for one quantity alone."""
+    figure = overview({each.name: each.results for each in examinations})
+    if figure is not None:
+        yield Drawing("overview", figure)
 
 
 def drawings_of(section: Section, examinations: Sequence[Examination]) -> Iterator[Drawing]:

@@ -7,7 +7,7 @@ import jinja2
 
 from visprism.errors import InputError
 from visprism.measure.features import Tally
-from visprism.report.drawings import drawings_of
+from visprism.report.drawings import drawings_of, together
 from visprism.report.examination import Examination, Finding, check_names, slug
 from visprism.report.inline import inline_svg
 from visprism.report.section import Section
@@ -47,6 +47,12 @@ def render(
         names=names,
         summary=summary(examinations),
         verdicts={each.name: verdicts(each.findings()) for each in examinations},
+        overview=[
+            inline_svg(
+                drawing.figure, prefix=drawing.stem, label="All quantities against depth"
+            )
+            for drawing in together(examinations)
+        ],
         notes={each.name: each.notes for each in examinations if each.notes},
         sections=[part for section in SECTIONS if (part := _part(section, examinations))],
     )

@@ -1,0 +1,63 @@
+"""Overview: what was measured of each block, on one axis of depth."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from visprism.figures.depth import kinds_key
+from visprism.figures.frame import plot
+from visprism.figures.style import paper_style
+from visprism.figures.text import title
+from visprism.measure.features import AttentionStatistics, HighFrequency, Variances
+from visprism.measure.receptive_field import ReceptiveField
+from visprism.result import Result
+
+_ROWS: list[tuple[type[Result], dict[str, Any], str]] = [  # from above, with short labels
+    (HighFrequency, {}, "Δ log amplitude,\nhighest frequency"),
+    (Variances, {"quantity": "relative"}, "Variance /\nmean square"),
+    (AttentionStatistics, {}, "Attention distance\n(pixels)"),
+    (AttentionStatistics, {"quantity": "nmi"}, "Mutual information\nof attention"),
+    (ReceptiveField, {}, "Receptive field \N{GREEK SMALL LETTER SIGMA}\n(pixels)"),
+]
+_WIDTH, _HEIGHT, _KEY = 2.75, 1.15, 0.45  # inches
+
+
+def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
+    """Several results of each model above each other, models side by side.
+
+    Args:
+        results: of each model, by its name.
+
+    Returns:
+        None where there are no two quantities to see together.
+    """
+    rows = [
+        (found, options, label)
+        for kind, options, label in _ROWS
+        if (found := {n: r for n, rs in results.items() for r in rs if type(r) is kind})
+    ]
+    if len(rows) < 2:
+        return None
+    size = _WIDTH * len(results), _HEIGHT * len(rows) + _KEY
+    with paper_style():
+        figure = Figure(size, layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.03))
+        grid = figure.subplots(
+            len(rows), len(results), sharex=True, sharey="row", squeeze=False
+        )
+        for i, (found, options, label) in enumerate(rows):
+            for j, name in enumerate(results):
+                ax = grid[i, j]
+                if name in found:
+                    plot(found[name], ax, **options)
+                else:
+                    ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center")
+                if i == 0:
+                    short = title(name, width=0.8 * _WIDTH, size=ax.title.get_size())
+                    ax.set_title(short, parse_math=False)
+                ax.set_ylabel("" if j else label, fontsize=7)
+                ax.set_xlabel("Normalised depth" if i == len(rows) - 1 else "")
+        figure.align_ylabels(grid[:, 0])
+        kinds_key(figure, [ax for ax in grid.ravel() if ax.get_legend_handles_labels()[1]])
+    return figure
