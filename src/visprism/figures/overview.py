@@ -8,8 +8,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.figures.depth import kinds_key
 from visprism.figures.frame import plot
-from visprism.figures.style import paper_style
-from visprism.figures.text import title
+from visprism.figures.style import FAINT, paper_style
+from visprism.figures.text import caption, title
 from visprism.measure.features import AttentionStatistics, HighFrequency, Variances
 from visprism.measure.receptive_field import ReceptiveField
 from visprism.result import Result
@@ -22,6 +22,7 @@ _ROWS: list[tuple[type[Result], dict[str, Any], str]] = [  # from above, with sh
     (ReceptiveField, {}, "Receptive field \N{GREEK SMALL LETTER SIGMA}\n(pixels)"),
 ]
 _WIDTH, _HEIGHT, _KEY = 2.75, 1.15, 0.45  # inches
+_SMALL = 5.5  # points; the protocol
 
 
 def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
@@ -40,7 +41,11 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
     ]
     if len(rows) < 2:
         return None
-    size = _WIDTH * len(results), _HEIGHT * len(rows) + _KEY
+    sources = [rs[0].provenance.sentence() for rs in results.values()]
+    width = _WIDTH * len(results)
+    protocol = caption(sources, list(results), width=width - 0.2, size=_SMALL)
+    lines = protocol.count("\n") + 1
+    size = width, _HEIGHT * len(rows) + _KEY + lines * _SMALL * 1.3 / 72
     with paper_style():
         figure = Figure(size, layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.03))
         grid = figure.subplots(
@@ -59,5 +64,8 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
                 ax.set_ylabel("" if j else label, fontsize=7)
                 ax.set_xlabel("Normalised depth" if i == len(rows) - 1 else "")
         figure.align_ylabels(grid[:, 0])
+        figure.supxlabel(
+            protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
+        )
         kinds_key(figure, [ax for ax in grid.ravel() if ax.get_legend_handles_labels()[1]])
     return figure
