@@ -59,8 +59,9 @@ def test_maps_stand_where_their_position_stands_at_most_7_a_side(made, ax):
     for i, image in enumerate(images):
         np.testing.assert_array_equal(image.get_array(), maps[rows[i // 3], i % 3])
         left, right, bottom, top = image.get_extent()
-        assert i % 3 <= 3 * left < 3 * right < i % 3 + 1
-        assert i // 3 <= 7 * top < 7 * bottom < i // 3 + 1
+        assert (3 * left, 7 * top) == pytest.approx((i % 3, i // 3))
+        assert left < right < left + 1 / 3
+        assert top < bottom < top + 1 / 7
     assert ax.get_aspect() == pytest.approx(8 / 3)
     assert ax.yaxis_inverted()
 
