@@ -226,10 +226,10 @@ def test_a_table_made_of_two_is_refused(taken_apart, noise):
     class Sum(Tokens):
         def __init__(self):
             super().__init__(noise(1, 12, 8))
-            self.rows = nn.Parameter(noise(1, 12, 1))
+            self.tilt = nn.Parameter(noise(1, 12, 1))
 
         def placed(self, x):
-            return x.flatten(2).transpose(1, 2) + (self.table + self.rows)
+            return x.flatten(2).transpose(1, 2) + (self.table + self.tilt)
 
-    with pytest.raises(InputError, match=r"from 'rows' \(1x12x1\), 'table' \(1x12x8\)"):
+    with pytest.raises(InputError, match=r"from 'table' \(1x12x8\), 'tilt' \(1x12x1\)"):
         positional_similarity(taken_apart(Sum(), 3, 6, 8))
