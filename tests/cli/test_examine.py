@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from visprism.cli import main
+from visprism.examine import Inquiry, examine, load_models
 from visprism.result import Result
 
 TINY = ["--data", "shapes", "--limit", "6", "--batch-size", "4"]
@@ -277,6 +278,18 @@ def test_weights_come_from_no_images(examined):
     assert (provenance.images, provenance.data) == (0, "")
     assert provenance.image_shape == (3, 32, 32)
     assert provenance.command.startswith("visprism examine resnet20")
+
+
+def test_weights_can_be_asked_for_alone():
+    inquiry = Inquiry(data="shapes", limit=2, analyses=("weights",))
+    (found,) = examine(
+        load_models(["vit_pico_patch4_32"]), inquiry, progress=lambda items, **_: items
+    )
+    assert [type(each).__name__ for each in found.results] == [
+        "PatchFilters",
+        "PositionalSimilarity",
+    ]
+    assert found.costs.provenance.image_shape == (3, 32, 32)
 
 
 # Other commands.
