@@ -28,6 +28,8 @@ from visprism.measure.features import high_frequency as high_frequency
 from visprism.measure.features import observe as observe
 from visprism.measure.features import tally as tally
 from visprism.measure.receptive_field import receptive_field as receptive_field
+from visprism.measure.weights import patch_filters as patch_filters
+from visprism.measure.weights import positional_similarity as positional_similarity
 from visprism.models import LoadedModel as LoadedModel
 from visprism.models import load_model as load_model
 from visprism.parallel import Compute as Compute

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from visprism.cli import main
+from visprism.examine import Inquiry, examine, load_models
 from visprism.result import Result
 
 TINY = ["--data", "shapes", "--limit", "6", "--batch-size", "4"]
@@ -28,7 +29,7 @@ def examined(tmp_path_factory):
 def test_examine_writes_a_page_tables_and_figures_and_nothing_else(examined):
     assert {p.name for p in examined.iterdir()} == {"report.html", "results", "figures"}
     stems = {"anatomy", "fourier", "high-frequency", "variance", "variance-tally"}
-    stems |= {"receptive-field", "receptive-maps"}
+    stems |= {"receptive-field", "receptive-maps", "patch-filters"}
     stems |= {"cka", "block-structure"}
     for model in ("resnet20-random-weights", "vit_tiny_patch16_224-random-weights"):
         for stem in stems:
@@ -258,6 +259,37 @@ def test_attention_writes_maps_over_the_first_images(tmp_path, capsys):
     assert Result.load(maps).query == "class"
     assert (tmp_path / "figures" / f"{maps.stem}.svg").exists()
     assert "the distance in pixels of attention" in capsys.readouterr().out
+
+
+# Weights alone.
+
+
+def test_what_a_model_does_not_have_is_left_out_without_a_word(examined):
+    found = {path.stem for path in (examined / "results").glob("*-positional-similarity.npz")}
+    assert found == {"vit_tiny_patch16_224-random-weights-positional-similarity"}
+    page = (examined / "report.html").read_text(encoding="utf-8")
+    assert "Similarity of positions" in page
+    assert "adds no table" not in page
+
+
+def test_weights_come_from_no_images(examined):
+    name = "resnet20-random-weights-patch-filters.npz"
+    provenance = Result.load(examined / "results" / name).provenance
+    assert (provenance.images, provenance.data) == (0, "")
+    assert provenance.image_shape == (3, 32, 32)
+    assert provenance.command.startswith("visprism examine resnet20")
+
+
+def test_weights_can_be_asked_for_alone():
+    inquiry = Inquiry(data="shapes", limit=2, analyses=("weights",))
+    (found,) = examine(
+        load_models(["vit_pico_patch4_32"]), inquiry, progress=lambda items, **_: items
+    )
+    assert [type(each).__name__ for each in found.results] == [
+        "PatchFilters",
+        "PositionalSimilarity",
+    ]
+    assert found.costs.provenance.image_shape == (3, 32, 32)
 
 
 # Other commands.

@@ -16,6 +16,7 @@ from visprism.measure.features import (
     block_structure,
 )
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.measure.weights import PatchFilters, PositionalSimilarity
 from visprism.result import Provenance
 
 PROVENANCE = Provenance(
@@ -135,6 +136,35 @@ def effective_ranks():
     )
 
 
+def patch_filters():
+    channel, row, column = np.indices((3, 2, 4)).reshape(3, -1)
+    return PatchFilters(
+        component=np.repeat(np.arange(1, 10), 24),
+        share=np.repeat(np.arange(9, 0, -1) / 45, 24),
+        channel=np.tile(channel, 9),
+        row=np.tile(row, 9),
+        column=np.tile(column, 9),
+        value=np.tile(np.linspace(-1, 1, 24), 9) / np.repeat(np.arange(1, 10), 24),
+        parameter="stem.weight",
+        kernels=16,
+        provenance=PROVENANCE,
+    )
+
+
+def positional_similarity():
+    row, column, other_row, other_column = np.indices((8, 3, 8, 3)).reshape(4, -1)
+    distance = abs(row - other_row) + 2 * abs(column - other_column)
+    return PositionalSimilarity(
+        row=row,
+        column=column,
+        other_row=other_row,
+        other_column=other_column,
+        cosine=1 - distance / 8,
+        parameter="positions",
+        provenance=PROVENANCE,
+    )
+
+
 def tally():
     return Tally(
         kind=np.array(["attention", "mlp"]),
@@ -220,6 +250,8 @@ MAKERS = {
         effective_ranks,
         similarity,
         structure,
+        patch_filters,
+        positional_similarity,
         tally,
         costs,
     )

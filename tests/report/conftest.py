@@ -21,6 +21,7 @@ from visprism.measure.features import (
     tally,
 )
 from visprism.measure.receptive_field import receptive_field
+from visprism.measure.weights import patch_filters, positional_similarity
 from visprism.report import Examination
 from visprism.result import Provenance
 
@@ -36,12 +37,24 @@ class Residual(nn.Module):
         return x + self.conv(x).relu()
 
 
+class Stem(nn.Module):
+    """A convolution, and a table of positions."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv2d(3, width, 3, padding=1)
+        self.positions = nn.Parameter(torch.randn(1, width, 16, 16))
+
+    def forward(self, x):
+        return self.conv(x) + self.positions
+
+
 class Network(nn.Sequential):
     """Stem, `depth` residual blocks, a smaller grid, as many again, head."""
 
     def __init__(self, depth):
         super().__init__(
-            nn.Conv2d(3, 8, 3, padding=1),
+            Stem(8),
             *(Residual(8) for _ in range(depth)),
             nn.Conv2d(8, 12, 2, stride=2),
             *(Residual(12) for _ in range(depth)),
@@ -94,6 +107,8 @@ def examined(name, depth):
             *fields,
             singular,
             effective_ranks(singular),
+            patch_filters(anatomy, provenance=about),
+            positional_similarity(anatomy, provenance=about),
         ),
     )
 

@@ -18,7 +18,7 @@ def examine(arguments: Namespace) -> None:
     writers = (write_tables, write_figures, write_report)
     _measure(
         arguments,
-        ("fourier", "variance", "attention", "cka", "receptive-field"),
+        ("fourier", "variance", "attention", "cka", "receptive-field", "weights"),
         writers,
         look="report.html",
     )

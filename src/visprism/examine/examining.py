@@ -12,6 +12,7 @@ from visprism.examine.fields import fields_of, fields_or_note
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials, prepare
 from visprism.examine.notes import idle, left_out
+from visprism.examine.weights import weights_of
 from visprism.measure.features import (
     AttentionProbe,
     CKAProbe,
@@ -106,8 +107,11 @@ def _examined(materials: Materials, inquiry: Inquiry, *, progress: Progress) -> 
         fields, reasons = fields_or_note(measure) if drawn else (measure(), ())
         drawn += fields
         notes += reasons
+    about = _provenance(materials, inquiry)
+    if "weights" in inquiry.analyses:
+        drawn += weights_of(anatomy, replace(about, data="", preprocessing=""))
     notes += left_out(materials.image_set)
-    facts = replace(costs(anatomy), provenance=drawn[0].provenance)
+    facts = replace(costs(anatomy), provenance=drawn[0].provenance if drawn else about)
     return Examination(label, facts, tuple(drawn), tuple(notes))
 
 

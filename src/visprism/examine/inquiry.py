@@ -21,7 +21,14 @@ class Inquiry:
     """What to measure, on which images, and how."""
 
     data: str  # as `load_data` takes it
-    analyses: tuple[str, ...] = ("fourier", "variance", "attention", "cka", "receptive-field")
+    analyses: tuple[str, ...] = (
+        "fourier",
+        "variance",
+        "attention",
+        "cka",
+        "receptive-field",
+        "weights",
+    )
     split: str | None = None
     limit: int | None = None  # number of images
     field_images: int | None = 8  # at most, for receptive fields; None: all

@@ -13,6 +13,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     singular_values,
     tally,
     variance,
+    weights,
 )
 from visprism.figures.frame import Frame, figure, plot
 from visprism.figures.overview import overview

@@ -8,6 +8,7 @@ from visprism.report.sections.fourier import HIGH_FREQUENCY, SPECTRUM
 from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_MAPS
 from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
 from visprism.report.sections.variance import VARIANCE
+from visprism.report.sections.weights import PATCH_FILTERS, POSITIONAL_SIMILARITY
 
 # In the order of the page; a plugin appends its own.
 SECTIONS: list[Section] = [
@@ -22,4 +23,6 @@ SECTIONS: list[Section] = [
     RECEPTIVE_MAPS,
     SINGULAR_VALUES,
     EFFECTIVE_RANK,
+    PATCH_FILTERS,
+    POSITIONAL_SIMILARITY,
 ]

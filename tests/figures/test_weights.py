@@ -1,0 +1,72 @@
+"""The figures of weights alone show the numbers of the results."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from visprism.figures import plot
+
+
+def test_components_are_drawn_in_colour_row_by_row(made, ax):
+    filters = made["patch_filters"]
+    images = plot(filters, ax).images
+    assert len(images) == 9
+    for i, image in enumerate(images, 1):
+        values = filters.value[filters.component == i].reshape(3, 2, 4)
+        colours = image.get_array()
+        for channel in range(3):  # -1 is dark, 0 grey, 1 bright
+            np.testing.assert_allclose(colours[..., channel], (values[channel] + 1) / 2)
+    lefts, tops = zip(*((i.get_extent()[0], i.get_extent()[3]) for i in images), strict=True)
+    assert len(set(lefts)) == 7
+    assert lefts[7:] == lefts[:2]
+    assert [len(set(tops[:7])), tops[0] < tops[7], ax.yaxis_inverted()] == [1, True, True]
+
+
+def test_a_picture_has_the_shape_of_the_kernel(made, ax):
+    left, right, bottom, top = plot(made["patch_filters"], ax).images[0].get_extent()
+    assert (right - left) / (bottom - top) == pytest.approx(2)
+    assert ax.get_aspect() == 1
+
+
+def test_the_share_of_each_component_stands_below_it(made, ax):
+    texts = [text.get_text() for text in plot(made["patch_filters"], ax).texts]
+    assert texts[:2] == ["20.0 %", "17.8 %"]
+    assert len(texts) == 9
+
+
+def test_kernels_of_images_that_have_not_three_colours_are_drawn_in_grey(made, ax):
+    filters = made["patch_filters"]
+    one = filters.rows(filters.channel < 2)
+    colours = plot(one, ax).images[0].get_array()
+    assert colours.shape == (2, 4, 3)
+    np.testing.assert_allclose(colours[..., 1], colours[..., 0])
+    np.testing.assert_allclose(colours[..., 2], colours[..., 0])
+
+
+def test_all_components_fit_when_there_are_more_than_28(made, ax):
+    filters = made["patch_filters"]
+    last = plot(replace(filters, component=filters.component + 30), ax).images[-1]
+    assert last.get_extent()[2] <= ax.get_ylim()[0]
+
+
+def test_maps_stand_where_their_position_stands_at_most_7_a_side(made, ax):
+    similarity = made["positional_similarity"]
+    images = plot(similarity, ax).images
+    assert len(images) == 7 * 3
+    maps = similarity.cosine.reshape(8, 3, 8, 3)
+    rows = [0, 1, 2, 4, 5, 6, 7]
+    for i, image in enumerate(images):
+        np.testing.assert_array_equal(image.get_array(), maps[rows[i // 3], i % 3])
+        left, right, bottom, top = image.get_extent()
+        assert (3 * left, 7 * top) == pytest.approx((i % 3, i // 3))
+        assert left < right < left + 1 / 3
+        assert top < bottom < top + 1 / 7
+    assert ax.get_aspect() == pytest.approx(8 / 3)
+    assert ax.yaxis_inverted()
+
+
+def test_all_maps_share_a_scale_whose_middle_is_zero(made, ax):
+    images = plot(made["positional_similarity"], ax).images
+    assert {(image.norm.vmin, image.norm.vmax) for image in images} == {(-1, 1)}
+    assert len({image.cmap.name for image in images}) == 1
