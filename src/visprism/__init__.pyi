@@ -15,6 +15,8 @@ from visprism.errors import InputError as InputError
 from visprism.figures import panel as panel
 from visprism.figures import plot as plot
 from visprism.figures import save_figure as save_figure
+from visprism.measure.attention import attention_maps as attention_maps
+from visprism.measure.attention import rollout as rollout
 from visprism.measure.features import AttentionProbe as AttentionProbe
 from visprism.measure.features import CKAProbe as CKAProbe
 from visprism.measure.features import FourierProbe as FourierProbe

@@ -13,7 +13,7 @@ from visprism.examine.inquiry import Inquiry
 from visprism.examine.materials import Materials
 from visprism.figures import save_figure
 from visprism.figures.attention_maps import over_image
-from visprism.measure.attention_maps import (
+from visprism.measure.attention import (
     AttentionMaps,
     Query,
     Rollout,

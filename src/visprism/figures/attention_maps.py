@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from visprism.figures.style import FAINT, INK, paper_style
-from visprism.measure.attention_maps import AttentionMaps, Rollout
+from visprism.measure.attention import AttentionMaps, Rollout
 
 _COLOURS = "magma"
 _VEIL = 0.72  # how much of a map hides the image below

@@ -1,4 +1,4 @@
-"""Laws of attention maps and rollouts (src/visprism/measure/attention_maps.py)."""
+"""Laws of attention maps and rollouts (src/visprism/measure/attention)."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import torch
 
 from visprism.anatomy import attend, dissect
 from visprism.errors import InputError
-from visprism.measure.attention_maps import attention_maps, rollout
+from visprism.measure.attention import attention_maps, rollout
 
 
 def built(name="vit_tiny_patch16_224", **options):

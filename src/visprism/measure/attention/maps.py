@@ -1,6 +1,6 @@
-"""Attention maps of one image: where a query looks, by head, and through all blocks at once."""
+"""Attention maps: where one query of one image looks, by attention and head."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,16 +30,6 @@ class AttentionMaps(Result):
     query: str  # "class", "mean", or "row,column" in pixels
 
 
-@dataclass(frozen=True)
-class Rollout(Result):
-    """Which places reach the output through the attention of all blocks; a row for each."""
-
-    row: np.ndarray  # of the grid
-    column: np.ndarray
-    weight: np.ndarray
-    method: str  # "attention", or "gradient"
-
-
 def attention_maps(
     anatomy: Anatomy,
     images: Images,
@@ -63,7 +53,7 @@ def attention_maps(
         InputError: if there is no attention, more than one image, no such block or no such
             query.
     """
-    _check_one(images)
+    check_one(images)
     chosen = _chosen(anatomy, blocks)
     columns: dict[str, list[np.ndarray]] = {"head": [], "row": [], "column": [], "weight": []}
     names: list[str] = []
@@ -79,78 +69,8 @@ def attention_maps(
         block=np.array(names),
         **{key: np.concatenate(values) for key, values in columns.items()},
         query=query if isinstance(query, str) else ",".join(map(str, query)),
-        provenance=_provenance(anatomy),
+        provenance=provenance_of(anatomy),
     )
-
-
-def rollout(
-    anatomy: Anatomy,
-    images: Images,
-    *,
-    gradient: bool = False,
-    target: int | None = None,
-) -> Rollout:
-    """How much each place reaches the output, when attention is followed through all blocks.
-
-    R = product over blocks of (I + A) / 2, A the weights averaged over heads; with `gradient`
-    R <- R + A' R with A' the mean over heads of (dy/dA * A), negative parts cut off, y the
-    target's logit. Of R the row of the class token is given, or without one the mean over
-    places. Costs one forward pass, and with `gradient` one backward pass.
-
-    Args:
-        anatomy: of a model in evaluation mode whose tokens are the same in every attention.
-        images: a batch of one image.
-        gradient: follow what counts for one class.
-        target: that class; the one that the model predicts by default.
-
-    Raises:
-        InputError: if there is no attention, more than one image, no such class, or the tokens
-            differ from attention to attention, as with windows.
-
-    Sources: Abnar and Zuidema (2020), Quantifying attention flow in transformers; with the
-    gradient Chefer et al. (2021), Generic attention-model explainability, eq. 5 and 6.
-    """
-    _check_one(images)
-    chosen = attentions(anatomy)
-    for attention in chosen:
-        _check_one_row(attention, chosen[0])
-    with torch.set_grad_enabled(gradient), attend(
-        anatomy, lambda w: w.values, among=chosen, explicit=gradient
-    ) as kept:  # fmt: skip
-        logits = forward(anatomy.model, images)
-    weights = list(kept.values())
-    if gradient:
-        weights = _relevant(logits, weights, target)
-    own = chosen[0].attended
-    eye = torch.eye(weights[0].shape[-1]).to(weights[0])
-    reached = eye
-    for weight in weights:
-        a = weight[0, 0].mean(0)
-        reached = reached + a @ reached if gradient else (eye + a) / 2 @ reached
-    index = own.keys.index[0]
-    from_class = index[0] == NOWHERE
-    row = reached[0] if from_class else reached[torch.from_numpy(index != NOWHERE)].mean(0)
-    map_ = _on_grid(row[None], own, 0)[0]
-    rows, columns = np.indices(map_.shape).reshape(2, -1)
-    return Rollout(
-        row=rows,
-        column=columns,
-        weight=map_.ravel(),
-        method="gradient" if gradient else "attention",
-        provenance=_provenance(anatomy),
-    )
-
-
-def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> list[Tensor]:
-    """The weights times the gradient of a class with respect to them, where it is positive."""
-    classes = logits.shape[-1]
-    if target is None:
-        target = int(logits[0].argmax())
-    elif not 0 <= target < classes:
-        raise InputError(f"target is {target}; the model has classes 0 to {classes - 1}")
-    gradients = torch.autograd.grad(logits[0, target], weights)
-    pairs = zip(weights, gradients, strict=True)
-    return [(weight * gradient).clamp(min=0).detach() for weight, gradient in pairs]
 
 
 def _chosen(anatomy: Anatomy, blocks: Iterable[str] | None) -> tuple[Attention, ...]:
@@ -165,21 +85,14 @@ def _chosen(anatomy: Anatomy, blocks: Iterable[str] | None) -> tuple[Attention, 
     return tuple(attention for attention in known if attention.name in wanted)
 
 
-def _check_one(images: Images) -> None:
+def check_one(images: Images) -> None:
+    """Whether there is one image.
+
+    Raises:
+        InputError: if there are more.
+    """
     if batch_size(images) != 1:
         raise InputError(f"maps are of one image, got {batch_size(images)}; pass images[:1]")
-
-
-def _check_one_row(attention: Attention, first: Attention) -> None:
-    """Whether all its tokens attend to all, and are those of the first attention."""
-    queries, keys = attention.attended.queries.index, attention.attended.keys.index
-    own = first.attended.keys.index
-    if not (np.array_equal(queries, keys) and np.array_equal(keys, own) and len(keys) == 1):
-        raise InputError(
-            f"the tokens of {attention.name!r} are not those of {first.name!r} (windows, "
-            "pooled or merged tokens), so attention cannot be rolled out; look at single "
-            "attentions with attention_maps"
-        )
 
 
 def _of_query(
@@ -191,16 +104,16 @@ def _of_query(
         share = places.index != NOWHERE
         per_window = torch.from_numpy(share / max(1, share.sum())).to(weights)
         of_all = torch.einsum("whqk,wq->whk", weights, per_window)
-        maps = [_on_grid(each, attention.attended, i) for i, each in enumerate(of_all)]
+        maps = [on_grid(each, attention.attended, i) for i, each in enumerate(of_all)]
         return np.sum(maps, axis=0)
     if query == "class":
         if len(places.index) > 1 or places.index[0, 0] != NOWHERE:
             raise InputError(
                 f"{attention.name!r} has no class token; ask for 'mean' or for a pixel"
             )
-        return _on_grid(weights[0, :, 0], attention.attended, 0)
+        return on_grid(weights[0, :, 0], attention.attended, 0)
     window, token = _nearest(attention, query)
-    return _on_grid(weights[window, :, token], attention.attended, window)
+    return on_grid(weights[window, :, token], attention.attended, window)
 
 
 def _nearest(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
@@ -222,7 +135,7 @@ def _nearest(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
     return int(window), int(token)
 
 
-def _on_grid(
+def on_grid(
     weights: Float[Tensor, "heads keys"], attended: Attended, window: int
 ) -> Float[np.ndarray, "heads rows columns"]:
     """Weights of keys at their places."""
@@ -234,6 +147,7 @@ def _on_grid(
     return map_.reshape(-1, rows, columns)
 
 
-def _provenance(anatomy: Anatomy) -> Provenance:
+def provenance_of(anatomy: Anatomy) -> Provenance:
+    """What is known of a map of one image."""
     shape = tuple(anatomy.graph.nodes[0].shape or ())[1:]
     return replace(Provenance(), images=1, image_shape=shape, batch_size=1)
