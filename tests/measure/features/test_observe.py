@@ -101,6 +101,7 @@ def test_a_batch_is_images_or_images_and_targets(anatomy, images, batch_of):
     assert_results_equal(expected, *observe(anatomy, [batch_of(images)], [FourierProbe()]))
 
 
+@pytest.mark.filterwarnings("ignore:Guards may run slower")  # on Python 3.13.0
 def test_a_compiled_model_is_seen_as_well(anatomy, model, images):
     expected = observe(anatomy, [images], probes())
     model.compile(backend="eager")  # the same tracing without a C compiler
