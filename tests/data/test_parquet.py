@@ -2,6 +2,8 @@
 
 import json
 import sys
+import threading
+import time
 from io import BytesIO
 
 import pyarrow as pa
@@ -163,3 +165,26 @@ def test_without_pyarrow_the_user_is_told_what_to_install(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"needs pyarrow; .* 'visprism\[parquet\]'"):
         load_data(f"parquet:{path}")
+
+
+def test_two_threads_never_read_a_file_at_once(write, monkeypatch):
+    # pyarrow's reader crashes the process then, as when two models go through one image set.
+    at_once = []
+    inside = threading.Semaphore(1)
+    read = parquet.ParquetFile.read_row_group
+
+    def watched(file, group, **options):
+        at_once.append(not inside.acquire(blocking=False))
+        time.sleep(0.002)
+        inside.release()
+        return read(file, group, **options)
+
+    images = load_data(f"parquet:{write(labels=(0, 1) * 10)}")
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", watched)
+    threads = [threading.Thread(target=images.read, args=[range(20)]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(at_once) >= 10
+    assert not any(at_once)

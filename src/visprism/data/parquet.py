@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,11 +42,13 @@ class _Rows:
         self._groups = [(file, g) for file in files for g in range(file.num_row_groups)]
         counts = [file.metadata.row_group(g).num_rows for file, g in self._groups]
         self._starts = np.cumsum([0, *counts])
+        self._one_at_a_time = Lock()  # pyarrow's reader of a file crashes in two threads
         self._cells = lru_cache(maxsize=2)(self._load)  # two: a batch may lie across a border
 
     def _load(self, group: int) -> "ChunkedArray":
         file, g = self._groups[group]
-        return file.read_row_group(g, columns=[self._column]).column(0)
+        with self._one_at_a_time:
+            return file.read_row_group(g, columns=[self._column]).column(0)
 
     def __getitem__(self, row: int) -> bytes:
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
