@@ -219,3 +219,124 @@ def test_the_pass_is_left_as_it_was():
     kept.clear()
     assert torch.equal(model(images), before)
     assert not kept
+
+
+# However it is written.
+
+
+class ByHand(nn.Module):
+    """Patches, one attention as `weigh` writes it, a residual sum, a head."""
+
+    def __init__(self, weigh, *, pooled=False):
+        super().__init__()
+        self.weigh, self.pooled = weigh, pooled
+        self.patches = nn.Conv2d(3, 12, 4, stride=4)
+        self.q, self.k, self.v = (nn.Linear(12, 12) for _ in range(3))
+        self.head = nn.Linear(12, 5)
+
+    def tokens(self, x):
+        return self.patches(x).flatten(2).transpose(1, 2)
+
+    def keys(self, x):
+        if not self.pooled:
+            return x
+        maps = x.transpose(1, 2).unflatten(2, (4, 6))
+        return functional.avg_pool2d(maps, 2).flatten(2).transpose(1, 2)
+
+    def heads(self, x):
+        """(B, 3, tokens, 4)."""
+        other = self.keys(x)
+        each = (self.q(x), self.k(other), self.v(other))
+        return [t.unflatten(2, (3, 4)).transpose(1, 2) for t in each]
+
+    def forward(self, x):
+        x = self.tokens(x)
+        out = self.weigh(*self.heads(x))
+        x = x + out.transpose(1, 2).flatten(2)
+        return self.head(x.mean(1))
+
+    def expected(self, x):
+        q, k, _ = self.heads(self.tokens(x))
+        return (q @ k.mT).softmax(-1)
+
+
+def heads_outside(q, k, v):
+    """Heads before images, as ``(h b) n d``."""
+    q, k, v = (t.transpose(0, 1).flatten(0, 1) for t in (q, k, v))
+    out = torch.bmm(torch.bmm(q, k.transpose(1, 2)).softmax(-1), v)
+    return out.unflatten(0, (3, -1)).transpose(0, 1)
+
+
+def heads_inside(q, k, v):
+    q, k, v = (t.flatten(0, 1) for t in (q, k, v))
+    return (torch.bmm(q, k.transpose(1, 2)).softmax(-1) @ v).unflatten(0, (-1, 3))
+
+
+def einsum_heads_first(q, k, v):
+    weights = torch.einsum("bhqd,bhkd->hbqk", q, k).softmax(dim=3)
+    return torch.einsum("hbqk,bhkd->bhqd", weights, v)
+
+
+def keys_in_rows(q, k, v):
+    weights = (k @ q.mT).softmax(-2)
+    return weights.mT @ v
+
+
+def fused(q, k, v):
+    return functional.scaled_dot_product_attention(q, k, v, scale=1.0)
+
+
+WAYS = (heads_outside, heads_inside, einsum_heads_first, keys_in_rows, fused)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_however_it_is_written(way, pooled):
+    model, images = ByHand(way, pooled=pooled).eval(), torch.randn(3, 3, 16, 24)
+    anatomy = dissect(model, images)
+    (ours,) = weights_of(anatomy, images).values()
+    with torch.no_grad():
+        torch.testing.assert_close(ours[:, 0], model.expected(images))
+    (attention,) = attentions(anatomy)
+    assert attention.attended.keys.grid == ((2, 3) if pooled else (4, 6))
+
+
+def test_a_query_that_may_attend_to_nothing_has_weights_0():
+    allowed = torch.ones(24, 24, dtype=torch.bool)
+    allowed[5] = False
+
+    def masked(q, k, v):
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+
+    model, images = ByHand(masked).eval(), torch.randn(2, 3, 16, 24)
+    (weights,) = weights_of(dissect(model, images), images).values()
+    assert (weights[..., 5, :] == 0).all()
+    torch.testing.assert_close(weights.sum(-1)[..., 6:], torch.ones(2, 1, 3, 18))
+
+
+def test_heads_of_queries_may_share_keys():
+    def grouped(q, k, v):
+        q = torch.cat([q, -q], dim=1)  # six heads, the first two of which share the first keys
+        sdpa = functional.scaled_dot_product_attention
+        return sdpa(q, k, v, scale=1.0, enable_gqa=True)[:, ::2]
+
+    model, images = ByHand(grouped).eval(), torch.randn(3, 3, 16, 24)
+    (weights,) = weights_of(dissect(model, images), images).values()
+    with torch.no_grad():
+        q, k, _ = model.heads(model.tokens(images))
+    expected = (torch.cat([q, -q], 1) @ k.repeat_interleave(2, 1).mT).softmax(-1)
+    torch.testing.assert_close(weights[:, 0], expected)
+
+
+def test_the_logarithm_of_weights_is_not_taken_for_weights():
+    def logarithmic(q, k, v):
+        return functional.log_softmax(q @ k.mT, -1).exp() @ v
+
+    anatomy = dissect(ByHand(logarithmic).eval(), torch.randn(2, 3, 16, 24))
+    assert attentions(anatomy) == ()
+
+
+def test_a_model_that_fills_a_cache_in_its_first_pass():
+    model = timm.create_model("levit_128s", num_classes=5).eval()
+    images = torch.randn(2, 3, 224, 224)
+    assert len(weights_of(dissect(model, images), images)) == 11  # 2 + 1 + 3 + 1 + 4

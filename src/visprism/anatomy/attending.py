@@ -97,6 +97,8 @@ def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighin
     elif mask is not None:
         scores = scores + mask
     weights = scores.softmax(-1)
+    if mask is not None:  # a query that may attend to nothing gets nothing, as from the kernel
+        weights = weights.masked_fill((scores == -torch.inf).all(-1, keepdim=True), 0)
     return weights, lambda same: same @ value
 
 

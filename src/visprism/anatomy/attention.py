@@ -47,6 +47,8 @@ def attentions(anatomy: Anatomy) -> tuple[Attention, ...]:
     found = []
     height, width = (anatomy.graph.nodes[0].shape or ())[-2:]
     for block in anatomy:
+        if block.layout is None:  # its tokens are not those of one grid
+            continue
         inside = anatomy.graph.nodes[block.start + 1 : block.end + 1]
         here = list(_attentions(anatomy.graph, inside))
         for number, (node, attended) in enumerate(here, start=1):
@@ -62,7 +64,7 @@ def _attentions(graph: Graph, inside: Sequence[Node]) -> Iterator[tuple[Node, At
         for node in inside
         if node.role == "bilinear"
         for index in _before(graph, node, indices)
-        if graph.nodes[index].role == "softmax"
+        if graph.nodes[index].axis in {-1, -2}
     }
     for node in inside:
         if node.role == "attention" and node.attended is not None:
@@ -71,7 +73,7 @@ def _attentions(graph: Graph, inside: Sequence[Node]) -> Iterator[tuple[Node, At
             scores = [graph.nodes[i] for i in _before(graph, node, indices)]
             products = [n for n in scores if n.role == "bilinear" and n.attended is not None]
             if products and (attended := products[-1].attended) is not None:
-                yield node, attended
+                yield node, attended if node.axis == -1 else attended.turned
 
 
 def _before(graph: Graph, node: Node, inside: set[int]) -> list[int]:

@@ -8,10 +8,11 @@ each of them gets its kind, stage, depth and layout. Nothing depends on names or
 from collections.abc import Mapping, Sequence
 from math import prod
 
+import torch
 from torch import nn
 
 from visprism.anatomy.blocks import Anatomy, Block
-from visprism.anatomy.forward import Images, pixels
+from visprism.anatomy.forward import Images, forward, pixels
 from visprism.anatomy.graph import Graph
 from visprism.anatomy.kinds import Kind, kind_of
 from visprism.anatomy.naming import names_of
@@ -20,16 +21,17 @@ from visprism.anatomy.trace import trace
 from visprism.anatomy.vocabulary import JOINS
 from visprism.errors import InputError
 
-# Two images tell an axis of length 1 from the batch's; more would only cost time.
-_IMAGES = 2
+# The first image, twice: two tell an axis of length 1 from the batch's, and being the same they
+# tell along which axis of any tensor images lie.
+_IMAGES = [0, 0]
 
 
 def dissect(model: nn.Module, images: Images) -> Anatomy:
     """Take a model apart into blocks, by itself.
 
-    Costs one forward pass of two images, traced. The kind of a block comes from what moves
-    information over the grid in it (attention, convolution, token mixing, or nothing: mlp), its
-    stage from the size of the grid.
+    Costs two forward passes of the first image, twice; one of them is traced. The kind of a
+    block comes from what moves information over the grid in it (attention, convolution, token
+    mixing, or nothing: mlp), its stage from the size of the grid.
 
     Args:
         model: any image classifier, in evaluation mode; it is not changed.
@@ -43,15 +45,18 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
         raise InputError(f"wanted a torch.nn.Module to dissect, got {type(model).__name__}")
     if any(m.training for m in model.modules()):
         raise InputError("the model is in training mode; call model.eval() first")
-    graph = trace(model, _few(images))
+    few = _few(images)
+    with torch.no_grad():
+        forward(model, few)  # some fill a cache in their first pass, and later go another way
+    graph = trace(model, few)
     return Anatomy(model, _blocks(graph, stretches(graph)), graph)
 
 
 def _few(images: Images) -> Images:
     pixels(images)  # whether there are any
     if isinstance(images, Mapping):
-        return {name: value[:_IMAGES] for name, value in images.items()}
-    return images[:_IMAGES]
+        return {name: value[_IMAGES] for name, value in images.items()}
+    return images[_IMAGES]
 
 
 def _blocks(graph: Graph, row: Sequence[Stretch]) -> tuple[Block, ...]:

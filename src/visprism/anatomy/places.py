@@ -1,7 +1,7 @@
 """Places: where on the image's grid the tokens of an attention lie."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -16,7 +16,9 @@ from visprism.anatomy.operations import Call
 from visprism.anatomy.positions import Positions, constant_along, through_product
 
 Known = Callable[[Tensor], Positions | None]
-Axis = Literal["windows", "heads"]
+Axis = Literal["images", "windows", "heads"]
+
+_KINDS: tuple[Axis, ...] = ("images", "windows", "heads")
 
 NOWHERE = -1  # the place of a token that is on no grid: class token, register, padding
 
@@ -36,15 +38,19 @@ class Attended:
 
     queries: Places
     keys: Places
-    # What the leading axes of the scores (..., queries, keys) are, without the images', and
-    # how long; the images' axis is the outer part of the first one, or the inner.
+    # What the leading axes of the scores (..., queries, keys) are, and how long; an axis that
+    # holds images and something else counts as two.
     axes: tuple[tuple[Axis, int], ...]
-    images_outside: bool
 
     @property
     def heads(self) -> int:
         """Number of heads."""
         return prod(size for axis, size in self.axes if axis == "heads")
+
+    @property
+    def turned(self) -> "Attended":
+        """The same with keys for queries, for scores that have keys in their rows."""
+        return replace(self, queries=self.keys, keys=self.queries)
 
     def weights(
         self, tensor: Float[Tensor, "... queries keys"], images: int
@@ -64,19 +70,12 @@ class Attended:
         return x.permute(*back, -2, -1).reshape(shape)
 
     def _leading(self, images: int) -> list[int]:
-        """Lengths of the leading axes, with one of their own for the images."""
-        sizes = [size for _, size in self.axes]
-        return [images, *sizes] if self.images_outside else [sizes[0], images, *sizes[1:]]
+        return [images if axis == "images" else size for axis, size in self.axes]
 
     def _order(self) -> list[int]:
         """The leading axes: images, then windows, then heads."""
         kinds = [axis for axis, _ in self.axes]
-        images = 0 if self.images_outside else 1
-        at = [1 - images, *range(2, len(kinds) + 1)]
-        chosen = [
-            at[i] for kind in ("windows", "heads") for i, k in enumerate(kinds) if k == kind
-        ]
-        return [images, *chosen]
+        return [i for kind in _KINDS for i, own in enumerate(kinds) if own == kind]
 
 
 def attended_by(call: Call, known: Known, batch_size: int) -> Attended | None:
@@ -84,31 +83,37 @@ def attended_by(call: Call, known: Known, batch_size: int) -> Attended | None:
 
     None where it is neither, where the places are not known, or where channels weigh channels.
     """
+    made = call.made[0]
     if call.name == "scaled_dot_product_attention":
         queries, keys = (known(t) for t in call.operands[:2])
-        return _attended(_tokens(queries), _tokens(keys), queries, keys, batch_size)
+        columns = _of_heads(_tokens(keys), made.shape[:-2])
+        return _attended(made, _tokens(queries), columns, queries, keys, batch_size)
     if call.name == "multi_head_attention_forward":
         queries, keys = (known(t) for t in call.operands[:2])
         heads = call.kwargs.get("num_heads", call.args[4] if len(call.args) > 4 else None)
-        rows, columns = (_of_heads(_tokens(p), heads) for p in (queries, keys))
-        return _attended(rows, columns, queries, keys, batch_size)
-    if call.role != "bilinear" or call.made[0].ndim < 3:
+        rows, columns = (_tokens(p) for p in (queries, keys))
+        if not heads or rows is None or columns is None or rows.ndim != 2:
+            return None
+        # Torch's own takes tokens first, and gives weights images first.
+        rows, columns = (t.T[:, None].expand(-1, heads, -1) for t in (rows, columns))
+        images_first = made.transpose(0, 1)[:, None].expand(-1, heads, -1, -1)
+        return _attended(images_first, rows, columns, queries, keys, batch_size)
+    if call.role != "bilinear" or made.ndim < 3:
         return None
     left, right = (known(t) for t in call.operands[-2:])
-    shape = call.made[0].shape
     if call.name == "einsum":
         equation = call.args[0]
         if not isinstance(equation, str) or len(call.operands) != 2:
             return None
-        queries = through_einsum(equation, [left, None], shape)
-        keys = through_einsum(equation, [None, right], shape)
+        queries = through_einsum(equation, [left, None], made.shape)
+        keys = through_einsum(equation, [None, right], made.shape)
     elif call.name in vocabulary.PRODUCTS:
-        queries = through_product(left, None, shape)
-        keys = through_product(None, right, shape)
+        queries = through_product(left, None, made.shape)
+        keys = through_product(None, right, made.shape)
     else:
         return None
     columns = None if keys is None else Positions(keys.shadow.mT, keys.grid)
-    return _attended(_tokens(queries), _tokens(columns), queries, keys, batch_size)
+    return _attended(made, _tokens(queries), _tokens(columns), queries, keys, batch_size)
 
 
 def _tokens(positions: Positions | None) -> Float[Tensor, "... n"] | None:
@@ -119,59 +124,74 @@ def _tokens(positions: Positions | None) -> Float[Tensor, "... n"] | None:
 
 
 def _of_heads(
-    tokens: Float[Tensor, "n b"] | None, heads: int | None
-) -> Float[Tensor, "b heads n"] | None:
-    """Places of the tokens that torch's own multi-head attention takes, tokens first."""
-    if tokens is None or heads is None or tokens.ndim != 2:
-        return None
-    return tokens.T[:, None].expand(-1, heads, -1)
+    tokens: Float[Tensor, "... n"] | None, leading: torch.Size
+) -> Float[Tensor, "... n"] | None:
+    """Places of keys for every head of queries, where several heads share one of keys."""
+    if tokens is None or tokens.shape[:-1] == leading or tokens.ndim < 3:
+        return tokens
+    return tokens.repeat_interleave(leading[-1] // tokens.shape[-2], dim=-2)
 
 
 def _attended(
+    made: Float[Tensor, "... a b"],
     rows: Float[Tensor, "... n"] | None,
     columns: Float[Tensor, "... m"] | None,
     queries: Positions | None,
     keys: Positions | None,
     batch_size: int,
 ) -> Attended | None:
+    """Put together, once it is known which of the leading axes holds the images.
+
+    The images that were traced are all the same, so what the call made is the same along
+    their axis, and along no other: heads differ, and so do windows.
+    """
     if rows is None or columns is None or queries is None or keys is None:
         return None
-    if rows.shape[:-1] != columns.shape[:-1] or rows.shape[0] % batch_size:
+    if not rows.shape[:-1] == columns.shape[:-1] == made.shape[:-2]:
         return None
-    for images_outside in (True, False):
-        pair = [
-            _one_image(t, batch_size, images_outside=images_outside) for t in (rows, columns)
-        ]
-        if pair[0] is not None and pair[1] is not None:
-            axes = tuple(
-                (_axis(pair, axis), size) for axis, size in enumerate(pair[0].shape[:-1])
+    for split in _splits(made.shape[:-2], batch_size):
+        one, other, values = (
+            t.reshape(*(size for _, size in split), *t.shape[len(made.shape) - 2 :])
+            for t in (rows, columns, made)
+        )
+        at = [kind for kind, _ in split].index("images")
+        if all(_same_along(t, at) for t in (one, other, values)):
+            axes: tuple[tuple[Axis, int], ...] = tuple(
+                (kind if kind == "images" else _axis(one, other, i), size)
+                for i, (kind, size) in enumerate(split)
             )
-            one, other = (_windows(t, axes) for t in pair)
-            return Attended(
-                Places(queries.grid, one), Places(keys.grid, other), axes, images_outside
-            )
+            index = [_windows(t, axes) for t in (one, other)]
+            return Attended(Places(queries.grid, index[0]), Places(keys.grid, index[1]), axes)
     return None
 
 
-def _one_image(
-    tokens: Float[Tensor, "... n"], batch_size: int, *, images_outside: bool
-) -> Float[Tensor, "... n"] | None:
-    """The places of one image, if all have the same."""
-    rest = tokens.shape[0] // batch_size
-    split = (batch_size, rest) if images_outside else (rest, batch_size)
-    by_image = tokens.unflatten(0, split).movedim(0 if images_outside else 1, 0)
-    return by_image[0] if torch.equal(by_image, by_image[:1].expand_as(by_image)) else None
+def _splits(leading: torch.Size, batch_size: int) -> Iterator[list[tuple[Axis, int]]]:
+    """Every way in which one of the leading axes can hold the images, alone or with others."""
+    axes: list[tuple[Axis, int]] = [("heads", size) for size in leading]
+    images: tuple[Axis, int] = ("images", batch_size)
+    for i, size in enumerate(leading):
+        if size % batch_size == 0:
+            others: tuple[Axis, int] = ("heads", size // batch_size)
+            for pair in ((images, others), (others, images)):
+                yield [*axes[:i], *pair, *axes[i + 1 :]]
 
 
-def _axis(pair: list[Tensor | None], axis: int) -> Axis:
-    same = all(t is not None and constant_along(t, axis) for t in pair)
-    return "heads" if same else "windows"
+def _same_along(x: Tensor, axis: int) -> bool:
+    """Whether all slices are the same; a batch's own rounding is let pass."""
+    first = x.narrow(axis, 0, 1)
+    scale = first.abs().amax().clamp(min=1e-12)
+    return bool(((x - first).abs() <= 1e-4 * scale).all())
 
 
-def _windows(tokens: Tensor | None, axes: tuple[tuple[Axis, int], ...]) -> np.ndarray:
-    """The places by window; all heads have the same."""
-    assert tokens is not None
+def _axis(one: Tensor, other: Tensor, axis: int) -> Axis:
+    return "heads" if constant_along(one, axis) and constant_along(other, axis) else "windows"
+
+
+def _windows(
+    tokens: Float[Tensor, "... n"], axes: tuple[tuple[Axis, int], ...]
+) -> Int[np.ndarray, "windows n"]:
+    """The places by window; all images and heads have the same."""
     for i, (axis, _) in enumerate(axes):
-        if axis == "heads":
+        if axis != "windows":
             tokens = tokens.narrow(i, 0, 1)
     return tokens.reshape(-1, tokens.shape[-1]).round().to(torch.int64).numpy() - 1

@@ -104,6 +104,9 @@ class _Recorder(TorchFunctionMode):
         node.parameters = tuple(sorted(names))
         node.macs = macs
         node.attended = attended_by(call, known, self.batch_size)
+        if call.name == "softmax":
+            axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else -1)
+            node.axis = axis if axis < 0 else axis - call.made[0].ndim
         for tensor, place in zip(call.made, positions, strict=True):
             if tensor._base is not None and any(t is tensor for t in call.operands):
                 self._made_by[tensor._base] = node.index  # changed in place through a view

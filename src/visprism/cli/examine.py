@@ -42,6 +42,7 @@ def attention(arguments: Namespace) -> None:
     """The statistics of attention alone, and maps of a few images."""
     from visprism.cli.progress import progress_shown
     from visprism.examine import (
+        attention_maps_of,
         examine_prepared,
         load_models,
         output_folder,
@@ -59,12 +60,13 @@ def attention(arguments: Namespace) -> None:
                 arguments.models, pretrained=arguments.pretrained, seed=arguments.seed
             )
             materials = prepare(models, inquiry, progress=progress)
+            asked = {"query": arguments.query, "images": arguments.maps}
+            maps = attention_maps_of(materials, inquiry, **asked)
             examinations = examine_prepared(materials, inquiry, progress=progress)
             if rank() == 0:
                 for write in progress((write_tables, write_figures), "figures and tables"):
                     write(examinations, folder)
-                asked = {"query": arguments.query, "images": arguments.maps}
-                write_attention_maps(materials, inquiry, folder, **asked)
+                write_attention_maps(maps, folder)
         if rank() == 0:
             print(verdicts(examinations))
             print(f"Written, look at {arguments.out / 'figures'}")

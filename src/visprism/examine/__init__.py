@@ -1,6 +1,6 @@
 """Examinations: from names of models and images to results, figures and a report."""
 
-from visprism.examine.attention_maps import write_attention_maps
+from visprism.examine.attention_maps import attention_maps_of, write_attention_maps
 from visprism.examine.examining import examine, examine_and_compare, examine_prepared
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import load_models, prepare, take_apart
@@ -15,6 +15,7 @@ from visprism.examine.output import (
 __all__ = [
     "Inquiry",
     "Progress",
+    "attention_maps_of",
     "examine",
     "examine_and_compare",
     "examine_prepared",

@@ -1,11 +1,13 @@
 """Attention maps of a few images, as figures."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from visprism.errors import InputError
@@ -24,21 +26,40 @@ from visprism.preprocessing import Preprocessing
 from visprism.report.examination import slug
 
 
-def write_attention_maps(
-    materials: Sequence[Materials], inquiry: Inquiry, folder: Path, *, query: Query, images: int
-) -> None:
-    """Maps of the first images as ``figures/attention-maps-<model>-<number>`` and ``results``.
+@dataclass(frozen=True)
+class Mapped:
+    """The attention maps of one image, and their figure."""
+
+    stem: str  # of its files
+    maps: AttentionMaps
+    figure: Figure
+
+
+def attention_maps_of(
+    materials: Sequence[Materials], inquiry: Inquiry, *, query: Query, images: int
+) -> list[Mapped]:
+    """Maps of the first images for each model.
 
     Raises:
-        InputError: if a model has no such query.
+        InputError: if a model has no attention, or no such query.
     """
+    found = []
     for each in materials:
+        name = each.model.name
         with inquiry.compute.borrow(each.anatomy.model):
             for number, (image, maps, flow) in enumerate(_maps(each, inquiry, query, images)):
+                picture = _picture(image, each.preprocessing)
+                figure = over_image(maps.from_(model=name), picture, rollout=flow)
                 stem = f"attention-maps-{slug(each.model.label)}-{number + 1}"
-                figure = over_image(maps, _picture(image, each.preprocessing), rollout=flow)
-                save_figure(figure, folder / "figures" / stem)
-                maps.save(folder / "results" / f"{stem}.npz")
+                found.append(Mapped(stem, maps.from_(model=name), figure))
+    return found
+
+
+def write_attention_maps(found: Sequence[Mapped], folder: Path) -> None:
+    """Maps as ``figures/attention-maps-<model>-<number>`` and ``results/<the same>.npz``."""
+    for each in found:
+        save_figure(each.figure, folder / "figures" / each.stem)
+        each.maps.save(folder / "results" / f"{each.stem}.npz")
 
 
 def _maps(

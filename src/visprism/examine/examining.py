@@ -127,7 +127,13 @@ def _compared(
         other_model=b.model.name,
         compute=inquiry.compute,
         progress=partial(progress, label=f"{a.model.label} and {b.model.label}"),
-        provenance=_provenance(a, inquiry),
+        provenance=replace(
+            _provenance(a, inquiry),
+            model=f"{a.model.name} and {b.model.name}",
+            preprocessing=" and ".join(
+                dict.fromkeys(str(each.preprocessing) for each in (a, b))
+            ),
+        ),
     )
 
 

@@ -6,12 +6,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from visprism.figures.style import FAINT, INK, paper_style
+from visprism.figures.text import caption
 from visprism.measure.attention import AttentionMaps, Rollout
 
 _COLOURS = "magma"
 _VEIL = 0.72  # how much of a map hides the image below
 _SIDE = 0.95  # inches
 _BLOCKS, _HEADS = 4, 6  # most that are shown
+_SMALL = 5.5  # points
 
 
 def over_image(
@@ -28,12 +30,13 @@ def over_image(
     """
     names = list(dict.fromkeys(maps.block.tolist()))
     chosen = np.unique(np.linspace(0, len(names) - 1, min(_BLOCKS, len(names))).round())
-    names = [names[int(i)] for i in chosen]
-    heads = min(_HEADS, max(int(maps.head[maps.block == name].max()) for name in names))
+    attentions, names = len(names), [names[int(i)] for i in chosen]
+    most = max(int(maps.head[maps.block == name].max()) for name in names)
+    heads = min(_HEADS, most)
     with paper_style():
         size = (
             _SIDE * (heads + 1) + 0.2,
-            (_SIDE * image.shape[0] / image.shape[1] + 0.22) * len(names) + 0.2,
+            (_SIDE * image.shape[0] / image.shape[1] + 0.3) * len(names) + 0.3,
         )
         figure = Figure(size, layout="constrained")
         grid = figure.subplots(len(names), heads + 1, squeeze=False)
@@ -43,15 +46,24 @@ def over_image(
         if rollout is not None and len(names) > 1:
             shown = _grid(rollout.row, rollout.column, rollout.weight)
             _over(grid[1, 0], shown, image)
-            grid[1, 0].set_title("Rollout", fontsize=6, color=INK)
+            grid[1, 0].set_title("\nRollout", fontsize=6, color=INK)
         for i, name in enumerate(names):
             own = maps.rows(maps.block == name)
             for head in range(1, min(heads, int(own.head.max())) + 1):
                 rows = own.rows(own.head == head)
                 ax = grid[i, head]
                 _over(ax, _grid(rows.row, rows.column, rows.weight), image)
-                title = f"{name if head == 1 else ''}\nhead {head}"
+                title = f"{name if head == 1 else ''}\nhead {head} ≤ {rows.weight.max():.2g}"
                 ax.set_title(title, fontsize=6, color=INK, loc="left", parse_math=False)
+        told = [
+            maps.provenance.model,
+            f"{len(names)} of {attentions} attentions, {heads} of {most} heads",
+            "each map from 0 to its own largest weight (\N{LESS-THAN OR EQUAL TO})",
+        ]
+        text = caption([" · ".join(filter(None, told))], [""], width=size[0] - 0.1, size=_SMALL)
+        figure.supxlabel(
+            text, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
+        )
     return figure
 
 
@@ -79,8 +91,8 @@ def _over(ax: Axes, shown: np.ndarray, image: np.ndarray) -> None:
 def _first(ax: Axes, maps: AttentionMaps, image: np.ndarray, title: str) -> None:
     height, width = image.shape[:2]
     ax.imshow(image, extent=(0, width, height, 0))
-    told = {"mean": "all queries", "class": "class token"}.get(maps.query, "query +")
-    ax.set_title(f"{title}, {told}", fontsize=6, color=FAINT)
+    told = {"mean": "mean over queries", "class": "class token asks"}.get(maps.query, "+ asks")
+    ax.set_title(f"{title}:\n{told}", fontsize=6, color=FAINT)
     if "," in maps.query:
         y, x = map(int, maps.query.split(","))
         ax.plot(x + 0.5, y + 0.5, marker="+", markersize=6, color="white", markeredgewidth=2)

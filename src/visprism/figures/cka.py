@@ -70,7 +70,7 @@ def _(
         ax.set_xlabel(_of(other), parse_math=False)
         ax.set_ylabel(_of(first), parse_math=False)
     else:
-        ax.set(xlabel="Block, by stage", ylabel="Block, by stage")
+        ax.set(xlabel="Block, by stage (0: stem)", ylabel="Block, by stage")
     return ax
 
 
@@ -127,7 +127,7 @@ def _(result: BlockStructure, ax: Axes) -> Axes:
     ax.set(
         xlim=(0, max(1, len(stages))),
         ylim=(0, max(1, len(stages))),
-        xlabel="Stage",
+        xlabel="Stage (CKA, and its excess\nover what distance gives)",
         ylabel="Stage",
         aspect="equal",
     )

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.anatomy import Attention, Weights
+from visprism.anatomy import Anatomy, Attention, Weights, attentions
 from visprism.anatomy.places import NOWHERE, Places
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.sums import standard_error
@@ -77,6 +77,19 @@ class AttentionProbe(Probe):
     """
 
     sees = "attention"
+
+    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
+        """Attention blocks without attention that can be shown; see `Probe.notes`."""
+        shown = {attention.block.name for attention in attentions(anatomy)}
+        hidden = [
+            b.name for b in anatomy if b.kind.startswith("attention") and b.name not in shown
+        ]
+        if not hidden:
+            return ()
+        return (
+            f"Attention that is not shown: {', '.join(hidden)} (over channels, without a "
+            "softmax, or with tokens that could not be followed).",
+        )
 
     def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
         """The quantities of `QUANTITIES` by image and head."""
