@@ -94,7 +94,8 @@ def test_cka_is_that_of_examine_and_two_models_are_compared_too(examined, tmp_pa
     compared = Result.load(tmp_path / "results" / f"{stem}.npz")
     assert len(compared) == 10 * 5
     assert compared.other_model == f"{SMALL_VIT} (random weights)"
-    assert compared.provenance.model == "resnet20 (random weights)"
+    both = f"resnet20 (random weights) and {SMALL_VIT} (random weights)"
+    assert compared.provenance.model == both
     assert (tmp_path / "results" / f"{stem}.csv").exists()
     assert (tmp_path / "figures" / f"{stem}.pdf").stat().st_size > 1000
     best = compared.cka.argmax()

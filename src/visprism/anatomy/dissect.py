@@ -8,11 +8,10 @@ each of them gets its kind, stage, depth and layout. Nothing depends on names or
 from collections.abc import Mapping, Sequence
 from math import prod
 
-import torch
 from torch import nn
 
 from visprism.anatomy.blocks import Anatomy, Block
-from visprism.anatomy.forward import Images, forward, pixels
+from visprism.anatomy.forward import Images, pixels
 from visprism.anatomy.graph import Graph
 from visprism.anatomy.kinds import Kind, kind_of
 from visprism.anatomy.naming import names_of
@@ -45,10 +44,7 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
         raise InputError(f"wanted a torch.nn.Module to dissect, got {type(model).__name__}")
     if any(m.training for m in model.modules()):
         raise InputError("the model is in training mode; call model.eval() first")
-    few = _few(images)
-    with torch.no_grad():
-        forward(model, few)  # some fill a cache in their first pass, and later go another way
-    graph = trace(model, few)
+    graph = trace(model, _few(images))
     return Anatomy(model, _blocks(graph, stretches(graph)), graph)
 
 

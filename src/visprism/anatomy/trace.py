@@ -37,7 +37,7 @@ class _Recorder(TorchFunctionMode):
         self.nodes: list[Node] = []
         self.spans: list[Span] = []
         self.calls: Counter[str] = Counter()
-        self.running = 0
+        self.running: list[str] = []  # every torch function that gave a tensor
         self._stack: list[tuple[str, int, frozenset[int]]] = []
         self._made_by: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> node
         self._made_of: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameter names
@@ -83,7 +83,7 @@ class _Recorder(TorchFunctionMode):
             self._record(call, inputs, counted)
             if all(t in self._shown or t in self._made_by for t in call.operands):
                 self._shown.update(dict.fromkeys(made, True))
-            self.running += 1
+            self.running.append(name)
         return out
 
     def _record(self, call: Call, inputs: Sequence[int], macs: int) -> None:
@@ -126,7 +126,7 @@ class _Recorder(TorchFunctionMode):
             op=name,
             role=role,
             module=self._stack[-1][0] if self._stack else "",
-            call=self.running,
+            call=len(self.running),
             inputs=tuple(inputs),
             shape=tuple(made[0].shape) if len(made) == 1 else None,
         )
@@ -207,12 +207,59 @@ def named_calls(
         yield
 
 
+class _Names(TorchFunctionMode):
+    """The torch functions that give tensors, by name, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running: list[str] = []
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401
+        out = func(*args, **(kwargs or {}))
+        name = function_name(func)
+        if name == "__setitem__" or tensors_in(out):
+            self.running.append(name)
+        return out
+
+
 def trace(model: nn.Module, images: Images) -> Graph:
-    """Run the model once and write down its graph.
+    """Run the model and write down its graph; once more, to see whether it stays the same.
+
+    What a first pass leaves in a cache, later ones do not compute: then a later pass counts,
+    with the parameters that were read for the cache.
 
     Raises:
         InputError: if the logits do not depend on the image as far as torch functions show.
     """
+    first, names = _trace(model, images)
+    again = _Names()
+    with torch.no_grad(), as_written(), again:
+        forward(model, images)
+    if again.running == names:
+        return first
+    later, _ = _trace(model, images)
+    _add_parameters(later, of=first)
+    return later
+
+
+def _add_parameters(graph: Graph, *, of: Graph) -> None:
+    """Give parameters that only `of` reads to the first node of the module that reads them."""
+    known = {name for node in graph.nodes for name in node.parameters}
+    for node in of.nodes:
+        new = set(node.parameters) - known
+        same = next((n for n in graph.nodes if n.module == node.module), None)
+        if new and same is not None:
+            same.parameters = tuple(sorted({*same.parameters, *new}))
+
+
+def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
+    """The graph of one pass, and the names of all its torch functions."""
     tensors = tensors_in(images)
     recorder = _Recorder(model, batch_size(images))
     recorder.add_images(tensors)
@@ -228,10 +275,11 @@ def trace(model: nn.Module, images: Images) -> Graph:
             "torch functions show; a scripted or exported model cannot be dissected: pass the "
             "nn.Module that it was made of"
         )
-    return Graph(
+    graph = Graph(
         nodes=tuple(recorder.nodes),
         spans=tuple(recorder.spans),
         calls=dict(recorder.calls),
         output=output,
         batch_size=recorder.batch_size,
     )
+    return graph, recorder.running

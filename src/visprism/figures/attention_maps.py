@@ -45,7 +45,7 @@ def over_image(
         _first(grid[0, 0], maps, image, "Image")
         if rollout is not None and len(names) > 1:
             shown = _grid(rollout.row, rollout.column, rollout.weight)
-            _over(grid[1, 0], shown, image)
+            _over(grid[1, 0], shown, image, least=shown.min())
             grid[1, 0].set_title("\nRollout", fontsize=6, color=INK)
         for i, name in enumerate(names):
             own = maps.rows(maps.block == name)
@@ -73,14 +73,14 @@ def _grid(row: np.ndarray, column: np.ndarray, value: np.ndarray) -> np.ndarray:
     return shown
 
 
-def _over(ax: Axes, shown: np.ndarray, image: np.ndarray) -> None:
+def _over(ax: Axes, shown: np.ndarray, image: np.ndarray, *, least: float = 0.0) -> None:
     height, width = image.shape[:2]
     ax.imshow(image, extent=(0, width, height, 0))
     top = shown.max() or 1.0
     ax.imshow(
         shown,
         cmap=_COLOURS,
-        vmin=0,
+        vmin=least,
         vmax=top,
         alpha=_VEIL,
         extent=(0, width, height, 0),
