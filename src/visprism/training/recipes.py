@@ -10,7 +10,7 @@ def demo_resnet() -> Recipe:
     Claim: see docs/data.md.
     Run:   visprism demo
     """
-    return Recipe(images=12_000, epochs=1, batch_size=64, lr=4e-3)
+    return Recipe(images=8_000, epochs=1, batch_size=64, lr=4e-3)
 
 
 @RECIPES.register
