@@ -3,136 +3,128 @@
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from visprism.cli.text import likeness, verdicts
 
 if TYPE_CHECKING:
-    from visprism.examine import Inquiry
+    from visprism.examine import Inquiry, Progress
+    from visprism.models import LoadedModel
+    from visprism.report import Examination
+
+Writer = Callable[..., None]  # of a folder
+Found = tuple[str, Sequence[Writer]]  # what to say, and what to write
 
 
 def examine(arguments: Namespace) -> None:
     """Every analysis, and a report."""
-    from visprism.examine import write_figures, write_report, write_tables
+    from visprism.examine import write_report
 
-    writers = (write_tables, write_figures, write_report)
-    _measure(
-        arguments,
-        ("fourier", "variance", "attention", "cka", "receptive-field", "weights"),
-        writers,
-        look="report.html",
-    )
+    analyses = ("fourier", "variance", "attention", "cka", "receptive-field", "weights")
+    _examine(arguments, analyses, more=(write_report,), look="report.html")
 
 
 def fourier(arguments: Namespace) -> None:
     """The Fourier analysis alone."""
-    from visprism.examine import write_figures, write_tables
-
-    _measure(arguments, ("fourier",), (write_tables, write_figures), look="figures")
+    _examine(arguments, ("fourier",))
 
 
 def variance(arguments: Namespace) -> None:
     """The variance of feature maps alone."""
-    from visprism.examine import write_figures, write_tables
-
-    _measure(arguments, ("variance",), (write_tables, write_figures), look="figures")
-
-
-def attention(arguments: Namespace) -> None:
-    """The statistics of attention alone, and maps of a few images."""
-    from visprism.cli.progress import progress_shown
-    from visprism.examine import (
-        attention_maps_of,
-        examine_prepared,
-        load_models,
-        output_folder,
-        prepare,
-        write_attention_maps,
-        write_figures,
-        write_tables,
-    )
-    from visprism.parallel import processes, rank
-
-    inquiry = _inquiry(arguments, ("attention",))
-    with processes(inquiry.compute):
-        with output_folder(arguments.out) as folder, progress_shown() as progress:
-            models = load_models(
-                arguments.models, pretrained=arguments.pretrained, seed=arguments.seed
-            )
-            materials = prepare(models, inquiry, progress=progress)
-            asked = {"query": arguments.query, "images": arguments.maps}
-            maps = attention_maps_of(materials, inquiry, **asked)
-            examinations = examine_prepared(materials, inquiry, progress=progress)
-            if rank() == 0:
-                for write in progress((write_tables, write_figures), "figures and tables"):
-                    write(examinations, folder)
-                write_attention_maps(maps, folder)
-        if rank() == 0:
-            print(verdicts(examinations))
-            print(f"Written, look at {arguments.out / 'figures'}")
+    _examine(arguments, ("variance",))
 
 
 def receptive_field(arguments: Namespace) -> None:
     """Effective receptive fields alone."""
-    from visprism.examine import write_figures, write_tables
+    _examine(arguments, ("receptive-field",), field_images=None)
 
-    writers = (write_tables, write_figures)
-    _measure(arguments, ("receptive-field",), writers, look="figures", field_images=None)
+
+def attention(arguments: Namespace) -> None:
+    """The statistics of attention alone, and maps of a few images."""
+    from visprism.examine import (
+        attention_maps_of,
+        examine_prepared,
+        prepare,
+        write_attention_maps,
+    )
+
+    inquiry = _inquiry(arguments, ("attention",))
+
+    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
+        materials = prepare(models, inquiry, progress=progress)
+        asked = {"query": arguments.query, "images": arguments.maps}
+        maps = attention_maps_of(materials, inquiry, **asked)
+        examinations = examine_prepared(materials, inquiry, progress=progress)
+        writers = [*_writers(examinations), partial(write_attention_maps, maps)]
+        return verdicts(examinations), writers
+
+    _measure(arguments, inquiry, measure)
 
 
 def cka(arguments: Namespace) -> None:
     """The similarity of all blocks of each model, and of each two models' blocks."""
-    from visprism.cli.progress import progress_shown
-    from visprism.examine import (
-        examine_and_compare,
-        load_models,
-        output_folder,
-        write_comparisons,
-        write_figures,
-        write_tables,
-    )
-    from visprism.parallel import processes, rank
+    from visprism.examine import examine_and_compare, write_comparisons
 
     inquiry = _inquiry(arguments, ("cka",))
-    with processes(inquiry.compute):
-        with output_folder(arguments.out) as folder, progress_shown() as progress:
-            models = load_models(
-                arguments.models, pretrained=arguments.pretrained, seed=arguments.seed
-            )
-            examinations, comparisons = examine_and_compare(models, inquiry, progress=progress)
-            if rank() == 0:
-                for write in progress((write_tables, write_figures), "figures and tables"):
-                    write(examinations, folder)
-                write_comparisons(comparisons, folder)
-        if rank() == 0:
-            print("\n".join([verdicts(examinations), *likeness(comparisons)]))
-            print(f"Written, look at {arguments.out / 'figures'}")
+
+    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
+        examinations, comparisons = examine_and_compare(models, inquiry, progress=progress)
+        writers = [*_writers(examinations), partial(write_comparisons, comparisons)]
+        return "\n".join([verdicts(examinations), *likeness(comparisons)]), writers
+
+    _measure(arguments, inquiry, measure)
+
+
+def _examine(
+    arguments: Namespace,
+    analyses: tuple[str, ...],
+    *,
+    more: Sequence[Callable] = (),
+    look: str = "figures",
+    field_images: int | None = 8,
+) -> None:
+    """These analyses of each model, with tables, figures and what `more` writes."""
+    from visprism.examine import examine
+
+    inquiry = replace(_inquiry(arguments, analyses), field_images=field_images)
+
+    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
+        examinations = examine(models, inquiry, progress=progress)
+        return verdicts(examinations), _writers(examinations, *more)
+
+    _measure(arguments, inquiry, measure, look=look)
+
+
+def _writers(examinations: "Sequence[Examination]", *more: Callable) -> list[Writer]:
+    from visprism.examine import write_figures, write_tables
+
+    return [partial(write, examinations) for write in (write_tables, write_figures, *more)]
 
 
 def _measure(
     arguments: Namespace,
-    analyses: tuple[str, ...],
-    writers: Sequence[Callable],
+    inquiry: "Inquiry",
+    measure: "Callable[[Sequence[LoadedModel], Progress], Found]",
     *,
-    look: str,
-    field_images: int | None = 8,
+    look: str = "figures",
 ) -> None:
+    """Load the models, measure, write everything or nothing, and say what was found."""
     from visprism.cli.progress import progress_shown
-    from visprism.examine import examine, load_models, output_folder
+    from visprism.examine import load_models, output_folder
     from visprism.parallel import processes, rank
 
-    inquiry = replace(_inquiry(arguments, analyses), field_images=field_images)
     with processes(inquiry.compute):
         with output_folder(arguments.out) as folder, progress_shown() as progress:
             models = load_models(
                 arguments.models, pretrained=arguments.pretrained, seed=arguments.seed
             )
-            examinations = examine(models, inquiry, progress=progress)
+            text, writers = measure(models, progress)
             if rank() == 0:
                 for write in progress(writers, "figures and tables"):
-                    write(examinations, folder)
+                    write(folder)
         if rank() == 0:
-            print(verdicts(examinations))
+            print(text)
             print(f"Written, look at {arguments.out / look}")
 
 
