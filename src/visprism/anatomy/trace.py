@@ -1,6 +1,6 @@
 """The trace: a model's graph, written down in one forward pass.
 
-The model runs once under a `TorchFunctionMode`, with module hooks that keep a stack of names.
+The model runs under a `TorchFunctionMode`, with module hooks that keep a stack of names.
 Each torch function whose result depends on the image becomes a node. What torch functions do
 not show (scripted functions, custom autograd functions) becomes one opaque node, at the
 innermost module that it is hidden in.
