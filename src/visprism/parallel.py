@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 from visprism.errors import InputError
 
@@ -96,6 +96,15 @@ def gather(value: T) -> list[T]:
     values: list = [None] * world_size()
     distributed.all_gather_object(values, value)
     return values
+
+
+def add_up(value: Tensor) -> Tensor:
+    """The sum of what all processes have, in each; one alone gets its own tensor back."""
+    if world_size() == 1:
+        return value
+    total = value.clone()
+    distributed.all_reduce(total)
+    return total
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,213 @@
+"""The objective: the mean loss over a data set, as a function of the parameters."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from visprism.anatomy import Anatomy, Images, dissect, forward, pixels
+from visprism.errors import InputError
+from visprism.measure.parameters.differentiable import BatchNorm, differentiable
+from visprism.measure.parameters.folding import Pair, foldable, folded
+from visprism.measure.parameters.losses import Loss, cross_entropy, losses_of
+from visprism.measure.parameters.selection import Selection, selected
+from visprism.parallel import CPU, Compute, add_up, share
+
+Batch = tuple[Images, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """L(theta) = 1/N sum_n l(f(x_n; theta), y_n) + wd/2 |theta_decayed|^2, and its derivatives.
+
+    `theta` is one vector of the chosen parameters, in the order of the model's own; the others
+    stay as they are. The two terms, NLL and L2, are also to be had apart. The model itself is
+    never touched: everything is computed with copies of its tensors.
+
+    Args:
+        model: a classifier in evaluation mode, so that dropout and stochastic depth are off.
+        batches: (images, targets), read once per derivative, so it must be re-iterable. Images
+            as `forward` takes them.
+        loss: ``(logits, targets) -> losses`` of shape (B,), one per example. Sums are taken
+            here, so a smaller last batch carries its own weight and no more.
+        weight_decay: wd.
+        decayed: which of the chosen parameters decay; see `Selection`.
+        parameters: which parameters theta is made of; see `Selection`.
+        batch_norm: "frozen" normalises by the statistics of training, and the loss is a mean
+            over examples; "batch" by those of each batch, so that it depends on the cut.
+        compute: device. Derivatives are taken in the precision of the parameters.
+
+    Raises:
+        InputError: if the model is in training mode, there is no batch, a selection matches
+            nothing, or the weight decay is negative.
+    """
+
+    model: nn.Module
+    batches: Iterable[Batch]
+    loss: Loss = cross_entropy
+    weight_decay: float = 0.0
+    decayed: Selection = "all"
+    parameters: Selection = "all"
+    batch_norm: BatchNorm = "frozen"
+    compute: Compute = CPU
+    tensors: dict[str, Tensor] = field(init=False, repr=False)  # all of the model's, copied
+    names: tuple[str, ...] = field(init=False, repr=False)  # of the chosen parameters
+    decay: Float[Tensor, " p"] = field(init=False, repr=False)  # wd where theta decays, or 0
+    folds: tuple[Pair, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if any(m.training for m in self.model.modules()):
+            raise InputError("the model is in training mode; call model.eval() first")
+        if self.weight_decay < 0:
+            raise InputError(f"weight_decay is {self.weight_decay}; wants 0 or more")
+        if self.batch_norm not in {"frozen", "batch"}:
+            raise InputError(f"batch_norm is {self.batch_norm!r}; wants 'frozen' or 'batch'")
+        first = next(iter(self.batches), None)
+        if not isinstance(first, tuple | list) or len(first) != 2:
+            raise InputError(
+                "an objective needs batches of (images, targets), got "
+                f"{'none' if first is None else type(first).__name__}"
+            )
+        some = _first_images(first[0])
+
+        def anatomy() -> Anatomy:
+            return dissect(self.model, some)
+
+        names = selected(self.model, self.parameters, anatomy)
+        decayed = set(selected(self.model, self.decayed, anatomy))
+        device = self.compute.torch_device
+        tensors = {
+            n: t.detach().to(device, copy=True)
+            for n, t in (*self.model.named_parameters(), *self.model.named_buffers())
+        }
+        decay = [
+            torch.full((tensors[n].numel(),), self.weight_decay * (n in decayed)) for n in names
+        ]
+        frozen = self.batch_norm == "frozen"
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "tensors", tensors)
+        object.__setattr__(self, "decay", torch.cat(decay).to(tensors[names[0]]))
+        object.__setattr__(self, "folds", foldable(self.model, some) if frozen else ())
+
+    def __len__(self) -> int:
+        """Number of parameters P."""
+        return len(self.decay)
+
+    @property
+    def theta(self) -> Float[Tensor, " p"]:
+        """The chosen parameters as they are in the model."""
+        return torch.cat([self.tensors[name].flatten() for name in self.names])
+
+    def unflatten(self, theta: Float[Tensor, " p"]) -> dict[str, Tensor]:
+        """Views of `theta` in the shapes of the parameters, by name.
+
+        Raises:
+            InputError: if `theta` does not have one entry per parameter.
+        """
+        if theta.shape != (len(self),):
+            raise InputError(
+                f"a vector of shape {tuple(theta.shape)} for {len(self)} parameters; wants one "
+                "entry for each"
+            )
+        chunks = theta.split([self.tensors[name].numel() for name in self.names])
+        return {n: c.view_as(self.tensors[n]) for n, c in zip(self.names, chunks, strict=True)}
+
+    def losses(self, leaves: Mapping[str, Tensor], batch: Batch) -> Float[Tensor, " b"]:
+        """The loss of each example of a batch, with `leaves` in the place of parameters."""
+        device = self.compute.torch_device
+        images, targets = _on(batch[0], device), batch[1].to(device)
+        whole = {f"model.{name}": t for name, t in (self.tensors | dict(leaves)).items()}
+        with differentiable(self.model, self.batch_norm), folded(self.model, self.folds):
+            logits = functional_call(_Logits(self.model), whole, (images,))
+            return losses_of(self.loss, logits, targets)
+
+    def nll(self, theta: Float[Tensor, " p"] | None = None) -> float:
+        """Mean of the loss over the examples, at the model's own theta by default."""
+        leaves = self.unflatten(self.theta if theta is None else theta)
+        total = torch.zeros(2, dtype=torch.float64)
+        for batch in share(self.batches):
+            with torch.no_grad():
+                losses = self.losses(leaves, batch).double()
+            total += torch.tensor([float(losses.sum()), len(losses)])
+        loss, examples = add_up(total).tolist()
+        return loss / examples
+
+    def l2(self, theta: Float[Tensor, " p"] | None = None) -> float:
+        """wd/2 |theta|^2 over the parameters that decay."""
+        theta = self.theta if theta is None else theta
+        return float((self.decay.double() * theta.double() ** 2).sum() / 2)
+
+    def value(self, theta: Float[Tensor, " p"] | None = None) -> float:
+        """NLL + L2."""
+        return self.nll(theta) + self.l2(theta)
+
+    def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
+        """Gradient of NLL + L2; one pass forward and one backward."""
+        theta = self.theta if theta is None else theta
+        total, examples = torch.zeros_like(theta), 0
+        for leaves, loss, count in self.graphs(theta):
+            total += flat(torch.autograd.grad(loss, leaves, materialize_grads=True))
+            examples += count
+        return mean_of(total, examples) + self.decay * theta
+
+    def graphs(
+        self, theta: Float[Tensor, " p"] | None = None
+    ) -> Iterator[tuple[list[Tensor], Float[Tensor, ""], int]]:
+        """For each batch of this process: leaves at `theta`, the sum of losses, their number.
+
+        Raises:
+            InputError: if a loss is not finite.
+        """
+        parts = self.unflatten(self.theta if theta is None else theta)
+        for number, batch in enumerate(share(self.batches)):
+            leaves = {name: part.clone().requires_grad_() for name, part in parts.items()}
+            losses = self.losses(leaves, batch)
+            if not torch.isfinite(losses).all():
+                bad = int((~torch.isfinite(losses)).sum())
+                raise InputError(
+                    f"the loss of {bad} of {len(losses)} examples of batch {number} is not "
+                    "finite; a curvature is defined where the loss is, so look at the weights "
+                    "and the images"
+                )
+            with torch.enable_grad():
+                total = losses.sum()
+            yield list(leaves.values()), total, len(losses)
+
+
+class _Logits(nn.Module):
+    """The model, called as `forward` calls it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Images) -> Tensor:
+        return forward(self.model, images)
+
+
+def flat(parts: Sequence[Tensor]) -> Float[Tensor, " p"]:
+    """Tensors as one vector."""
+    return torch.cat([part.flatten() for part in parts])
+
+
+def mean_of(total: Tensor, examples: int) -> Tensor:
+    """A sum over the examples of this process, as the mean over those of all."""
+    count = add_up(torch.tensor(examples, dtype=torch.float64))
+    return add_up(total) / float(count)
+
+
+def _on(part: Images, device: torch.device) -> Images:
+    if isinstance(part, Mapping):
+        return {name: tensor.to(device) for name, tensor in part.items()}
+    return part.to(device)
+
+
+def _first_images(images: Images) -> Images:
+    """Two images at most."""
+    count = len(pixels(images))
+    if isinstance(images, Mapping):
+        return {n: t[:2] if len(t) == count else t for n, t in images.items()}
+    return images[:2]
