@@ -1,0 +1,205 @@
+"""Laws of eigenpairs and Krylov spaces (src/visprism/linalg/), on matrices."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse.linalg import eigsh
+
+from visprism.errors import InputError
+from visprism.linalg import Krylov, eigenpairs
+from visprism.rng import stream
+
+
+def matrix(spectrum, seed=0):
+    """A symmetric matrix with these eigenvalues and random eigenvectors."""
+    values = torch.as_tensor(spectrum, dtype=torch.float64)
+    noise = torch.randn(len(values), len(values), generator=stream(seed, "matrix"))
+    vectors = torch.linalg.qr(noise.double()).Q
+    return (vectors * values) @ vectors.T
+
+
+def operator(*matrices):
+    """The product of each matrix with its own vectors."""
+    stacked = torch.stack(matrices)
+    return lambda V: V @ stacked.to(V)
+
+
+def start(b, s, p, seed=0, dtype=torch.float64):
+    return torch.randn(b, s, p, generator=stream(seed, "start")).to(dtype)
+
+
+# A bulk and outliers at both ends, as a Hessian has them.
+HESSIAN = [*np.linspace(-1, 1, 180), -40.0, -25.0, -8.0, 100.0, 60.0, 41.0, 33.0, 12.0, 9.0]
+
+
+# What it computes.
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ("LM", [100, 60, 41, -40, 33]),
+        ("LA", [100, 60, 41, 33, 12]),
+        ("SA", [-40, -25, -8, -1, -1 + 2 / 179]),
+        ("BE", [100, 60, 41, -40, -25]),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 3])
+def test_the_eigenvalues_asked_for_come_in_their_order(which, expected, block):
+    A = matrix(HESSIAN)
+    found = eigenpairs(operator(A), start(1, block, len(A)), k=5, which=which, tol=1e-10)
+    np.testing.assert_allclose(found.values[0], expected, rtol=1e-9)
+    assert found.converged.all()
+    residual = (found.vectors[0] @ A - found.values[0][:, None] * found.vectors[0]).norm(dim=1)
+    assert (residual <= found.residuals[0] + 1e-9).all()
+
+
+def test_independent_operators_are_solved_side_by_side_as_each_alone():
+    matrices = [
+        matrix([scale * v for v in HESSIAN], seed=i) for i, scale in enumerate((1, -2, 3))
+    ]
+    starts = start(3, 1, len(HESSIAN))
+    together = eigenpairs(operator(*matrices), starts, k=4, tol=1e-8)
+    for i, A in enumerate(matrices):
+        alone = eigenpairs(operator(A), starts[i : i + 1], k=4, tol=1e-8)
+        np.testing.assert_allclose(together.values[i], alone.values[0], rtol=1e-8)
+
+
+def test_a_full_basis_is_compressed_and_the_answer_is_the_same():
+    A = matrix(np.concatenate([np.linspace(1, 50, 300), [50.5, 51, 51.5]]))
+    found = eigenpairs(operator(A), start(1, 1, 303), k=3, tol=1e-9, most_products=900)
+    assert found.products > 2 * 3 + 20 + 2  # more than the basis holds
+    np.testing.assert_allclose(found.values[0], [51.5, 51, 50.5], rtol=1e-9)
+
+
+def test_a_block_sees_an_eigenvalue_that_is_there_twice():
+    A = matrix([*np.linspace(0, 1, 100), 7.0, 7.0, 5.0])
+    twice = eigenpairs(operator(A), start(1, 2, 103), k=3, tol=1e-8)
+    np.testing.assert_allclose(twice.values[0], [7, 7, 5], rtol=1e-8)
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_small_operators_are_exhausted(p):
+    A = matrix(np.arange(1.0, p + 1))
+    found = eigenpairs(operator(A), start(1, min(2, p), p), k=p, which="SA")
+    np.testing.assert_allclose(found.values[0], np.arange(1.0, p + 1), rtol=1e-10)
+    assert found.converged.all()
+
+
+def test_a_space_that_is_exhausted_early_goes_on_in_a_new_direction():
+    A = torch.diag(torch.tensor([3.0, 2.0, 1.0, -5.0], dtype=torch.float64))
+    first = torch.tensor([[[1.0, 0, 0, 0]]], dtype=torch.float64)  # an eigenvector
+    found = eigenpairs(operator(A), first, k=4, which="LA")
+    np.testing.assert_allclose(found.values[0], [3, 2, 1, -5], atol=1e-12)
+
+
+def test_the_zero_operator_has_converged():
+    found = eigenpairs(lambda V: 0 * V, start(1, 1, 50), k=3)
+    assert (found.values == 0).all()
+    assert found.converged.all()
+
+
+# What is said of the error.
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("tol", [3e-2, 1e-3])
+def test_an_eigenvalue_lies_within_each_residual(seed, tol):
+    """Spectra with close pairs among the foremost, where a Ritz value dwells between two."""
+    generator = stream(seed, "spectrum")
+    top = 10 + 90 * torch.rand(4, generator=generator).double()
+    apart = 10 ** (-4 * torch.rand(4, generator=generator).double())
+    spectrum = torch.cat([top, top * (1 + apart), -top * 0.97, torch.linspace(-3, 3, 200)])
+    found = eigenpairs(operator(matrix(spectrum, seed)), start(1, 1, 212, seed), k=5, tol=tol)
+    nearest = (found.values[0][:, None] - spectrum).abs().amin(1)
+    assert found.converged.all()
+    assert (nearest <= found.residuals[0] + 1e-12).all()
+    assert (nearest <= tol * found.values[0].abs()).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
+def test_what_has_converged_has_its_rank_too(seed, which):
+    """The foremost eigenvalues are at least 2 % apart, closer ones count as one."""
+    steps = 1.02 + 0.2 * torch.rand(6, generator=stream(seed, "steps")).double()
+    top = 10 * steps.cumprod(0)
+    spectrum = torch.cat([top, -top * 1.01, torch.linspace(-9, 9, 200)])
+    found = eigenpairs(
+        operator(matrix(spectrum, seed)), start(1, 1, 212, seed), k=5, which=which, tol=1e-3
+    )
+    order = spectrum[spectrum.abs().argsort(descending=True)]
+    high, low = spectrum.sort(descending=True).values, spectrum.sort().values
+    exact = {
+        "LM": order[:5],
+        "LA": high[:5],
+        "SA": low[:5],
+        "BE": torch.cat([high[:3], low[:2]]),
+    }[which]
+    assert found.converged.all()
+    np.testing.assert_allclose(found.values[0], exact, rtol=1e-3)
+
+
+def test_a_budget_ends_it_and_says_that_nothing_has_converged():
+    A = matrix(np.linspace(0, 1, 400))
+    found = eigenpairs(operator(A), start(1, 1, 400), k=3, tol=1e-12, most_products=6)
+    assert found.products == 6
+    assert not found.converged.any()
+    exact = np.linspace(0, 1, 400)
+    nearest = np.abs(found.values[0].numpy()[:, None] - exact).min(1)
+    assert (nearest <= found.residuals[0].numpy() + 1e-12).all()
+
+
+def test_seconds_are_a_budget_too():
+    A = matrix(np.linspace(0, 1, 400))
+    found = eigenpairs(operator(A), start(1, 1, 400), k=3, tol=1e-15, seconds=0.0)
+    assert found.products <= 3
+
+
+# In single precision, and against another implementation.
+def test_single_precision_keeps_six_digits():
+    A = matrix(HESSIAN)
+    single = start(1, 1, len(A), dtype=torch.float32)
+    found = eigenpairs(operator(A), single, k=5, tol=1e-5)
+    np.testing.assert_allclose(found.values[0], [100, 60, 41, -40, 33], rtol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
+def test_agrees_with_arpack(which):
+    A = matrix(HESSIAN, seed=3).numpy()
+    theirs = np.sort(eigsh(A, k=6, which=which, tol=1e-12, return_eigenvectors=False))
+    ours = eigenpairs(
+        operator(torch.tensor(A)), start(1, 1, len(A)), k=6, which=which, tol=1e-10
+    )
+    np.testing.assert_allclose(np.sort(ours.values[0]), theirs, rtol=1e-8)
+
+
+# Contracts and errors.
+def test_the_basis_and_the_remainder_keep_their_relation():
+    A = matrix(HESSIAN)
+    space = Krylov(operator(A), start(1, 2, len(A)), capacity=40)
+    for _ in range(9):
+        space.extend()
+    ritz = space.ritz()
+    x = space.vectors(ritz.coordinates)[0]
+    residual = (x @ A - ritz.values[0][:, None] * x).norm(dim=1)
+    np.testing.assert_allclose(residual, ritz.residuals[0], atol=1e-9)
+    np.testing.assert_allclose(space.basis[0] @ space.basis[0].T, torch.eye(18), atol=1e-12)
+
+
+def test_refuses_what_is_not_symmetric():
+    A = torch.randn(50, 50, generator=stream(0, "any")).double()
+    with pytest.raises(InputError, match="the operator is not symmetric"):
+        eigenpairs(operator(A), start(1, 1, 50), k=3)
+
+
+def test_refuses_products_that_are_not_finite():
+    with pytest.raises(InputError, match="not finite"):
+        eigenpairs(lambda V: V / 0, start(1, 1, 50), k=3)
+
+
+def test_refuses_more_eigenvalues_than_there_are():
+    with pytest.raises(InputError, match="k is 6; the operator has 5 eigenvalues"):
+        eigenpairs(lambda V: V, start(1, 1, 5), k=6)
+
+
+def test_refuses_an_unknown_end():
+    with pytest.raises(InputError, match="which is 'top'; wants one of LM, LA, SA, BE"):
+        inspect.unwrap(eigenpairs)(lambda V: V, start(1, 1, 5), k=1, which="top")
