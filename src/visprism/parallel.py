@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
@@ -71,6 +72,17 @@ class Compute:
 
 
 CPU = Compute()
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that is free on a device, or half of the machine's where it does not say."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        lines = (line.split() for line in meminfo.read_text().splitlines())
+        return next(1024 * int(line[1]) for line in lines if line[0] == "MemAvailable:")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 # Processes.

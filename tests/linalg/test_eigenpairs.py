@@ -1,15 +1,20 @@
 """Laws of eigenpairs and Krylov spaces (src/visprism/linalg/), on matrices."""
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
 from scipy.sparse.linalg import eigsh
 
 from visprism.errors import InputError
-from visprism.linalg import Krylov, eigenpairs
+from visprism.linalg import Krylov, Request
+from visprism.linalg import eigenpairs as eigenpairs_of
 from visprism.rng import stream
+
+
+def eigenpairs(product, starts, *, k, which="LM", **options):
+    """What is found for a single request."""
+    (found,) = eigenpairs_of(product, starts, [Request(k, which)], **options)
+    return found
 
 
 def matrix(spectrum, seed=0):
@@ -153,6 +158,19 @@ def test_seconds_are_a_budget_too():
     assert found.products <= 3
 
 
+def test_one_space_serves_several_requests_with_shifts():
+    A = matrix(HESSIAN)
+    requests = [
+        Request(3, "LM"),
+        Request(3, "LM", shift=-45.0),
+        Request(1, "SA", required=False),
+    ]
+    plain, shifted, least = eigenpairs_of(operator(A), start(1, 1, len(A)), requests, tol=1e-9)
+    np.testing.assert_allclose(plain.values[0], [100, 60, 41], rtol=1e-8)
+    np.testing.assert_allclose(shifted.values[0], [-85, -70, 55], rtol=1e-8)
+    assert abs(float(least.values[0, 0]) + 40) <= float(least.residuals[0, 0]) + 1e-9
+
+
 # In single precision, and against another implementation.
 def test_single_precision_keeps_six_digits():
     A = matrix(HESSIAN)
@@ -201,5 +219,7 @@ def test_refuses_more_eigenvalues_than_there_are():
 
 
 def test_refuses_an_unknown_end():
+    unknown = Request(1)
+    object.__setattr__(unknown, "which", "top")  # the tests check types
     with pytest.raises(InputError, match="which is 'top'; wants one of LM, LA, SA, BE"):
-        inspect.unwrap(eigenpairs)(lambda V: V, start(1, 1, 5), k=1, which="top")
+        eigenpairs_of(lambda V: V, start(1, 1, 5), [unknown])

@@ -4,7 +4,7 @@ An operator is a function V -> A V of a tensor (b, s, p): b independent operator
 each applied to s vectors of length p, which are rows. Nothing here knows of networks.
 """
 
-from visprism.linalg.eigenpairs import WHICH, Eigenpairs, Which, eigenpairs
+from visprism.linalg.eigenpairs import WHICH, Eigenpairs, Request, Which, eigenpairs
 from visprism.linalg.krylov import Krylov, Product, Ritz
 from visprism.linalg.quadrature import Quadrature, quadrature
 from visprism.linalg.trace import Samples, hutchinson, hutchpp
@@ -15,6 +15,7 @@ __all__ = [
     "Krylov",
     "Product",
     "Quadrature",
+    "Request",
     "Ritz",
     "Samples",
     "Which",

@@ -4,17 +4,19 @@ Fused attention has none, so it is computed in its plain form here; compiled mod
 were written, since what a compiler makes of them can be differentiated once only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from visprism.anatomy.forward import as_written
 from visprism.errors import InputError
+from visprism.measure.parameters.pointwise import KeptDerivatives
 
 BatchNorm = Literal["frozen", "batch"]
 
@@ -39,29 +41,46 @@ def differentiable(model: nn.Module, batch_norm: BatchNorm = "frozen") -> Iterat
                 stack.callback(setattr, norm, "training", norm.training)
                 norm.training = True
         stack.enter_context(torch.enable_grad())
+        stack.enter_context(KeptDerivatives())
         yield
 
 
-def without_second_derivative(error: RuntimeError, output: Tensor) -> InputError:
-    """What to say where differentiating `output` failed: which operation it was, if known."""
-    reason = str(error).strip().splitlines()[0].rstrip(".")
-    own = sorted(_functions_of_its_own(output))
+def check_twice(gradient: Iterable[Tensor], loss: Tensor) -> None:
+    """The gradient can be differentiated.
+
+    Autograd leaves out what does not lead to the parameters, and with it the node that would
+    tell of an operation with a first derivative only: the result would be wrong in silence.
+
+    Raises:
+        InputError: if the way from the parameters to the gradient is cut by such an operation.
+    """
+    if any(node.name().endswith("Error") for node in _nodes(gradient)):
+        raise without_second_derivative("an operation can be differentiated only once", loss)
+
+
+def without_second_derivative(reason: object, loss: Tensor) -> InputError:
+    """What to say where differentiating failed: which operation it was, if known."""
+    nodes = _nodes([loss])
+    kind = torch.autograd.function.BackwardCFunction
+    own = sorted(
+        {node.name().removesuffix("Backward") for node in nodes if isinstance(node, kind)}
+    )
+    own = [name for name in own if not name.startswith("_")]
     named = f"; its own torch.autograd functions are {', '.join(own)}" if own else ""
+    first = str(reason).strip().splitlines()[0].rstrip(".")
     return InputError(
-        f"the loss has no second derivatives ({reason}{named}); replace that operation by one "
+        f"the loss has no second derivatives ({first}{named}); replace that operation by one "
         "that torch can differentiate twice, or choose parameters that do not lead through it"
     )
 
 
-def _functions_of_its_own(output: Tensor) -> set[str]:
-    """Names of the autograd functions, written in Python, that `output` was made by."""
-    found, seen, left = set[str](), set(), [output.grad_fn]
+def _nodes(tensors: Iterable[Tensor]) -> set[Node]:
+    """All operations that the tensors were made by."""
+    seen: set[Node] = set()
+    left = [tensor.grad_fn for tensor in tensors]
     while left:
         node = left.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, torch.autograd.function.BackwardCFunction):
-            found.add(type(node).__name__.removesuffix("Backward"))
-        left += [child for child, _ in node.next_functions]
-    return found
+        if node is not None and node not in seen:
+            seen.add(node)
+            left += [child for child, _ in node.next_functions]
+    return seen

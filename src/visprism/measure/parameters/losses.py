@@ -3,17 +3,16 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
 from visprism.errors import InputError
 
-Targets = Int[Tensor, " b"] | Float[Tensor, "b k"]
 Loss = Callable[[Tensor, Tensor], Tensor]  # (logits, targets) -> (b,)
 
 
-def cross_entropy(logits: Float[Tensor, "b k"], targets: Targets) -> Float[Tensor, " b"]:
+def cross_entropy(logits: Float[Tensor, "b k"], targets: Tensor) -> Float[Tensor, " b"]:
     """-sum_k t_k log softmax(logits)_k of each example, in nats.
 
     `targets` are classes (b,), or the probabilities of all classes (b, k), as mixup, cutmix and
@@ -71,7 +70,7 @@ def losses_of(loss: Loss, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"
     return losses
 
 
-def _check_classes(targets: Int[Tensor, " b"], classes: int) -> None:
+def _check_classes(targets: Tensor, classes: int) -> None:
     low, high = (int(bound) for bound in torch.aminmax(targets))
     if low < 0:
         raise InputError(

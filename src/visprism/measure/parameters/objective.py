@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 from jaxtyping import Float
@@ -15,8 +16,6 @@ from visprism.measure.parameters.folding import Pair, foldable, folded
 from visprism.measure.parameters.losses import Loss, cross_entropy, losses_of
 from visprism.measure.parameters.selection import Selection, selected
 from visprism.parallel import CPU, Compute, add_up, share
-
-Batch = tuple[Images, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +38,7 @@ class Objective:
         batch_norm: "frozen" normalises by the statistics of training, and the loss is a mean
             over examples; "batch" by those of each batch, so that it depends on the cut.
         compute: device. Derivatives are taken in the precision of the parameters.
+        shared: whether several processes share the batches; if not, each has batches of its own.
 
     Raises:
         InputError: if the model is in training mode, there is no batch, a selection matches
@@ -46,13 +46,14 @@ class Objective:
     """
 
     model: nn.Module
-    batches: Iterable[Batch]
+    batches: Iterable  # of (images, targets)
     loss: Loss = cross_entropy
     weight_decay: float = 0.0
     decayed: Selection = "all"
     parameters: Selection = "all"
     batch_norm: BatchNorm = "frozen"
     compute: Compute = CPU
+    shared: bool = True
     tensors: dict[str, Tensor] = field(init=False, repr=False)  # all of the model's, copied
     names: tuple[str, ...] = field(init=False, repr=False)  # of the chosen parameters
     decay: Float[Tensor, " p"] = field(init=False, repr=False)  # wd where theta decays, or 0
@@ -84,7 +85,10 @@ class Objective:
             for n, t in (*self.model.named_parameters(), *self.model.named_buffers())
         }
         decay = [
-            torch.full((tensors[n].numel(),), self.weight_decay * (n in decayed)) for n in names
+            torch.full(
+                (tensors[n].numel(),), self.weight_decay * (n in decayed), dtype=torch.float64
+            )
+            for n in names
         ]
         frozen = self.batch_norm == "frozen"
         object.__setattr__(self, "names", names)
@@ -115,24 +119,25 @@ class Objective:
         chunks = theta.split([self.tensors[name].numel() for name in self.names])
         return {n: c.view_as(self.tensors[n]) for n, c in zip(self.names, chunks, strict=True)}
 
-    def losses(self, leaves: Mapping[str, Tensor], batch: Batch) -> Float[Tensor, " b"]:
-        """The loss of each example of a batch, with `leaves` in the place of parameters."""
-        device = self.compute.torch_device
-        images, targets = _on(batch[0], device), batch[1].to(device)
+    def logits(self, leaves: Mapping[str, Tensor], images: Images) -> Tensor:
+        """What the model gives for the images, with `leaves` in the place of parameters."""
         whole = {f"model.{name}": t for name, t in (self.tensors | dict(leaves)).items()}
         with differentiable(self.model, self.batch_norm), folded(self.model, self.folds):
-            logits = functional_call(_Logits(self.model), whole, (images,))
-            return losses_of(self.loss, logits, targets)
+            on_device = _on(images, self.compute.torch_device)
+            return functional_call(_Logits(self.model), whole, (on_device,))
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
+        """The loss of each example of a batch."""
+        return losses_of(self.loss, logits, targets.to(self.compute.torch_device))
 
     def nll(self, theta: Float[Tensor, " p"] | None = None) -> float:
         """Mean of the loss over the examples, at the model's own theta by default."""
         leaves = self.unflatten(self.theta if theta is None else theta)
         total = torch.zeros(2, dtype=torch.float64)
-        for batch in share(self.batches):
-            with torch.no_grad():
-                losses = self.losses(leaves, batch).double()
-            total += torch.tensor([float(losses.sum()), len(losses)])
-        loss, examples = add_up(total).tolist()
+        for images, targets in self._own_batches():
+            losses = self.losses(self.logits(leaves, images), targets).double()
+            total += torch.tensor([float(losses.sum()), len(losses)], dtype=total.dtype)
+        loss, examples = self.add_up(total).tolist()
         return loss / examples
 
     def l2(self, theta: Float[Tensor, " p"] | None = None) -> float:
@@ -148,33 +153,66 @@ class Objective:
         """Gradient of NLL + L2; one pass forward and one backward."""
         theta = self.theta if theta is None else theta
         total, examples = torch.zeros_like(theta), 0
-        for leaves, loss, count in self.graphs(theta):
-            total += flat(torch.autograd.grad(loss, leaves, materialize_grads=True))
-            examples += count
-        return mean_of(total, examples) + self.decay * theta
+        for graph in self.graphs(theta):
+            found = torch.autograd.grad(graph.loss, graph.leaves, materialize_grads=True)
+            total += flat(found)
+            examples += graph.examples
+        return self.mean_of(total, examples) + self.decay * theta
+
+    def hvp(self, v: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
+        """Hessian times v; for many products make `Products` once, which keeps its graphs.
+
+        Raises:
+            InputError: if v does not fit, or an operation cannot be differentiated twice.
+        """
+        from visprism.measure.parameters.products import Products  # which is made of objectives
+
+        return Products(self)(v[None, None])[0, 0]
 
     def graphs(
-        self, theta: Float[Tensor, " p"] | None = None
-    ) -> Iterator[tuple[list[Tensor], Float[Tensor, ""], int]]:
-        """For each batch of this process: leaves at `theta`, the sum of losses, their number.
+        self, theta: Float[Tensor, " p"] | None = None, *, skip: int = 0
+    ) -> "Iterator[Graph]":
+        """For each batch of this process, the first `skip` left out, the way to the loss.
 
         Raises:
             InputError: if a loss is not finite.
         """
         parts = self.unflatten(self.theta if theta is None else theta)
-        for number, batch in enumerate(share(self.batches)):
+        for number, (images, targets) in enumerate(islice(self._own_batches(), skip, None)):
             leaves = {name: part.clone().requires_grad_() for name, part in parts.items()}
-            losses = self.losses(leaves, batch)
+            logits = self.logits(leaves, images)
+            with torch.enable_grad():
+                losses = self.losses(logits, targets)
+                loss = losses.sum()
             if not torch.isfinite(losses).all():
                 bad = int((~torch.isfinite(losses)).sum())
                 raise InputError(
-                    f"the loss of {bad} of {len(losses)} examples of batch {number} is not "
-                    "finite; a curvature is defined where the loss is, so look at the weights "
-                    "and the images"
+                    f"the loss of {bad} of {len(losses)} examples of batch {skip + number} is "
+                    "not finite; a curvature is defined where the loss is, so look at the "
+                    "weights and the images"
                 )
-            with torch.enable_grad():
-                total = losses.sum()
-            yield list(leaves.values()), total, len(losses)
+            yield Graph(list(leaves.values()), logits, loss, len(losses))
+
+    def add_up(self, value: Tensor) -> Tensor:
+        """The sum of what the processes that share the batches have."""
+        return add_up(value) if self.shared else value
+
+    def mean_of(self, total: Tensor, examples: int) -> Tensor:
+        """A sum over the examples of this process, as the mean over those of all."""
+        return self.add_up(total) / float(self.add_up(torch.tensor(float(examples))))
+
+    def _own_batches(self) -> Iterable:
+        return share(self.batches) if self.shared else self.batches
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One batch's way from the parameters to the loss, as autograd keeps it."""
+
+    leaves: list[Tensor]  # the chosen parameters
+    logits: Tensor
+    loss: Float[Tensor, ""]  # the sum over the examples
+    examples: int
 
 
 class _Logits(nn.Module):
@@ -191,12 +229,6 @@ class _Logits(nn.Module):
 def flat(parts: Sequence[Tensor]) -> Float[Tensor, " p"]:
     """Tensors as one vector."""
     return torch.cat([part.flatten() for part in parts])
-
-
-def mean_of(total: Tensor, examples: int) -> Tensor:
-    """A sum over the examples of this process, as the mean over those of all."""
-    count = add_up(torch.tensor(examples, dtype=torch.float64))
-    return add_up(total) / float(count)
 
 
 def _on(part: Images, device: torch.device) -> Images:

@@ -1,0 +1,65 @@
+"""Pointwise: activations whose first and second derivatives are kept between products.
+
+Torch computes a GELU's derivatives anew for each Hessian-vector product, in a dozen steps. They
+do not depend on the vector, so here they are computed once, and a product multiplies by them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+SMOOTH = (
+    functional.gelu,
+    functional.silu,
+    functional.mish,
+    functional.softplus,
+    functional.elu,
+)
+
+
+class KeptDerivatives(TorchFunctionMode):
+    """Inside, smooth activations keep their derivatives with the graph."""
+
+    def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
+        kwargs = kwargs or {}
+        if func not in SMOOTH or not args[0].requires_grad or kwargs.pop("inplace", False):
+            return func(*args, **kwargs)
+        return _Pointwise.apply(args[0], lambda x: func(x, *args[1:], **kwargs))
+
+
+class _Pointwise(Function):
+    """phi(x), elementwise."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ANN401
+        with torch.enable_grad():
+            own = x.detach().requires_grad_()
+            value = phi(own)
+            (first,) = torch.autograd.grad(value.sum(), own, create_graph=True)
+            (second,) = torch.autograd.grad(first.sum(), own)
+        ctx.save_for_backward(x, first.detach(), second)
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        return _Derivative.apply(*grads, *ctx.saved_tensors), None
+
+
+class _Derivative(Function):
+    """grad phi'(x), as a function of grad and of x; phi' and phi'' are given."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, x: Tensor, first: Tensor, second: Tensor) -> Tensor:  # noqa: ANN401, ARG004
+        ctx.save_for_backward(first, grad * second)
+        return grad * first
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:  # noqa: ANN401
+        (v,) = grads
+        first, curvature = ctx.saved_tensors
+        return v * first, v * curvature, None, None
