@@ -15,6 +15,12 @@ from visprism.measure.features import (
     Variances,
     block_structure,
 )
+from visprism.measure.parameters import (
+    Eigenvalues,
+    HessianCurves,
+    HessianTally,
+    SpectralDensity,
+)
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.measure.weights import PatchFilters, PositionalSimilarity
 from visprism.result import Provenance
@@ -237,6 +243,70 @@ def costs():
     )
 
 
+def hessian_curves():
+    return HessianCurves(
+        phase=np.repeat(["init", "end"], 6),
+        data=np.full(12, ""),
+        weight_decay=np.zeros(12),
+        sign=np.tile([-1, -1, -1, 1, 1, 1], 2),
+        value=np.tile([-1.0, -2.0, -4.0, 5.0, 10.0, 20.0], 2),
+        density=np.tile([0.0, 0.05, 0.0, 0.0, 0.08, 0.0], 2),
+        provenance=PROVENANCE,
+    )
+
+
+def hessian_summary():
+    two = np.ones(2)
+    return HessianTally(
+        phase=np.array(["init", "end"]),
+        data=np.full(2, ""),
+        weight_decay=np.zeros(2),
+        batches=np.array([16, 16]),
+        nep=0.3 * two,
+        nep_low=0.2 * two,
+        nep_high=0.4 * two,
+        ape=np.array([50.0, 20.0]),
+        ape_low=np.array([40.0, 15.0]),
+        ape_high=np.array([60.0, 25.0]),
+        largest=100 * two,
+        smallest=-30 * two,
+        nll=2.3 * two,
+        converged=two,
+        provenance=PROVENANCE,
+    )
+
+
+def eigenvalues():
+    return Eigenvalues(
+        rank=np.arange(1, 4),
+        value=np.array([10.0, -8.0, 5.0]),
+        residual=np.array([0.01, 0.1, 1.0]),
+        converged=np.array([True, True, False]),
+        which="LM",
+        tol=1e-3,
+        products=12,
+        parameters=1000,
+        nll=1.5,
+        l2=0.0,
+        weight_decay=0.0,
+        provenance=PROVENANCE,
+    )
+
+
+def spectral_density():
+    return SpectralDensity(
+        run=np.repeat([0, 1], 3),
+        node=np.array([-2.0, 0.0, 50.0, -1.5, 0.1, 49.0]),
+        weight=np.array([1e-3, 0.998, 1e-3, 2e-3, 0.997, 1e-3]),
+        residual=np.zeros(6),
+        parameters=1000,
+        nll=1.5,
+        l2=0.0,
+        weight_decay=0.0,
+        provenance=PROVENANCE,
+    )
+
+
 MAKERS = {
     maker.__name__: maker
     for maker in (
@@ -254,6 +324,10 @@ MAKERS = {
         positional_similarity,
         tally,
         costs,
+        hessian_curves,
+        hessian_summary,
+        eigenvalues,
+        spectral_density,
     )
 }
 

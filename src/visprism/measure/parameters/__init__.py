@@ -7,6 +7,13 @@ from visprism.measure.parameters.eigenvalues import (
     top_eigenpairs,
     top_eigenvalues,
 )
+from visprism.measure.parameters.hessian import HessianSpectrum, hessian_spectrum, joined
+from visprism.measure.parameters.hessian_tally import (
+    HessianCurves,
+    HessianTally,
+    hessian_curves,
+    hessian_tally,
+)
 from visprism.measure.parameters.losses import Loss, cross_entropy, smoothed_cross_entropy
 from visprism.measure.parameters.objective import Objective
 from visprism.measure.parameters.products import Products
@@ -15,6 +22,9 @@ from visprism.measure.parameters.selection import Selection
 __all__ = [
     "Curvature",
     "Eigenvalues",
+    "HessianCurves",
+    "HessianSpectrum",
+    "HessianTally",
     "Loss",
     "Objective",
     "Products",
@@ -22,6 +32,10 @@ __all__ = [
     "SpectralDensity",
     "Trace",
     "cross_entropy",
+    "hessian_curves",
+    "hessian_spectrum",
+    "hessian_tally",
+    "joined",
     "smoothed_cross_entropy",
     "spectral_density",
     "top_eigenpairs",

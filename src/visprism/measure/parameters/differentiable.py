@@ -16,7 +16,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from visprism.anatomy.forward import as_written
 from visprism.errors import InputError
-from visprism.measure.parameters.pointwise import KeptDerivatives
 
 BatchNorm = Literal["frozen", "batch"]
 
@@ -41,7 +40,6 @@ def differentiable(model: nn.Module, batch_norm: BatchNorm = "frozen") -> Iterat
                 stack.callback(setattr, norm, "training", norm.training)
                 norm.training = True
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(KeptDerivatives())
         yield
 
 

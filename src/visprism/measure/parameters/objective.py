@@ -14,6 +14,7 @@ from visprism.errors import InputError
 from visprism.measure.parameters.differentiable import BatchNorm, differentiable
 from visprism.measure.parameters.folding import Pair, foldable, folded
 from visprism.measure.parameters.losses import Loss, cross_entropy, losses_of
+from visprism.measure.parameters.pointwise import KeptDerivatives
 from visprism.measure.parameters.selection import Selection, selected
 from visprism.parallel import CPU, Compute, add_up, share
 
@@ -38,7 +39,7 @@ class Objective:
         batch_norm: "frozen" normalises by the statistics of training, and the loss is a mean
             over examples; "batch" by those of each batch, so that it depends on the cut.
         compute: device. Derivatives are taken in the precision of the parameters.
-        shared: whether several processes share the batches; if not, each has batches of its own.
+        shared: whether several processes share the batches; if not, each has its own.
 
     Raises:
         InputError: if the model is in training mode, there is no batch, a selection matches
@@ -121,6 +122,11 @@ class Objective:
 
     def logits(self, leaves: Mapping[str, Tensor], images: Images) -> Tensor:
         """What the model gives for the images, with `leaves` in the place of parameters."""
+        with KeptDerivatives():
+            return self.plain_logits(leaves, images)
+
+    def plain_logits(self, leaves: Mapping[str, Tensor], images: Images) -> Tensor:
+        """`logits` through torch's own operations alone, as its transformations need them."""
         whole = {f"model.{name}": t for name, t in (self.tensors | dict(leaves)).items()}
         with differentiable(self.model, self.batch_norm), folded(self.model, self.folds):
             on_device = _on(images, self.compute.torch_device)

@@ -49,6 +49,7 @@ class Products:
     objective: Objective
     matrix: Matrix = "hessian"
     count: int = 0  # vectors that were multiplied
+    bytes_held: int = 0  # by the graphs that are kept
     _kept: list[tuple[Linear, Graph]] = field(default_factory=list, repr=False)
     _complete: bool = field(default=False, repr=False)  # whether all batches are kept
 
@@ -90,6 +91,7 @@ class Products:
             yield made
             if first_pass and held.bytes < room:
                 self._kept.append(made)
+                self.bytes_held = held.bytes
             else:
                 first_pass = False
         self._complete = first_pass

@@ -1,0 +1,166 @@
+"""Tally of a Hessian spectrum: how often the loss bends downwards, and how sharp it is.
+
+Source: Park & Kim (2022), How do vision transformers work?, sec. 2 and app. C: NEP and APE.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from visprism.errors import InputError
+from visprism.measure.parameters.hessian import HessianSpectrum
+from visprism.result import Result
+from visprism.rng import stream
+
+_FINEST = 0.02  # decades: a bandwidth that the eye can see
+
+Key = tuple[str, str, float]  # phase, data, weight decay
+
+
+@dataclass(frozen=True)
+class HessianTally(Result):
+    """NEP and APE of each phase, data and objective; one row for each.
+
+    Intervals are 95 % of bootstrap resamples of the mini-batches, which are independent; the
+    eigenvalues of one mini-batch are not.
+    """
+
+    phase: np.ndarray
+    data: np.ndarray
+    weight_decay: np.ndarray
+    batches: np.ndarray  # how many mini-batches
+    nep: np.ndarray  # negative eigenvalue proportion, 0 ... 1
+    nep_low: np.ndarray
+    nep_high: np.ndarray
+    ape: np.ndarray  # average of the positive eigenvalues; NaN if there is none
+    ape_low: np.ndarray
+    ape_high: np.ndarray
+    largest: np.ndarray  # mean over mini-batches of the largest eigenvalue,
+    smallest: np.ndarray  # and of the smallest
+    nll: np.ndarray  # mean over mini-batches, in nats
+    converged: np.ndarray  # share of the eigenvalues that have
+
+    def sentences(self) -> list[str]:
+        """What was found, with its numbers."""
+        return [self._sentence(row) for row in range(len(self))]
+
+    def _sentence(self, row: int) -> str:
+        where = [str(name) for name in (self.phase[row], self.data[row]) if name]
+        decay = self.weight_decay[row]
+        where.append(f"NLL + L2 (weight decay {decay:g})" if decay else "NLL alone")
+        doubt = ""
+        if self.converged[row] < 1:
+            doubt = f", of which {1 - self.converged[row]:.0%} have not converged"
+        nep = f"{self.nep_low[row]:.0%} to {self.nep_high[row]:.0%}"
+        ape = f"{self.ape_low[row]:.3g} to {self.ape_high[row]:.3g}"
+        return (
+            f"{', '.join(where)}: {self.nep[row]:.0%} of the foremost Hessian eigenvalues are "
+            f"negative (95 % interval {nep}), the positive ones are {self.ape[row]:.3g} on "
+            f"average ({ape}), over {self.batches[row]} mini-batches{doubt}"
+        )
+
+
+@dataclass(frozen=True)
+class HessianCurves(Result):
+    """Densities of the magnitudes of eigenvalues, of negative and of positive ones.
+
+    They are per decade: over log10 |value|, the two parts of a curve together have the area 1.
+    """
+
+    phase: np.ndarray
+    data: np.ndarray
+    weight_decay: np.ndarray
+    sign: np.ndarray  # -1 or 1
+    value: np.ndarray
+    density: np.ndarray
+
+
+def hessian_tally(
+    spectrum: HessianSpectrum, *, resamples: int = 2000, seed: int = 0
+) -> HessianTally:
+    """NEP, the share of negative eigenvalues, and APE, the mean of the positive ones.
+
+    Raises:
+        InputError: if there are no resamples.
+    """
+    if resamples < 1:
+        raise InputError(f"resamples is {resamples}; wants at least 1")
+    rows = []
+    for key, part in _parts(spectrum):
+        foremost = part.rows(part.rank > 0)
+        numbers = np.unique(foremost.batch)
+        values = [foremost.value[foremost.batch == n] for n in numbers]
+        counts = np.array(
+            [[(v < 0).sum(), len(v), v[v > 0].sum(), (v > 0).sum()] for v in values]
+        )
+        draws = np.random.default_rng(stream(seed, *key[:2]).initial_seed()).integers(
+            len(numbers), size=(resamples, len(numbers))
+        )
+        nep, ape = _shares(counts.sum(0)[None])
+        neps, apes = _shares(counts[draws].sum(1))
+        ends = part.rows(part.rank == 0)
+        shares = (nep[0], *_interval(neps), ape[0], *_interval(apes))
+        means = [ends.value[ends.which == which].mean() for which in ("LA", "SA")]
+        means += [foremost.nll[foremost.rank == 1].mean(), foremost.converged.mean()]
+        rows.append((*key, len(numbers), *shares, *means))
+    columns = (np.array(column) for column in zip(*rows, strict=True))
+    return HessianTally(*columns, provenance=spectrum.provenance)
+
+
+def hessian_curves(spectrum: HessianSpectrum, *, points: int = 120) -> HessianCurves:
+    """Gaussian kernel densities of log10 |eigenvalue|, with Silverman's bandwidth.
+
+    Eigenvalues of 5 and of 5,000 have to be seen in one figure.
+
+    Raises:
+        InputError: if there are fewer than two points.
+
+    Source: Silverman (1986), Density estimation for statistics and data analysis, eq. 3.31.
+    """
+    if points < 2:
+        raise InputError(f"points is {points}; wants at least 2")
+    rows = []
+    for key, part in _parts(spectrum):
+        values = part.value[part.rank > 0]
+        for sign in (-1, 1):
+            own = values[np.sign(values) == sign]
+            if len(own):
+                at, density = _smoothed(np.log10(np.abs(own)), points)
+                value, share = sign * 10**at, density * len(own) / len(values)
+                rows += [(*key, sign, v, d) for v, d in zip(value, share, strict=True)]
+    columns = (np.array(column) for column in zip(*rows, strict=True))
+    return HessianCurves(*columns, provenance=spectrum.provenance)
+
+
+def _parts(spectrum: HessianSpectrum) -> list[tuple[Key, HessianSpectrum]]:
+    columns = (spectrum.phase, spectrum.data, spectrum.weight_decay)
+    keys = list(zip(*(column.tolist() for column in columns), strict=True))
+    found = []
+    for key in dict.fromkeys(keys):
+        found.append((key, spectrum.rows(np.array([k == key for k in keys]))))
+    return found
+
+
+def _shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """NEP and APE from sums of (negatives, all, positive values, positives)."""
+    negatives, every, total, positives = counts.T
+    with np.errstate(invalid="ignore"):
+        return negatives / every, total / np.where(positives > 0, positives, np.nan)
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return np.nan, np.nan
+    low, high = np.percentile(finite, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _smoothed(values: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions around the values, and the density there; its area is 1."""
+    quartiles = np.subtract(*np.percentile(values, [75, 25])) / 1.34
+    spread = min((s for s in (values.std(), quartiles) if s > 0), default=0.0)
+    width = max(0.9 * spread * len(values) ** -0.2, _FINEST)
+    at = np.linspace(values.min() - 4 * width, values.max() + 4 * width, points)
+    kernel = np.exp(-(((at[:, None] - values) / width) ** 2) / 2)
+    return at, kernel.mean(1) / (width * np.sqrt(2 * np.pi))
