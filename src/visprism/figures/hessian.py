@@ -6,12 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    PercentFormatter,
+)
 
 from visprism.figures.frame import figure
 from visprism.figures.style import DEPTH, FAINT, INK, tip
 from visprism.measure.parameters import Eigenvalues, HessianCurves, HessianTally
 
+MINUS = "\N{MINUS SIGN}"
 _WIDTHS = (0.3, 0.64)  # of the negative and the positive part
 _STYLES = ("-", "--", "-.", ":")  # of objectives
 _OBJECTIVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # as of kinds of block
@@ -43,15 +50,16 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
                 label=name, gid=tip(name),
             )  # fmt: skip
             part.fill_between(np.abs(own.value), own.density, color=colour, alpha=0.1, lw=0)
-        part.set_xscale("log")
-        if not len(rows):
+        if len(rows):
+            _logarithmic(part, np.abs(rows.value), MINUS if sign < 0 else "")
+        else:
             part.text(0.5, 0.5, "none", transform=part.transAxes, ha="center", color=FAINT)
             part.set_xticks([])
-            part.minorticks_off()
     below.set_ylim(bottom=0)
-    below.invert_xaxis()
+    if (result.sign < 0).any():
+        below.invert_xaxis()
     above.tick_params(axis="y", labelleft=False)
-    below.set(xlabel="−eigenvalue", ylabel="Density per decade")
+    below.set(xlabel="negative", ylabel="Density per decade")
     above.set_xlabel("Eigenvalue of the Hessian")
     return ax
 
@@ -92,6 +100,16 @@ def _(result: Eigenvalues, ax: Axes) -> Axes:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel=f"Rank ({result.which})", ylabel="Eigenvalue of the Hessian")
     return ax
+
+
+def _logarithmic(ax: Axes, magnitudes: np.ndarray, sign: str) -> None:
+    """A logarithmic axis with few ticks, each with its sign."""
+    decades = np.log10(magnitudes.max() / magnitudes.min())
+    room = 1.2 if sign else 3.0  # decades, that ticks at 1 and 3 fit into
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 3) if decades < room else (1,)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{sign}{x:,g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _labels(result: HessianCurves | HessianTally) -> list[str]:

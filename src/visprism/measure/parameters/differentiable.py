@@ -1,7 +1,8 @@
 """Differentiable: a model run so that its loss has second derivatives.
 
 Fused attention has none, so it is computed in its plain form here; compiled modules run as they
-were written, since what a compiler makes of them can be differentiated once only.
+were written, since what a compiler makes of them can be differentiated once only; and so are
+activations that torch differentiates once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from visprism.anatomy.forward import as_written
 from visprism.errors import InputError
+from visprism.measure.parameters.pointwise import InPieces
 
 BatchNorm = Literal["frozen", "batch"]
 
@@ -40,6 +42,7 @@ def differentiable(model: nn.Module, batch_norm: BatchNorm = "frozen") -> Iterat
                 stack.callback(setattr, norm, "training", norm.training)
                 norm.training = True
         stack.enter_context(torch.enable_grad())
+        stack.enter_context(InPieces())
         yield
 
 

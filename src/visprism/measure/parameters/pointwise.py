@@ -1,7 +1,8 @@
-"""Pointwise: activations whose first and second derivatives are kept between products.
+"""Pointwise: activations that can be differentiated twice, and at little cost.
 
-Torch computes a GELU's derivatives anew for each Hessian-vector product, in a dozen steps. They
-do not depend on the vector, so here they are computed once, and a product multiplies by them.
+Some have no second derivative in torch; written in pieces, they do. Others have, but torch
+computes a GELU's derivatives anew for each Hessian-vector product, in a dozen steps; as they do
+not depend on the vector, here they are computed once, and a product multiplies by them.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,22 @@ SMOOTH = (
     functional.softplus,
     functional.elu,
 )
+
+
+# The same functions in pieces.
+PIECES = {
+    functional.hardsigmoid: lambda x: functional.relu6(x + 3) / 6,
+    functional.hardswish: lambda x: x * functional.relu6(x + 3) / 6,
+}
+
+
+class InPieces(TorchFunctionMode):
+    """Inside, activations without a second derivative are written in pieces that have one."""
+
+    def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
+        if func in PIECES:
+            return PIECES[func](args[0])
+        return func(*args, **(kwargs or {}))
 
 
 class KeptDerivatives(TorchFunctionMode):

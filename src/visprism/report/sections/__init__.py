@@ -5,6 +5,14 @@ from visprism.report.sections.anatomy import ANATOMY
 from visprism.report.sections.attention import ATTENTION
 from visprism.report.sections.cka import BLOCK_STRUCTURE, CKA
 from visprism.report.sections.fourier import HIGH_FREQUENCY, SPECTRUM
+from visprism.report.sections.hessian import (
+    DENSITY,
+    EIGENVALUES,
+    HESSIAN,
+    HESSIAN_TALLY,
+    HESSIAN_VALUES,
+    TRACE,
+)
 from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_MAPS
 from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
 from visprism.report.sections.variance import VARIANCE
@@ -25,4 +33,10 @@ SECTIONS: list[Section] = [
     EFFECTIVE_RANK,
     PATCH_FILTERS,
     POSITIONAL_SIMILARITY,
+    HESSIAN,
+    HESSIAN_TALLY,
+    HESSIAN_VALUES,
+    EIGENVALUES,
+    DENSITY,
+    TRACE,
 ]
