@@ -35,6 +35,13 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "singular-values-of-images",
         "effective-rank",
         "effective-rank-of-images",
+        "landscape",
+        "landscape-surface",
+        "landscape-slices",
+        "landscape-accuracy",
+        "landscape-l2",
+        "trajectory",
+        "trajectory-polar",
         "patch-filters",
         "positional-similarity",
     ]
