@@ -54,7 +54,7 @@ def grid_within(passes: float, images: int) -> tuple[int, int]:
     """Points a side, and number of images, for so many images passed through the model.
 
     Example:
-        >>> grid_within(441_000, images=10_000), grid_within(30_000, images=10_000)
+        >>> grid_within(441e3, images=10_000), grid_within(3e4, images=10_000)
         ((21, 1000), (15, 133))
     """
     for points in GRIDS:
