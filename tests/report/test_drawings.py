@@ -35,6 +35,8 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "singular-values-of-images",
         "effective-rank",
         "effective-rank-of-images",
+        "patch-filters",
+        "positional-similarity",
         "landscape",
         "landscape-surface",
         "landscape-slices",
@@ -42,8 +44,6 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "landscape-l2",
         "trajectory",
         "trajectory-polar",
-        "patch-filters",
-        "positional-similarity",
     ]
     for drawing in found:
         titles = [ax.get_title() for ax in drawing.figure.axes]
