@@ -11,6 +11,7 @@ from visprism.anatomy import replace as replace
 from visprism.anatomy import watch as watch
 from visprism.data import batches as batches
 from visprism.data import load_data as load_data
+from visprism.data.augment import augmented as augmented
 from visprism.errors import InputError as InputError
 from visprism.figures import panel as panel
 from visprism.figures import plot as plot
@@ -29,6 +30,15 @@ from visprism.measure.features import effective_ranks as effective_ranks
 from visprism.measure.features import high_frequency as high_frequency
 from visprism.measure.features import observe as observe
 from visprism.measure.features import tally as tally
+from visprism.measure.parameters import centre_curvature as centre_curvature
+from visprism.measure.parameters import landscape as landscape
+from visprism.measure.parameters import plane_along as plane_along
+from visprism.measure.parameters import plane_through as plane_through
+from visprism.measure.parameters import principal_plane as principal_plane
+from visprism.measure.parameters import project as project
+from visprism.measure.parameters import random_planes as random_planes
+from visprism.measure.parameters import sharpness as sharpness
+from visprism.measure.parameters import trajectory as trajectory
 from visprism.measure.receptive_field import receptive_field as receptive_field
 from visprism.measure.weights import patch_filters as patch_filters
 from visprism.measure.weights import positional_similarity as positional_similarity

@@ -19,7 +19,9 @@ from visprism.measure.parameters import (
     Eigenvalues,
     HessianCurves,
     HessianTally,
+    Landscape,
     SpectralDensity,
+    Trajectory,
 )
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.measure.weights import PatchFilters, PositionalSimilarity
@@ -224,6 +226,45 @@ def similarity():
     )
 
 
+def landscape():
+    """Two planes of 5 x 5 points; beyond a corner of the first the loss is infinite."""
+    b, a = (axis.ravel() for axis in np.meshgrid(*[np.linspace(-1, 1, 5)] * 2, indexing="ij"))
+    pair = np.repeat([0, 1], 25)
+    a, b = np.tile(a, 2), np.tile(b, 2)
+    nll = 0.5 + (a**2 + 4 * b**2) * (1 + pair) * 2
+    error = np.full(50, 0.05)
+    return Landscape(
+        pair=pair,
+        a=a,
+        b=b,
+        nll=np.where((pair == 0) & (a + b > 1.9), np.inf, nll),
+        nll_error=error,
+        rise=nll - 0.5,
+        rise_error=error,
+        l2=1 + a**2 + b**2,
+        accuracy=np.exp(-nll),
+        accuracy_error=error,
+        classes=10,
+        weight_decay=0.05,
+        provenance=PROVENANCE,
+    )
+
+
+def trajectory():
+    return Trajectory(
+        snapshot=np.arange(4),
+        radius=np.array([1.0, 0.8, 0.3, 0.0]),
+        angle=np.array([0.0, 0.4, 0.9, np.nan]),
+        first=np.array([-3.0, -1.0, 1.5, 2.5]),
+        second=np.array([-1.0, 1.0, 0.5, -0.5]),
+        step=np.array([np.nan, 2.8, 2.5, 1.4]),
+        first_share=0.7,
+        second_share=0.2,
+        distance=5.6,
+        provenance=PROVENANCE,
+    )
+
+
 def structure():
     return block_structure(similarity())
 
@@ -320,6 +361,8 @@ MAKERS = {
         effective_ranks,
         similarity,
         structure,
+        landscape,
+        trajectory,
         patch_filters,
         positional_similarity,
         tally,

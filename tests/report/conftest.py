@@ -20,6 +20,13 @@ from visprism.measure.features import (
     observe,
     tally,
 )
+from visprism.measure.parameters import (
+    Objective,
+    landscape,
+    random_planes,
+    sharpness,
+    trajectory,
+)
 from visprism.measure.receptive_field import receptive_field
 from visprism.measure.weights import patch_filters, positional_similarity
 from visprism.report import Examination
@@ -92,6 +99,15 @@ def examined(name, depth):
     )
     ends = high_frequency(spectrum)
     fields = receptive_field(anatomy, [images[:3]], provenance=about)
+    batches = [(images, torch.arange(8) % 5)]
+    surface = landscape(
+        network,
+        batches,
+        random_planes(network, points=3, pairs=2, reach=0.5),
+        provenance=about,
+    )
+    states = [{n: (1 + k**2) * t for n, t in network.state_dict().items()} for k in (3, 1, 0)]
+    states[1]["0.conv.bias"] = states[1]["0.conv.bias"] + 1
     return Examination(
         name,
         replace(costs(anatomy), provenance=spectrum.provenance),
@@ -107,6 +123,9 @@ def examined(name, depth):
             *fields,
             singular,
             effective_ranks(singular),
+            surface,
+            sharpness(Objective(network, batches), provenance=about),
+            trajectory(network, states, provenance=about),
             patch_filters(anatomy, provenance=about),
             positional_similarity(anatomy, provenance=about),
         ),

@@ -37,6 +37,13 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "effective-rank-of-images",
         "patch-filters",
         "positional-similarity",
+        "landscape",
+        "landscape-surface",
+        "landscape-slices",
+        "landscape-accuracy",
+        "landscape-l2",
+        "trajectory",
+        "trajectory-polar",
     ]
     for drawing in found:
         titles = [ax.get_title() for ax in drawing.figure.axes]

@@ -1,5 +1,6 @@
 """The page: complete, self-contained, safe, and the same every time."""
 
+import json
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
@@ -8,7 +9,10 @@ import numpy as np
 import pytest
 
 from visprism.errors import InputError
+from visprism.figures.losses import LossScale
+from visprism.measure.parameters import Landscape
 from visprism.report import SECTIONS, Examination, file_name, render
+from visprism.report.surfaces import surface
 from visprism.result import Result
 
 EVIL = '<script>alert("1")</script> & --> <b>'
@@ -66,7 +70,7 @@ def test_every_analysis_has_its_section_figure_and_table(page, examinations):
         assert ("href", f"#{section.stem}") in reader.attributes
         assert section.title in reader.text
     assert (
-        reader.tags.count("svg") == 1 + 13 + 6 + 2
+        reader.tags.count("svg") == 1 + 15 + 11 + 2
     )  # overview, sections, second figures, tallies
     assert page.count('class="sortable"') == len(tables) * len(examinations)
 
@@ -104,6 +108,23 @@ def test_links_to_raw_numbers_are_relative_and_named_as_the_files_are(page, exam
     names = [file_name(e.name, result) for e in examinations for result in e.tables()]
     assert sorted(links) == sorted(f"results/{name}.csv" for name in names)
     assert len(set(links)) == len(links)
+
+
+def test_a_surface_can_be_turned_and_has_the_heights_of_the_still_figure(page, examinations):
+    surfaces = [json.loads(v) for n, v in Reader(page).attributes if n == "data-surface"]
+    assert len(surfaces) == len(examinations)
+    for drawn, each in zip(surfaces, examinations, strict=True):
+        (result,) = (r for r in each.results if isinstance(r, Landscape))
+        scale = LossScale(5)
+        np.testing.assert_allclose(drawn["height"], scale(result.table("nll", 0)), atol=1e-4)
+        assert np.shape(drawn["colour"]) == (2, 2)
+        assert drawn["chance"] == {"height": 0.75, "label": "log 5"}
+
+
+def test_a_line_has_nothing_to_turn(examinations):
+    (result,) = (r for r in examinations[0].results if isinstance(r, Landscape))
+    assert surface(result.rows(result.b == 0)) == ""
+    assert surface(examinations[0].costs) == ""
 
 
 def test_only_costs_make_a_page_too(examinations, tmp_path):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from visprism.cli import anatomy, catalogue, demo, examine
+from visprism.cli import anatomy, catalogue, demo, examine, landscape
 from visprism.cli.naming import DATA, MODEL
 
 
@@ -75,6 +75,27 @@ def parser() -> argparse.ArgumentParser:
         "cka", examine.cka, "how alike all blocks of a model are, and those of two models", both
     )
     _models(cka), _data(cka), _measuring(cka), _kernel(cka)
+    surfaces = command(
+        "landscape",
+        landscape.landscape,
+        "the loss about a model's weights, on 1,000 images if no --limit is named",
+        both,
+    )
+    _models(surfaces), _data(surfaces), _measuring(surfaces), _planes(surfaces)
+    surfaces.set_defaults(limit=1000)
+    way = command(
+        "trajectory", landscape.trajectory, "the way of a model's weights in training", MODEL
+    )
+    way.add_argument("model", metavar="MODEL")
+    way.add_argument(
+        "--snapshots",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="checkpoints, in the order of training",
+    )
+    _out(way), _seed(way), _size(way)
 
     blocks = command("anatomy", anatomy.anatomy, "the blocks of a model, as a table", MODEL)
     blocks.add_argument("model", metavar="MODEL")
@@ -169,6 +190,39 @@ def _kernel(to: argparse.ArgumentParser) -> None:
         default="linear",
         choices=["linear", "rbf"],
         help="of CKA; rbf is as wide as half the median distance of two images",
+    )
+
+
+def _planes(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--points", type=positive, default=21, metavar="N", help="of the grid, a side (21); odd"
+    )
+    to.add_argument("--reach", type=float, default=1.0, metavar="R", help="from -R to R (1.0)")
+    to.add_argument(
+        "--pairs", type=positive, default=1, metavar="N", help="of random directions (1)"
+    )
+    to.add_argument("--lines", action="store_true", help="along single directions only")
+    to.add_argument(
+        "--normalisation", default="filter", choices=["filter", "layer", "none", "paper"]
+    )
+    to.add_argument(
+        "--weight-decay", type=float, default=0.05, metavar="WD", help="of the L2 term (0.05)"
+    )
+    to.add_argument(
+        "--plane",
+        nargs="+",
+        default=["random"],
+        metavar="FILE",
+        help="through the model and 1 or 2 checkpoints, in place of random directions",
+    )
+    to.add_argument(
+        "--batch-norm",
+        default="frozen",
+        choices=["frozen", "reestimated"],
+        help="running statistics: the model's (default), or estimated anew at each point",
+    )
+    to.add_argument(
+        "--augment", action="store_true", help="images as the paper's networks are trained"
     )
 
 

@@ -49,31 +49,31 @@ def attention(arguments: Namespace) -> None:
         write_attention_maps,
     )
 
-    inquiry = _inquiry(arguments, ("attention",))
+    inquiry = inquiry_of(arguments, ("attention",))
 
     def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
         materials = prepare(models, inquiry, progress=progress)
         asked = {"query": arguments.query, "images": arguments.maps}
         maps = attention_maps_of(materials, inquiry, **asked)
         examinations = examine_prepared(materials, inquiry, progress=progress)
-        writers = [*_writers(examinations), partial(write_attention_maps, maps)]
+        writers = [*writers_of(examinations), partial(write_attention_maps, maps)]
         return verdicts(examinations), writers
 
-    _measure(arguments, inquiry, measure)
+    measure_and_write(arguments, inquiry, measure)
 
 
 def cka(arguments: Namespace) -> None:
     """The similarity of all blocks of each model, and of each two models' blocks."""
     from visprism.examine import examine_and_compare, write_comparisons
 
-    inquiry = _inquiry(arguments, ("cka",))
+    inquiry = inquiry_of(arguments, ("cka",))
 
     def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
         examinations, comparisons = examine_and_compare(models, inquiry, progress=progress)
-        writers = [*_writers(examinations), partial(write_comparisons, comparisons)]
+        writers = [*writers_of(examinations), partial(write_comparisons, comparisons)]
         return "\n".join([verdicts(examinations), *likeness(comparisons)]), writers
 
-    _measure(arguments, inquiry, measure)
+    measure_and_write(arguments, inquiry, measure)
 
 
 def _examine(
@@ -87,22 +87,23 @@ def _examine(
     """These analyses of each model, with tables, figures and what `more` writes."""
     from visprism.examine import examine
 
-    inquiry = replace(_inquiry(arguments, analyses), field_images=field_images)
+    inquiry = replace(inquiry_of(arguments, analyses), field_images=field_images)
 
     def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
         examinations = examine(models, inquiry, progress=progress)
-        return verdicts(examinations), _writers(examinations, *more)
+        return verdicts(examinations), writers_of(examinations, *more)
 
-    _measure(arguments, inquiry, measure, look=look)
+    measure_and_write(arguments, inquiry, measure, look=look)
 
 
-def _writers(examinations: "Sequence[Examination]", *more: Callable) -> list[Writer]:
+def writers_of(examinations: "Sequence[Examination]", *more: Callable) -> list[Writer]:
+    """What writes the tables and figures of these, and more."""
     from visprism.examine import write_figures, write_tables
 
     return [partial(write, examinations) for write in (write_tables, write_figures, *more)]
 
 
-def _measure(
+def measure_and_write(
     arguments: Namespace,
     inquiry: "Inquiry",
     measure: "Callable[[Sequence[LoadedModel], Progress], Found]",
@@ -128,7 +129,8 @@ def _measure(
             print(f"Written, look at {arguments.out / look}")
 
 
-def _inquiry(arguments: Namespace, analyses: tuple[str, ...]) -> "Inquiry":
+def inquiry_of(arguments: Namespace, analyses: tuple[str, ...]) -> "Inquiry":
+    """What was asked for on the command line."""
     from visprism.examine import Inquiry
     from visprism.parallel import Compute
 

@@ -1,8 +1,14 @@
 """Examinations: from names of models and images to results, figures and a report."""
 
 from visprism.examine.attention_maps import attention_maps_of, write_attention_maps
+from visprism.examine.budget import landscape_within
 from visprism.examine.examining import examine, examine_and_compare, examine_prepared
 from visprism.examine.inquiry import Inquiry, Progress
+from visprism.examine.landscapes import (
+    Survey,
+    landscapes_of,
+    write_paths,
+)
 from visprism.examine.materials import load_models, prepare, take_apart
 from visprism.examine.output import (
     output_folder,
@@ -15,10 +21,13 @@ from visprism.examine.output import (
 __all__ = [
     "Inquiry",
     "Progress",
+    "Survey",
     "attention_maps_of",
     "examine",
     "examine_and_compare",
     "examine_prepared",
+    "landscape_within",
+    "landscapes_of",
     "load_models",
     "output_folder",
     "prepare",
@@ -26,6 +35,7 @@ __all__ = [
     "write_attention_maps",
     "write_comparisons",
     "write_figures",
+    "write_paths",
     "write_report",
     "write_tables",
 ]

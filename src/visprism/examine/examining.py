@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
 
@@ -31,7 +30,7 @@ from visprism.measure.features import (
 from visprism.measure.features.hsic import FEWEST
 from visprism.models import LoadedModel
 from visprism.report import Examination
-from visprism.result import Provenance, Result
+from visprism.result import Result
 
 Pair = tuple[str, str]
 
@@ -88,7 +87,7 @@ def _examined(materials: Materials, inquiry: Inquiry, *, progress: Progress) -> 
             probes,
             compute=inquiry.compute,
             progress=partial(progress, label=f"{label}, batches"),
-            provenance=_provenance(materials, inquiry),
+            provenance=materials.provenance(inquiry),
         )
         drawn += (one for result in results for one in _with_summaries(result))
         notes += idle(results)
@@ -102,12 +101,12 @@ def _examined(materials: Materials, inquiry: Inquiry, *, progress: Progress) -> 
             batch_size=inquiry.batch_size,
             compute=inquiry.compute,
             progress=partial(progress, label=f"{label}, receptive fields"),
-            provenance=_provenance(materials, inquiry),
+            provenance=materials.provenance(inquiry),
         )
         fields, reasons = fields_or_note(measure) if drawn else (measure(), ())
         drawn += fields
         notes += reasons
-    about = _provenance(materials, inquiry)
+    about = materials.provenance(inquiry)
     if "weights" in inquiry.analyses:
         drawn += weights_of(anatomy, replace(about, data="", preprocessing=""))
     notes += left_out(materials.image_set)
@@ -128,23 +127,12 @@ def _compared(
         compute=inquiry.compute,
         progress=partial(progress, label=f"{a.model.label} and {b.model.label}"),
         provenance=replace(
-            _provenance(a, inquiry),
+            a.provenance(inquiry),
             model=f"{a.model.name} and {b.model.name}",
             preprocessing=" and ".join(
                 dict.fromkeys(str(each.preprocessing) for each in (a, b))
             ),
         ),
-    )
-
-
-def _provenance(materials: Materials, inquiry: Inquiry) -> Provenance:
-    return Provenance(
-        model=materials.model.name,
-        data=materials.image_set.name,
-        preprocessing=str(materials.preprocessing),
-        seed=inquiry.seed,
-        command=inquiry.command,
-        created=datetime.now(UTC).date().isoformat(),
     )
 
 

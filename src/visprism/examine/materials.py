@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 
 import torch
@@ -14,6 +15,7 @@ from visprism.examine.inquiry import Inquiry, Progress
 from visprism.models import LoadedModel, load_model
 from visprism.preprocessing import Preprocessing
 from visprism.report import check_names
+from visprism.result import Provenance
 from visprism.rng import stream
 
 
@@ -29,6 +31,17 @@ class Materials:
     def batches(self, batch_size: int) -> Batches:
         """The images as the model wants them."""
         return batches(self.image_set, self.preprocessing, batch_size=batch_size)
+
+    def provenance(self, inquiry: Inquiry) -> Provenance:
+        """What is known of a measurement before it is made."""
+        return Provenance(
+            model=self.model.name,
+            data=self.image_set.name,
+            preprocessing=str(self.preprocessing),
+            seed=inquiry.seed,
+            command=inquiry.command,
+            created=datetime.now(UTC).date().isoformat(),
+        )
 
 
 def load_models(

@@ -11,9 +11,11 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     density,
     fourier,
     hessian,
+    landscape,
     receptive_field,
     singular_values,
     tally,
+    trajectory,
     variance,
     weights,
 )

@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from visprism.anatomy.cost import Costs
 from visprism.errors import InputError
 from visprism.measure.features import AttentionStatistics, BlockStructure, Tally
+from visprism.measure.parameters import Landscape, Sharpness, Trajectory
 from visprism.measure.receptive_field import ReceptiveField
 from visprism.result import Result
 
 # Results that say in sentences what was found.
-Finding = Tally | BlockStructure | AttentionStatistics | ReceptiveField
+Finding = (
+    Tally
+    | BlockStructure
+    | AttentionStatistics
+    | ReceptiveField
+    | Landscape
+    | Trajectory
+    | Sharpness
+)
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,11 @@ def _part(section: Section, examinations: Sequence[Examination]) -> dict[str, ob
             inline_svg(drawing.figure, prefix=drawing.stem, label=label)
             for drawing in drawings_of(section, examinations)
         ],
+        "surfaces": {
+            name: data
+            for name, result in results.items()
+            if section.surface and (data := section.surface(result))
+        },
         "verdicts": {name: verdicts([finding]) for name, finding in said.items()},
         "tables": {
             name: rows(result, section.columns)

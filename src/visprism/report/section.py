@@ -1,6 +1,6 @@
 """A section: how a page presents one type of result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from visprism.measure.features import Tally
@@ -21,6 +21,8 @@ class Section:
     # Ending of a figure's file name -> options of the figure.
     figures: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: {"": {}})
     quantity: str = ""  # of the tallies
+    # What of a result can be turned, as JSON for the page's script; empty where nothing can.
+    surface: Callable[[Result], str] | None = None
 
     def results(self, examinations: Sequence[Examination]) -> dict[str, Result]:
         """What is shown here: the model's name -> its result, for models that have one."""

@@ -13,8 +13,11 @@ from visprism.report.sections.hessian import (
     HESSIAN_VALUES,
     TRACE,
 )
+from visprism.report.sections.landscape import LANDSCAPE
 from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_MAPS
+from visprism.report.sections.sharpness import SHARPNESS
 from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
+from visprism.report.sections.trajectory import TRAJECTORY
 from visprism.report.sections.variance import VARIANCE
 from visprism.report.sections.weights import PATCH_FILTERS, POSITIONAL_SIMILARITY
 
@@ -39,4 +42,7 @@ SECTIONS: list[Section] = [
     EIGENVALUES,
     DENSITY,
     TRACE,
+    LANDSCAPE,
+    SHARPNESS,
+    TRAJECTORY,
 ]

@@ -1,0 +1,87 @@
+"""``visprism landscape`` and ``trajectory``: the loss about weights, and their way."""
+
+import sys
+from argparse import Namespace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from visprism.cli.examine import Found, inquiry_of, measure_and_write, writers_of
+from visprism.cli.text import verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from visprism.examine import Progress
+    from visprism.models import LoadedModel
+
+
+def landscape(arguments: Namespace) -> None:
+    """The loss over planes through each model's weights; an interrupted run goes on."""
+    from pathlib import Path
+
+    from visprism.examine import Survey, landscapes_of, prepare, write_paths, write_report
+    from visprism.measure.parameters import discard_partial
+    from visprism.parallel import rank
+    from visprism.report.examination import slug
+
+    inquiry = inquiry_of(arguments, ("landscape",))
+    names = ("points", "reach", "pairs", "lines", "normalisation", "weight_decay")
+    plane = () if arguments.plane == ["random"] else tuple(map(Path, arguments.plane))
+    survey = Survey(
+        **{name: getattr(arguments, name) for name in (*names, "batch_norm", "augment")},
+        checkpoints=plane,
+    )
+    used: list[Path] = []
+
+    def part(label: str) -> "Path":
+        used.append(arguments.out / f".landscape-{slug(label)}")
+        return used[-1]
+
+    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
+        materials = prepare(models, inquiry, progress=progress)
+        found = landscapes_of(materials, inquiry, survey, parts=part, progress=progress)
+        writers = writers_of(found, write_report)
+        if survey.checkpoints:
+            writers.append(partial(write_paths, found, materials, survey))
+        return verdicts(found), writers
+
+    try:
+        measure_and_write(arguments, inquiry, measure, look="report.html")
+    except KeyboardInterrupt:
+        if used:
+            print("visprism: the same command will go on where it was", file=sys.stderr)
+        raise
+    if rank() == 0:
+        for path in used:
+            discard_partial(path)
+
+
+def trajectory(arguments: Namespace) -> None:
+    """The way of a model's weights through training, from snapshots."""
+    from dataclasses import replace
+
+    from visprism.anatomy import costs
+    from visprism.examine import (
+        load_models,
+        output_folder,
+        take_apart,
+        write_figures,
+        write_tables,
+    )
+    from visprism.measure.parameters import trajectory
+    from visprism.models.checkpoints import read_state_dict
+    from visprism.report import Examination
+    from visprism.result import Provenance
+
+    with output_folder(arguments.out) as folder:
+        (loaded,) = load_models([arguments.model], seed=arguments.seed)
+        anatomy = take_apart(loaded, size=arguments.size, seed=arguments.seed)
+        facts = Provenance(model=loaded.name, command=arguments.command)
+        states = [read_state_dict(path) for path in arguments.snapshots]
+        result = trajectory(anatomy.model, states, provenance=facts)
+        of_model = replace(costs(anatomy), provenance=facts)
+        found = [Examination(loaded.label, of_model, (result,))]
+        write_tables(found, folder), write_figures(found, folder)
+    print(verdicts(found))
+    print(f"Written, look at {arguments.out / 'figures'}")

@@ -1,0 +1,158 @@
+"""Landscapes as a part of an examination: over which planes, on how many images."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from visprism.anatomy import costs, forward
+from visprism.data.augment import augmented
+from visprism.examine.inquiry import Inquiry, Progress
+from visprism.examine.materials import Materials
+from visprism.figures import panel, save_figure
+from visprism.measure.parameters import (
+    Landscape,
+    Plane,
+    Projection,
+    landscape,
+    plane_through,
+    project,
+    random_planes,
+)
+from visprism.models.checkpoints import read_state_dict
+from visprism.report import Examination
+from visprism.report.examination import slug
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Where a landscape is looked at, and on what."""
+
+    points: int = 21
+    reach: float = 1.0
+    pairs: int = 1
+    lines: bool = False
+    normalisation: str = "filter"
+    tables: bool = False
+    weight_decay: float = 0.05
+    batch_norm: Literal["frozen", "reestimated"] = "frozen"
+    augment: bool = False
+    checkpoints: tuple[Path, ...] = ()  # of the plane; none: random directions
+
+
+def landscapes_of(
+    materials: Sequence[Materials],
+    inquiry: Inquiry,
+    survey: Survey,
+    *,
+    parts: Callable[[str], Path] | None,
+    progress: Progress,
+) -> list[Examination]:
+    """The landscape of each model, as an examination.
+
+    Args:
+        materials: models taken apart, and their images.
+        inquiry: on which images, and how.
+        survey: over which planes.
+        parts: the file, by a model's label, that keeps measured points; see `landscape`.
+        progress: shows how far it is.
+
+    Raises:
+        InputError: as `landscape`, and if a checkpoint does not fit.
+    """
+    states = [read_state_dict(path) for path in survey.checkpoints]
+    found = []
+    for each in materials:
+        result = landscape(
+            each.anatomy.model,
+            batches_of(each, inquiry, survey),
+            planes_of(each, inquiry, survey, states),
+            weight_decay=survey.weight_decay,
+            batch_norm=survey.batch_norm,
+            resume=parts(each.model.label) if parts else None,
+            compute=inquiry.compute,
+            progress=partial(progress, label=f"{each.model.label}, points"),
+            provenance=each.provenance(inquiry),
+        )
+        facts = replace(costs(each.anatomy), provenance=result.provenance)
+        found.append(Examination(each.model.label, facts, (result,), _notes(each, survey)))
+    return found
+
+
+def write_paths(
+    examinations: Sequence[Examination],
+    materials: Sequence[Materials],
+    survey: Survey,
+    folder: Path,
+) -> None:
+    """Landscapes with the checkpoints of their plane, as ``figures/<model>-checkpoints``."""
+    for each, source in zip(examinations, materials, strict=True):
+        result = next(r for r in each.results if isinstance(r, Landscape))
+        path = _path(source, survey)
+        figure = panel([result], names=[each.name], path=path)
+        save_figure(figure, folder / "figures" / f"{slug(each.name)}-checkpoints")
+        path.save(folder / "results" / f"{slug(each.name)}-checkpoints.npz")
+
+
+def _path(materials: Materials, survey: Survey) -> Projection:
+    model = materials.anatomy.model
+    states = [read_state_dict(path) for path in survey.checkpoints]
+    plane = plane_through(model, states, points=3)
+    return project(model, plane, [*states[:1], model.state_dict(), *states[1:]])
+
+
+def planes_of(
+    materials: Materials,
+    inquiry: Inquiry,
+    survey: Survey,
+    states: Sequence[dict[str, Tensor]],
+) -> list[Plane]:
+    """The planes of a survey through a model's weights."""
+    model = materials.anatomy.model
+    if states:
+        return [plane_through(model, states, points=survey.points)]
+    return random_planes(
+        model,
+        pairs=survey.pairs,
+        points=survey.points,
+        reach=survey.reach,
+        lines=survey.lines,
+        normalisation=survey.normalisation,
+        tables=survey.tables,
+        seed=inquiry.seed,
+    )
+
+
+def batches_of(materials: Materials, inquiry: Inquiry, survey: Survey) -> Iterable:
+    """The images as the survey wants them; mixed ones with as many classes as the model has."""
+    if not survey.augment:
+        return materials.batches(inquiry.batch_size)
+    height, width = materials.preprocessing.size
+    with torch.no_grad():
+        logits = forward(materials.anatomy.model, torch.zeros(1, 3, height, width))
+    return augmented(
+        materials.image_set,
+        materials.preprocessing,
+        inquiry.batch_size,
+        logits.shape[1],
+        seed=inquiry.seed,
+    )
+
+
+def _notes(materials: Materials, survey: Survey) -> tuple[str, ...]:
+    """What a reader must know."""
+    notes = []
+    if survey.checkpoints and survey.batch_norm == "frozen":
+        names = [type(m).__name__ for m in materials.anatomy.model.modules()]
+        if any("BatchNorm" in name for name in names):
+            notes.append(
+                "Running statistics are those of the model everywhere, also at the checkpoints;"
+                " --batch-norm reestimated gives each point its own."
+            )
+    if survey.augment:
+        notes.append("Images are augmented and mixed, the same at every point.")
+    return tuple(notes)

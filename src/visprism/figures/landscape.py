@@ -1,0 +1,216 @@
+"""Figures of loss landscapes: `Landscape` as contours, as a surface and in slices.
+
+Losses have one scale for all models of as many classes: linear from 0 to that of a model which
+knows nothing, log(classes), and logarithmic beyond, where a loss tells nothing but how large
+the logits are. So the middle can be read, and models compared.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from visprism.figures.frame import figure
+from visprism.figures.losses import KNEE, LOSSES, LossScale
+from visprism.figures.perspective import level, seen
+from visprism.figures.style import FAINT, INK, SIMILARITY, STRIP, tip
+from visprism.measure.parameters import Landscape, Projection
+
+View = Literal["contour", "surface", "slices"]
+Quantity = Literal["nll", "l2", "accuracy"]
+
+LABELS = {"nll": "NLL (nats)", "l2": "L2 term (nats)", "accuracy": "Accuracy"}
+AXES = {
+    "random": ("Along a random direction", "Along a second"),
+    "checkpoints": ("Towards the checkpoint", "At a right angle to it"),
+    "given": ("Along the first direction", "Along the second"),
+}
+_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of lines of equal loss, in parts of log(classes)
+_CUT = 2.5  # a slice ends above this many log(classes)
+
+
+def value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A colour bar at the side, of one scale for all axes; none beside slices."""
+    drawn: list[ScalarMappable] = [
+        each
+        for ax in axes
+        for each in (*ax.images, *ax.collections)
+        if str(each.get_label()) in LABELS.values()
+    ]
+    if not drawn:
+        return
+    scale = drawn[0].norm
+    if not isinstance(scale, LossScale):
+        ends = np.array([(each.norm.vmin, each.norm.vmax) for each in drawn], dtype=float)
+        scale = Normalize(float(ends.min()), float(ends.max()))
+        for each in drawn:
+            each.set_norm(scale)
+    label = drawn[0].get_label()  # pyrefly: ignore
+    bar = figure.colorbar(drawn[0], ax=list(axes), label=label, aspect=22, pad=0.02)
+    if isinstance(scale, LossScale):
+        same = len({each.norm.vmax for each in drawn}) == 1
+        bar.set_ticks(scale.ticks(), labels=scale.labels(numbers=same))
+    bar.ax.minorticks_off()
+    bar.outline.set_visible(False)
+
+
+@figure(width=2.6, height=2.3, share=False, key=value_bar, key_width=0.8)
+def _(
+    result: Landscape,
+    ax: Axes,
+    *,
+    view: View = "contour",
+    quantity: Quantity = "nll",
+    pair: int = 0,
+    path: Projection | None = None,
+) -> Axes:
+    """One plane, or slices through all; lines have slices only.
+
+    `path` is drawn into contours: snapshots or checkpoints, joined in their order.
+    """
+    if view == "slices" or len(np.unique(result.b)) == 1:
+        return _slices(ax, result, quantity)
+    rows = result.rows(result.pair == pair)
+    return (
+        _surface(ax, rows, quantity)
+        if view == "surface"
+        else _contour(ax, rows, quantity, path)
+    )
+
+
+def _contour(ax: Axes, rows: Landscape, quantity: Quantity, path: Projection | None) -> Axes:
+    """Colours, and lines of equal loss; the bold one is log(classes)."""
+    a, b = np.unique(rows.a), np.unique(rows.b)
+    table = getattr(rows, quantity).reshape(len(b), len(a))
+    half = [(axis[1] - axis[0]) / 2 for axis in (a, b)]
+    norm, colours = _scale(rows, quantity)
+    ax.imshow(
+        np.ma.masked_invalid(table),
+        extent=(a[0] - half[0], a[-1] + half[0], b[0] - half[1], b[-1] + half[1]),
+        origin="lower",
+        norm=norm,
+        cmap=colours,
+        interpolation="bilinear",
+        aspect="auto",
+        label=LABELS[quantity],
+    )
+    if isinstance(norm, LossScale):
+        with np.errstate(invalid="ignore"):
+            inside = np.where(np.isfinite(table), table, np.nanmax(table[np.isfinite(table)]))
+        fine = [f * norm.chance for f in _LEVELS]
+        ax.contour(a, b, inside, levels=fine, colors="white", linewidths=0.4, alpha=0.7)
+        ax.contour(a, b, inside, levels=[norm.chance], colors=INK, linewidths=1.1)
+    if path is not None:
+        ax.plot(path.a, path.b, color="white", linewidth=2.2, label="_path")
+        ax.plot(path.a, path.b, color=INK, linewidth=0.9, marker="o", markersize=2.2)
+    ax.plot(0, 0, marker="+", color="white", markersize=6, gid=tip("the model's own weights"))
+    across, along = AXES[rows.plane]
+    ax.set(xlim=(a[0], a[-1]), ylim=(b[0], b[-1]), xlabel=across, ylabel=along)
+    ax.set_aspect("equal")
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    return ax
+
+
+def _surface(ax: Axes, rows: Landscape, quantity: Quantity) -> Axes:
+    """The surface from a corner and above; its height is its colour's place on the scale."""
+    a, b = np.unique(rows.a), np.unique(rows.b)
+    value = getattr(rows, quantity).reshape(len(b), len(a))
+    norm, colours = _scale(rows, quantity)
+    height = np.ma.filled(np.ma.masked_invalid(norm(value)), 1.0)
+    x, y = np.meshgrid(np.linspace(-1, 1, len(a)), np.linspace(-1, 1, len(b)))
+    place = seen(x, y, height)
+    near = place[..., 2]
+    corners = [(slice(None, -1), slice(None, -1)), (slice(None, -1), slice(1, None))]
+    corners += [(slice(1, None), slice(1, None)), (slice(1, None), slice(None, -1))]
+    cells = np.stack([place[c][..., :2] for c in corners], axis=2).reshape(-1, 4, 2)
+    middle = np.mean([height[c] for c in corners], axis=0).ravel()
+    order = np.argsort(np.mean([near[c] for c in corners], axis=0).ravel())  # far ones first
+    _floor(ax, norm)
+    ax.add_collection(
+        PolyCollection(
+            list(cells[order]),
+            array=norm.inverse(middle[order]),
+            cmap=colours,
+            norm=norm,
+            edgecolor=(0, 0, 0, 0.35),
+            linewidth=0.25,
+            label=LABELS[quantity],
+        )
+    )
+    return ax
+
+
+def _floor(ax: Axes, norm: Normalize) -> None:
+    """The floor of a surface, and on the walls behind it a line at log(classes)."""
+    ax.plot(*level(0.0).T, color=STRIP, linewidth=0.6, zorder=0, label="_floor")
+    if isinstance(norm, LossScale):
+        behind = level(KNEE)[[0, 3, 2]]
+        ax.plot(*behind.T, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
+        ax.annotate(
+            f"log {norm.classes}",
+            tuple(behind[0]),
+            xytext=(-2, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize="x-small",
+        )
+    for text, x, y in (("1st direction", 0.0, -1.25), ("2nd direction", 1.25, 0.0)):
+        at = seen(np.array(x), np.array(y), np.array(0.0))
+        ax.annotate(
+            text, (at[0], at[1]), ha="center", va="top", fontsize="x-small", color=FAINT
+        )
+    ax.set(xlim=(-1.65, 1.5), ylim=(-1.55, 1.75), aspect="equal")
+    ax.axis("off")
+
+
+def _slices(ax: Axes, result: Landscape, quantity: Quantity) -> Axes:
+    """The values along each direction through the weights; bold, their mean."""
+    lines: list[tuple[np.ndarray, np.ndarray]] = []
+    for pair in np.unique(result.pair):
+        rows = result.rows(result.pair == pair)
+        for along, across in ((rows.a, rows.b), (rows.b, rows.a)):
+            on = np.abs(across) == np.abs(across).min()
+            if len(np.unique(along[on])) > 1:
+                lines.append((along[on], getattr(rows, quantity)[on]))
+    several = len(lines) > 1
+    for along, values in lines:
+        colour, width = (STRIP, 0.7) if several else (INK, 1.4)
+        known = np.ma.masked_invalid(values)
+        ax.plot(along, known, color=colour, linewidth=width, label="_slice")
+    if several and all(len(x) == len(lines[0][0]) for x, _ in lines):
+        mean = np.mean([values for _, values in lines], axis=0)
+        ax.plot(lines[0][0], np.ma.masked_invalid(mean), color=INK, linewidth=1.4, label="mean")
+    if quantity == "nll" and result.classes > 1:
+        chance = float(np.log(result.classes))
+        ax.axhline(chance, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), label="_chance")
+        ax.annotate(
+            f"log {result.classes}",
+            (1, chance),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, 2),
+            textcoords="offset points",
+            ha="right",
+            fontsize="x-small",
+        )
+        top = np.nanmax(np.where(np.isfinite(result.nll), result.nll, 0))
+        ax.set_ylim(0, min(_CUT * chance, max(1.05 * top, 1.1 * chance)))
+    if quantity == "accuracy":
+        ax.set_ylim(0, 1)
+    ax.set(xlabel=AXES[result.plane][0].replace("a random", "random"), ylabel=LABELS[quantity])
+    return ax
+
+
+def _scale(rows: Landscape, quantity: Quantity) -> tuple[Normalize, Colormap]:
+    if quantity == "nll":
+        return LossScale(rows.classes), LOSSES
+    if quantity == "accuracy":
+        return Normalize(0, 1), SIMILARITY
+    return Normalize(float(rows.l2.min()), float(rows.l2.max())), SIMILARITY

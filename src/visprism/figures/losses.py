@@ -1,0 +1,59 @@
+"""Losses: the scale of colour and height on which landscapes are drawn."""
+
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import ListedColormap, Normalize
+
+from visprism.figures.style import SIMILARITY
+
+KNEE = 0.75  # of the scale lies below log(classes)
+DECADES = 2  # of the rest; what lies further still has the colour of its end
+
+_BELOW, _ABOVE = 192, 64  # colours; their shares are those of the scale
+
+LOSSES = ListedColormap(
+    np.concatenate(
+        [
+            SIMILARITY(np.linspace(0, 1, _BELOW)),
+            mpl.colormaps["Greys"](np.linspace(0.2, 0.75, _ABOVE)),
+        ]
+    ),
+    name="losses",
+).with_extremes(bad="white")
+
+
+class LossScale(Normalize):
+    """Linear from 0 to log(classes), which becomes 0.75; logarithmic beyond, up to 1."""
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+        self.chance = float(np.log(max(2, classes)))
+        super().__init__(0, self.chance * 10**DECADES, clip=False)
+
+    def __call__(self, value: Any, clip: bool | None = None) -> Any:  # noqa: ANN401, ARG002, FBT001
+        """Places on the scale, 0 to 1; those of no number are masked."""
+        v = np.ma.masked_invalid(np.ma.asarray(value, dtype=float))
+        relative = v / self.chance
+        above = KNEE + (1 - KNEE) / DECADES * np.ma.log10(np.ma.maximum(relative, 1.0))
+        return np.ma.clip(np.ma.where(relative <= 1, KNEE * relative, above), 0, 1)
+
+    def inverse(self, value: Any) -> Any:  # noqa: ANN401
+        """Losses at these places."""
+        y = np.asarray(value, dtype=float)
+        above = 10 ** (DECADES * (y - KNEE) / (1 - KNEE))
+        return self.chance * np.where(y <= KNEE, y / KNEE, above)
+
+    def ticks(self) -> list[float]:
+        """Losses that are worth a mark."""
+        return [f * self.chance for f in (0, 0.25, 0.5, 0.75, 1, 10, 100)]
+
+    def labels(self, *, numbers: bool = True) -> list[str]:
+        """What stands at the marks: losses, or parts of log(classes) where those differ."""
+        if numbers:
+            return [
+                f"{t:.3g}" if t != self.chance else f"log {self.classes} = {t:.3g}"
+                for t in self.ticks()
+            ]
+        return ["0", "¼ log K", "½ log K", "¾ log K", "log K", "10 log K", "100 log K"]

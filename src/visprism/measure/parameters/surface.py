@@ -1,0 +1,78 @@
+"""Surfaces: the loss at the points of planes through a model's weights, and how it rises."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from visprism.result import Result
+
+RINGS = (
+    0.1,
+    0.5,
+    1.0,
+)  # distances from the weights at which the rise is told, where it is known
+
+
+@dataclass(frozen=True)
+class Landscape(Result):
+    """Loss and accuracy over planes in the space of parameters; one row for each point.
+
+    `nll` and `l2` are never added up here: the objective of training is their sum.
+    """
+
+    pair: np.ndarray  # number of the plane, from 0 on
+    a: np.ndarray  # along its first direction; the model's own weights are at a = b = 0
+    b: np.ndarray
+    nll: np.ndarray  # mean loss over images, in nats; inf or NaN where it overflows
+    nll_error: np.ndarray  # standard error over images; NaN for one image
+    rise: np.ndarray  # nll less that of the model's own weights
+    rise_error: np.ndarray  # its standard error over images, each compared with itself
+    l2: np.ndarray  # (weight_decay / 2) times the squared norm of the decayed parameters
+    accuracy: np.ndarray  # fraction of the images whose class is right
+    accuracy_error: np.ndarray
+    classes: int = 0  # of the model; log(classes) is the loss of one that knows nothing
+    weight_decay: float = 0.0
+    plane: str = "random"  # "random", "checkpoints" or "given"
+    normalisation: str = "filter"  # of random directions
+    batch_norm: str = "frozen"  # or "reestimated"
+    loss: str = "cross_entropy"
+
+    def sentences(self) -> list[str]:
+        """What was found, with its numbers."""
+        told = []
+        for radius, rise, spread, pairs in self.rings():
+            of = f" ± {spread:.2g} over {pairs} pairs" if pairs > 1 else ""
+            told.append(f"at a distance of {radius:g} the NLL has risen by {rise:.3g}{of}")
+        lost = int((~np.isfinite(self.nll)).sum())
+        if lost:
+            told.append(f"the loss is not finite at {lost} of {len(self)} points")
+        return told
+
+    def rings(self) -> Iterator[tuple[float, float, float, int]]:
+        """Radius, mean rise, its standard deviation over pairs, and how many pairs.
+
+        A ring holds the points within half a step of the grid. Rings that reach beyond the
+        grid, and those where a loss is not finite, are left out; so are all but those of random
+        directions, whose distances mean something else.
+        """
+        if self.plane != "random":
+            return
+        step = np.diff(np.unique(self.a)).min()
+        distance = np.hypot(self.a, self.b)
+        for radius in RINGS:
+            ring = np.abs(distance - radius) <= step / 2
+            of_pairs = np.array(
+                [self.rise[ring & (self.pair == pair)].mean() for pair in np.unique(self.pair)]
+                if step <= radius * (1 + 1e-9) and radius <= self.a.max() * (1 + 1e-9)
+                else [np.nan]
+            )
+            if np.isfinite(of_pairs).all():
+                spread = of_pairs.std(ddof=1) if len(of_pairs) > 1 else np.nan
+                yield radius, float(of_pairs.mean()), float(spread), len(of_pairs)
+
+    def table(self, quantity: str, pair: int) -> Float[np.ndarray, "m n"]:
+        """A quantity over one plane, b changing from row to row."""
+        rows = self.rows(self.pair == pair)
+        return getattr(rows, quantity).reshape(len(np.unique(rows.b)), -1)
