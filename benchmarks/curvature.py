@@ -10,7 +10,8 @@ a product takes the arithmetic of six forward passes.
     python benchmarks/curvature.py            # prints the table
     python benchmarks/curvature.py --write    # and writes benchmarks/results/curvature.json
     python benchmarks/curvature.py --peers DIR    # with peers: uv pip install --no-deps
-        # --target DIR pyhessian hessian-eigenthings curvlinops-for-pytorch einconv linear_operator
+        # --target DIR pyhessian hessian-eigenthings curvlinops-for-pytorch einconv
+        # linear_operator
 
 Claim: every value within 1e-3, within 1.5 times the yardstick.
 """
@@ -39,7 +40,8 @@ from torch.nn.functional import cross_entropy
 
 from visprism.anatomy import costs, dissect
 from visprism.data import in_memory, load_data
-from visprism.measure.parameters import Objective, top_eigenvalues
+from visprism.measure.curvature import top_eigenvalues
+from visprism.measure.parameters import Objective
 from visprism.models import load_model
 from visprism.training import RECIPES, fit
 

@@ -40,7 +40,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from visprism.data import default_preprocessing, load_data
 from visprism.data.augment import augmented
 from visprism.data.batches import batches
-from visprism.measure.parameters import Plane, landscape, random_planes
+from visprism.measure.landscape import Plane, landscape, random_planes
 from visprism.models import load_model
 from visprism.parallel import Compute
 

@@ -7,7 +7,7 @@ import torch
 from visprism.cli import main
 from visprism.examine import Inquiry, landscape_within, load_models, prepare
 from visprism.examine.budget import GRIDS, grid_within
-from visprism.measure.parameters import Landscape, landscape
+from visprism.measure.landscape import Landscape, landscape
 from visprism.models import load_model, save_checkpoint
 from visprism.result import Result
 

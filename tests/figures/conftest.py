@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from visprism.anatomy import Costs
+from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally, SpectralDensity
 from visprism.measure.features import (
     AttentionStatistics,
     EffectiveRanks,
@@ -15,14 +16,7 @@ from visprism.measure.features import (
     Variances,
     block_structure,
 )
-from visprism.measure.parameters import (
-    Eigenvalues,
-    HessianCurves,
-    HessianTally,
-    Landscape,
-    SpectralDensity,
-    Trajectory,
-)
+from visprism.measure.landscape import Landscape, Trajectory
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.measure.weights import PatchFilters, PositionalSimilarity
 from visprism.result import Provenance

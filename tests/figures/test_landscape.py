@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from visprism.figures import panel, plot
 from visprism.figures.losses import KNEE, LOSSES, LossScale
 from visprism.figures.perspective import seen
-from visprism.measure.parameters import Projection
+from visprism.measure.landscape import Projection
 
 # The scale.
 

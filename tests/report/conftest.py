@@ -20,13 +20,8 @@ from visprism.measure.features import (
     observe,
     tally,
 )
-from visprism.measure.parameters import (
-    Objective,
-    landscape,
-    random_planes,
-    sharpness,
-    trajectory,
-)
+from visprism.measure.landscape import landscape, random_planes, trajectory
+from visprism.measure.parameters import Objective, sharpness
 from visprism.measure.receptive_field import receptive_field
 from visprism.measure.weights import patch_filters, positional_similarity
 from visprism.report import Examination

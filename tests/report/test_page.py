@@ -10,7 +10,7 @@ import pytest
 
 from visprism.errors import InputError
 from visprism.figures.losses import LossScale
-from visprism.measure.parameters import Landscape
+from visprism.measure.landscape import Landscape
 from visprism.report import SECTIONS, Examination, file_name, render
 from visprism.report.surfaces import surface
 from visprism.result import Result

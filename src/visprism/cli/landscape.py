@@ -21,7 +21,7 @@ def landscape(arguments: Namespace) -> None:
     from pathlib import Path
 
     from visprism.examine import Survey, landscapes_of, prepare, write_paths, write_report
-    from visprism.measure.parameters import discard_partial
+    from visprism.measure.landscape import discard_partial
     from visprism.parallel import rank
     from visprism.report.examination import slug
 
@@ -69,7 +69,7 @@ def trajectory(arguments: Namespace) -> None:
         write_figures,
         write_tables,
     )
-    from visprism.measure.parameters import trajectory
+    from visprism.measure.landscape import trajectory
     from visprism.models.checkpoints import read_state_dict
     from visprism.report import Examination
     from visprism.result import Provenance

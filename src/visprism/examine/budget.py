@@ -8,7 +8,7 @@ from visprism.data.image_set import balanced
 from visprism.examine.inquiry import Inquiry
 from visprism.examine.landscapes import Survey, batches_of, planes_of
 from visprism.examine.materials import Materials
-from visprism.measure.parameters import Landscape, landscape, random_planes
+from visprism.measure.landscape import Landscape, landscape, random_planes
 
 GRIDS = (21, 15, 11, 9)  # points a side, from fine to coarse
 _FEW, _MANY = 128, 1000  # images: a grid is made coarser before there are fewer, and at most

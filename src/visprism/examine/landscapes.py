@@ -14,7 +14,7 @@ from visprism.data.augment import augmented
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
 from visprism.figures import panel, save_figure
-from visprism.measure.parameters import (
+from visprism.measure.landscape import (
     Landscape,
     Plane,
     Projection,

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 
 from visprism.figures.frame import figure
 from visprism.figures.style import FAINT, KIND_COLOURS
-from visprism.measure.parameters import SpectralDensity
+from visprism.measure.curvature import SpectralDensity
 
 
 @figure(width=3.0, height=2.1, share=False)

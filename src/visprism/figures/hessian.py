@@ -16,7 +16,7 @@ from matplotlib.ticker import (
 
 from visprism.figures.frame import figure
 from visprism.figures.style import DEPTH, FAINT, INK, tip
-from visprism.measure.parameters import Eigenvalues, HessianCurves, HessianTally
+from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally
 
 MINUS = "\N{MINUS SIGN}"
 _WIDTHS = (0.3, 0.64)  # of the negative and the positive part

@@ -20,7 +20,7 @@ from visprism.figures.frame import figure
 from visprism.figures.losses import KNEE, LOSSES, LossScale
 from visprism.figures.perspective import level, seen
 from visprism.figures.style import FAINT, INK, SIMILARITY, STRIP, tip
-from visprism.measure.parameters import Landscape, Projection
+from visprism.measure.landscape import Landscape, Projection
 
 View = Literal["contour", "surface", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]

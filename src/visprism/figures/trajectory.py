@@ -8,7 +8,7 @@ from matplotlib.collections import LineCollection
 
 from visprism.figures.frame import figure
 from visprism.figures.style import DEPTH, FAINT, STRIP, tip
-from visprism.measure.parameters import Trajectory
+from visprism.measure.landscape import Trajectory
 
 _NOTES = {
     "components": "what the other directions hold is not drawn",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from visprism.anatomy.cost import Costs
 from visprism.errors import InputError
 from visprism.measure.features import AttentionStatistics, BlockStructure, Tally
-from visprism.measure.parameters import Landscape, Sharpness, Trajectory
+from visprism.measure.landscape import Landscape, Trajectory
+from visprism.measure.parameters import Sharpness
 from visprism.measure.receptive_field import ReceptiveField
 from visprism.result import Result
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from visprism.figures.losses import KNEE, LOSSES, LossScale
-from visprism.measure.parameters import Landscape
+from visprism.measure.landscape import Landscape
 from visprism.result import Result
 
 

@@ -81,6 +81,17 @@ def test_the_hessian_is_that_of_autograd(network, images, targets, request):
     np.testing.assert_allclose(ours, exact, atol=1e-8 * float(exact.abs().max()))
 
 
+def test_the_objective_multiplies_one_vector_or_several(network, images, classes):
+    objective = Objective(network, [(images, classes)], weight_decay=0.1)
+    V = torch.randn(2, 2, len(objective), generator=stream(0, "V")).double()
+    hessian, gauss_newton = matrix(objective), matrix(objective, "gauss-newton")
+    np.testing.assert_allclose(objective.hvp(V), V @ hessian, atol=1e-9)
+    np.testing.assert_allclose(objective.hvp(V[0, 0]), V[0, 0] @ hessian, atol=1e-9)
+    np.testing.assert_allclose(
+        objective.gauss_newton_product(V[0]), V[0] @ gauss_newton, atol=1e-9
+    )
+
+
 def test_weight_decay_shifts_the_hessian_where_parameters_decay(network, images, classes):
     plain = matrix(Objective(network, [(images, classes)]))
     everywhere = matrix(Objective(network, [(images, classes)], weight_decay=0.3))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -17,6 +18,9 @@ from visprism.measure.parameters.losses import Loss, cross_entropy, losses_of
 from visprism.measure.parameters.pointwise import KeptDerivatives
 from visprism.measure.parameters.selection import Selection, selected
 from visprism.parallel import CPU, Compute, add_up, share
+
+if TYPE_CHECKING:
+    from visprism.measure.parameters.products import Matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,15 +169,33 @@ class Objective:
             examples += graph.examples
         return self.mean_of(total, examples) + self.decay * theta
 
-    def hvp(self, v: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
-        """Hessian times v; for many products make `Products` once, which keeps its graphs.
+    def hvp(self, v: Float[Tensor, "*s p"]) -> Float[Tensor, "*s p"]:
+        """Hessian times v, or times each row of v.
+
+        For one product after the other make `Products` once, which keeps its graphs.
 
         Raises:
             InputError: if v does not fit, or an operation cannot be differentiated twice.
+
+        Source: Pearlmutter (1994), Fast exact multiplication by the Hessian.
         """
+        return self._times("hessian", v)
+
+    def gauss_newton_product(self, v: Float[Tensor, "*s p"]) -> Float[Tensor, "*s p"]:
+        """Gauss-Newton matrix times v, or times each row of v; see `Products`.
+
+        Raises:
+            InputError: as `hvp`.
+
+        Source: Schraudolph (2002), Fast curvature matrix-vector products.
+        """
+        return self._times("gauss-newton", v)
+
+    def _times(self, matrix: "Matrix", v: Tensor) -> Tensor:
         from visprism.measure.parameters.products import Products  # which is made of objectives
 
-        return Products(self)(v[None, None])[0, 0]
+        rows = v.reshape(1, -1, v.shape[-1])
+        return Products(self, matrix)(rows).reshape(v.shape)
 
     def graphs(
         self, theta: Float[Tensor, " p"] | None = None, *, skip: int = 0

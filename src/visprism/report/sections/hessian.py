@@ -1,6 +1,6 @@
 """What a page says about Hessian spectra of mini-batches."""
 
-from visprism.measure.parameters import (
+from visprism.measure.curvature import (
     Eigenvalues,
     HessianCurves,
     HessianSpectrum,

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 from visprism.errors import InputError
+from visprism.measure.landscape.planes import Plane
+from visprism.measure.landscape.surface import Landscape
 from visprism.measure.parameters.objective import Objective
-from visprism.measure.parameters.planes import Plane
 from visprism.measure.parameters.products import Products
-from visprism.measure.parameters.surface import Landscape
 from visprism.result import Result
 
 # Central differences: of the first and the second derivative, by how many points a side.

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import forward
-from visprism.measure.parameters.directions import Direction, owned
+from visprism.measure.landscape.directions import Direction, owned
+from visprism.measure.landscape.samples import Samples
 from visprism.measure.parameters.losses import Loss, losses_of
-from visprism.measure.parameters.samples import Samples
 from visprism.parallel import Compute
 
 Move = Callable[[float, float], None]  # a, b

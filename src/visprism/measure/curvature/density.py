@@ -8,7 +8,7 @@ import numpy as np
 
 from visprism import linalg
 from visprism.errors import InputError
-from visprism.measure.parameters.curvature import (
+from visprism.measure.curvature.facts import (
     Curvature,
     facts_of,
     random_signs,

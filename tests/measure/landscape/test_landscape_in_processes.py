@@ -1,4 +1,4 @@
-"""Several processes measure the landscape of one (src/visprism/measure/parameters)."""
+"""Several processes measure the landscape of one (src/visprism/measure/landscape)."""
 
 import os
 import runpy

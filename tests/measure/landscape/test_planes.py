@@ -1,4 +1,4 @@
-"""Laws of planes (src/visprism/measure/parameters/planes.py, through.py)."""
+"""Laws of planes (src/visprism/measure/landscape/planes.py, through.py)."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from visprism.errors import InputError
-from visprism.measure.parameters import plane_along, plane_through, random_planes
+from visprism.measure.landscape import plane_along, plane_through, random_planes
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.errors import InputError
-from visprism.measure.parameters.directions import Direction, owned
-from visprism.measure.parameters.planes import PARALLEL, Plane, axis
-from visprism.measure.parameters.vectors import difference, inner, norm
+from visprism.measure.landscape.directions import Direction, owned
+from visprism.measure.landscape.planes import PARALLEL, Plane, axis
+from visprism.measure.landscape.vectors import difference, inner, norm
 
 
 def plane_through(

@@ -1,4 +1,4 @@
-"""Laws of loss landscapes (src/visprism/measure/parameters/landscape.py, surface.py)."""
+"""Laws of loss landscapes (src/visprism/measure/landscape/landscape.py, surface.py)."""
 
 import copy
 import math
@@ -13,8 +13,7 @@ from torch.nn.functional import cross_entropy as mean_cross_entropy
 from torch.optim.swa_utils import update_bn
 
 from visprism.errors import InputError
-from visprism.measure.parameters import (
-    Objective,
+from visprism.measure.landscape import (
     centre_curvature,
     discard_partial,
     landscape,
@@ -22,6 +21,7 @@ from visprism.measure.parameters import (
     plane_through,
     random_planes,
 )
+from visprism.measure.parameters import Objective
 from visprism.parallel import Compute
 from visprism.testing import assert_results_equal
 

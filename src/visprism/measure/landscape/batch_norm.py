@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from visprism.anatomy import forward
-from visprism.measure.parameters.samples import Samples
+from visprism.measure.landscape.samples import Samples
 from visprism.parallel import Compute
 
 

@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.errors import InputError
-from visprism.measure.parameters.directions import Direction, gaussian, owned
-from visprism.measure.parameters.vectors import fitting, inner, norm
+from visprism.measure.landscape.directions import Direction, gaussian, owned
+from visprism.measure.landscape.vectors import fitting, inner, norm
 
 PARALLEL = 1e-4  # sine of the angle below which two directions span no plane
 

@@ -15,8 +15,8 @@ from torch import nn
 from visprism.anatomy import batch_size, pixels
 from visprism.errors import InputError
 from visprism.linalg import Request, Which
+from visprism.measure.curvature.mini_batches import Batch, Progress, groups, solved
 from visprism.measure.parameters.losses import Loss, cross_entropy
-from visprism.measure.parameters.mini_batches import Batch, Progress, groups, solved
 from visprism.measure.parameters.objective import Objective
 from visprism.measure.parameters.selection import Selection
 from visprism.parallel import CPU, Compute, gather, world_size

@@ -16,9 +16,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.errors import InputError
-from visprism.measure.parameters.directions import Direction, owned
-from visprism.measure.parameters.planes import Plane, plane_along
-from visprism.measure.parameters.vectors import difference, inner
+from visprism.measure.landscape.directions import Direction, owned
+from visprism.measure.landscape.planes import Plane, plane_along
+from visprism.measure.landscape.vectors import difference, inner
 from visprism.result import Provenance, Result
 
 State = Mapping[str, Tensor]  # such as a state dict

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from visprism import linalg
 from visprism.linalg import Request, Which
-from visprism.measure.parameters.curvature import Curvature, facts_of, random_normal
+from visprism.measure.curvature.facts import Curvature, facts_of, random_normal
 from visprism.measure.parameters.objective import Objective
 from visprism.measure.parameters.products import Matrix, Products
 from visprism.result import Provenance

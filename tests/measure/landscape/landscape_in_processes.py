@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism.measure.parameters import landscape, random_planes
+from visprism.measure.landscape import landscape, random_planes
 from visprism.parallel import processes
 
 

@@ -1,4 +1,4 @@
-"""Laws of trajectories (src/visprism/measure/parameters/trajectory.py)."""
+"""Laws of trajectories (src/visprism/measure/landscape/trajectory.py)."""
 
 from math import pi, sqrt
 
@@ -8,12 +8,7 @@ import torch
 from torch import nn
 
 from visprism.errors import InputError
-from visprism.measure.parameters import (
-    plane_along,
-    principal_plane,
-    project,
-    trajectory,
-)
+from visprism.measure.landscape import plane_along, principal_plane, project, trajectory
 
 
 class Point(nn.Module):

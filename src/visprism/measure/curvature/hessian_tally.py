@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visprism.errors import InputError
-from visprism.measure.parameters.hessian import HessianSpectrum
+from visprism.measure.curvature.hessian import HessianSpectrum
 from visprism.result import Result
 from visprism.rng import stream
 

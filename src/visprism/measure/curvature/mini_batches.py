@@ -8,9 +8,9 @@ from torch import Tensor
 from visprism import linalg
 from visprism.anatomy import Images
 from visprism.linalg import Product, Request
+from visprism.measure.curvature.together import Together
 from visprism.measure.parameters.objective import Objective
 from visprism.measure.parameters.products import Products
-from visprism.measure.parameters.together import Together
 from visprism.parallel import free_bytes, rank, share, world_size
 from visprism.rng import stream
 

@@ -1,18 +1,12 @@
-"""Laws of eigenvalues, densities and traces (src/visprism/measure/parameters/)."""
+"""Laws of eigenvalues, densities and traces (src/visprism/measure/curvature/)."""
 
 import numpy as np
 import pytest
 import torch
 
 from visprism.errors import InputError
-from visprism.measure.parameters import (
-    Objective,
-    Products,
-    spectral_density,
-    top_eigenpairs,
-    top_eigenvalues,
-    trace,
-)
+from visprism.measure.curvature import spectral_density, top_eigenpairs, top_eigenvalues, trace
+from visprism.measure.parameters import Objective, Products
 
 
 @pytest.fixture

@@ -20,20 +20,20 @@ from torch import nn
 from visprism.anatomy import dissect
 from visprism.anatomy.forward import as_written
 from visprism.errors import InputError
-from visprism.measure.parameters import moving
-from visprism.measure.parameters.batch_norm import reestimate, statistics_kept
-from visprism.measure.parameters.folding import foldable, folded
-from visprism.measure.parameters.losses import Loss, cross_entropy
-from visprism.measure.parameters.partial import (
+from visprism.measure.landscape import moving
+from visprism.measure.landscape.batch_norm import reestimate, statistics_kept
+from visprism.measure.landscape.partial import (
     Rows,
     fingerprint,
     read_partial,
     saved,
 )
-from visprism.measure.parameters.planes import Plane, random_planes, squared_norms
-from visprism.measure.parameters.samples import Samples, hold
+from visprism.measure.landscape.planes import Plane, random_planes, squared_norms
+from visprism.measure.landscape.samples import Samples, hold
+from visprism.measure.landscape.surface import Landscape
+from visprism.measure.parameters.folding import foldable, folded
+from visprism.measure.parameters.losses import Loss, cross_entropy
 from visprism.measure.parameters.selection import Selection, selected
-from visprism.measure.parameters.surface import Landscape
 from visprism.parallel import CPU, Compute, gather, rank, share, world_size
 from visprism.result import Provenance
 

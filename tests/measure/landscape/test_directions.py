@@ -1,11 +1,11 @@
-"""Laws of random directions (src/visprism/measure/parameters/directions.py)."""
+"""Laws of random directions (src/visprism/measure/landscape/directions.py)."""
 
 import pytest
 import torch
 from torch import nn
 
 from visprism.errors import InputError
-from visprism.measure.parameters.directions import gaussian
+from visprism.measure.landscape.directions import gaussian
 
 
 class Network(nn.Module):

@@ -1,4 +1,4 @@
-"""Laws of Hessian spectra of mini-batches (src/visprism/measure/parameters/hessian.py)."""
+"""Laws of Hessian spectra of mini-batches (src/visprism/measure/curvature/hessian.py)."""
 
 from dataclasses import replace
 
@@ -7,15 +7,15 @@ import pytest
 from torch import nn
 
 from visprism.errors import InputError
-from visprism.measure.parameters import (
+from visprism.measure.curvature import (
     HessianSpectrum,
-    Objective,
     hessian_curves,
     hessian_spectrum,
     hessian_tally,
     joined,
     top_eigenvalues,
 )
+from visprism.measure.parameters import Objective
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torchvision.models import VisionTransformer
 
-from visprism.measure.parameters import Objective, Products, hessian_spectrum
+from visprism.measure.curvature import hessian_spectrum
+from visprism.measure.parameters import Objective, Products
 from visprism.rng import stream
 
 
