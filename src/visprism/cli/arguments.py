@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from visprism.cli import anatomy, catalogue, demo, examine, landscape
+from visprism.cli import anatomy, catalogue, demo, examine, hessian, landscape
 from visprism.cli.naming import DATA, MODEL
 
 
@@ -35,6 +35,13 @@ def parser() -> argparse.ArgumentParser:
     both = f"{MODEL}\n{DATA}"
     whole = command("examine", examine.examine, "every analysis of models, and a report", both)
     _models(whole), _data(whole), _measuring(whole), _fourier(whole), _kernel(whole)
+    whole.add_argument(
+        "--minutes",
+        type=float,
+        default=2.0,
+        metavar="M",
+        help="for the Hessian and the landscape of each model (2)",
+    )
     fourier = command(
         "fourier",
         examine.fourier,
@@ -75,6 +82,40 @@ def parser() -> argparse.ArgumentParser:
         "cka", examine.cka, "how alike all blocks of a model are, and those of two models", both
     )
     _models(cka), _data(cka), _measuring(cka), _kernel(cka)
+    bends = command(
+        "hessian",
+        hessian.hessian,
+        "how sharp the loss of mini-batches is, and how convex, on 256 images if no --limit is"
+        " named",
+        both,
+    )
+    _models(bends), _data(bends), _measuring(bends), _hessian(bends)
+    bends.add_argument(
+        "--augment", action="store_true", help="on images as the paper trains on them, too"
+    )
+    bends.add_argument(
+        "--phases",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="checkpoints of the model, as phases of training in one figure",
+    )
+    bends.set_defaults(limit=256)
+    every = command(
+        "density",
+        hessian.density,
+        "all Hessian eigenvalues of the loss over the data, on 256 images if no --limit is"
+        " named",
+        both,
+    )
+    _models(every), _data(every), _measuring(every), _hessian(every)
+    every.add_argument(
+        "--runs", type=positive, default=2, metavar="N", help="independent starts (2)"
+    )
+    every.add_argument(
+        "--steps", type=positive, default=40, metavar="N", help="of Lanczos in each (40)"
+    )
+    every.set_defaults(limit=256)
     surfaces = command(
         "landscape",
         landscape.landscape,
@@ -190,6 +231,19 @@ def _kernel(to: argparse.ArgumentParser) -> None:
         default="linear",
         choices=["linear", "rbf"],
         help="of CKA; rbf is as wide as half the median distance of two images",
+    )
+
+
+def _hessian(to: argparse.ArgumentParser) -> None:
+    to.add_argument("-k", type=positive, default=5, metavar="N", help="eigenvalues (5)")
+    to.add_argument(
+        "--weight-decay", type=float, default=0.05, metavar="WD", help="of the L2 term (0.05)"
+    )
+    to.add_argument(
+        "--parameters",
+        default="all",
+        metavar="WHICH",
+        help="all (default), a pattern of names as '*.attn.*', block:NAME, stage:N, kind:KIND",
     )
 
 

@@ -19,10 +19,9 @@ Found = tuple[str, Sequence[Writer]]  # what to say, and what to write
 
 def examine(arguments: Namespace) -> None:
     """Every analysis, and a report."""
-    from visprism.examine import write_report
+    from visprism.examine import Inquiry, write_report
 
-    analyses = ("fourier", "variance", "attention", "cka", "receptive-field", "weights")
-    _examine(arguments, analyses, more=(write_report,), look="report.html")
+    _examine(arguments, Inquiry.analyses, more=(write_report,), look="report.html")
 
 
 def fourier(arguments: Namespace) -> None:
@@ -146,6 +145,7 @@ def inquiry_of(arguments: Namespace, analyses: tuple[str, ...]) -> "Inquiry":
         compute=Compute(device=arguments.device, precision=arguments.precision),
         protocol=getattr(arguments, "protocol", "default"),
         profile=getattr(arguments, "profile", "diagonal"),
+        minutes=getattr(arguments, "minutes", Inquiry.minutes),
         kernel=getattr(arguments, "kernel", "linear"),
         command=arguments.command,
     )

@@ -3,6 +3,7 @@
 from visprism.examine.attention_maps import attention_maps_of, write_attention_maps
 from visprism.examine.budget import landscape_within
 from visprism.examine.examining import examine, examine_and_compare, examine_prepared
+from visprism.examine.hessians import Bending, densities_of, hessians_of
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.landscapes import (
     Survey,
@@ -19,13 +20,16 @@ from visprism.examine.output import (
 )
 
 __all__ = [
+    "Bending",
     "Inquiry",
     "Progress",
     "Survey",
     "attention_maps_of",
+    "densities_of",
     "examine",
     "examine_and_compare",
     "examine_prepared",
+    "hessians_of",
     "landscape_within",
     "landscapes_of",
     "load_models",

@@ -1,18 +1,55 @@
-"""Budgets: as fine a landscape as there is time for."""
+"""Budgets: as many mini-batches and as fine a landscape as there is time for."""
 
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from visprism.data.image_set import balanced
-from visprism.examine.inquiry import Inquiry
+from visprism.errors import InputError
+from visprism.examine.hessians import Bending, hessian_of
+from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.landscapes import Survey, batches_of, planes_of
 from visprism.examine.materials import Materials
 from visprism.measure.landscape import Landscape, landscape, random_planes
+from visprism.result import Result
 
 GRIDS = (21, 15, 11, 9)  # points a side, from fine to coarse
 _FEW, _MANY = 128, 1000  # images: a grid is made coarser before there are fewer, and at most
+_HESSIAN = 0.5  # share of the time
 _TRIED = 32  # images to take the time of
+
+
+def bent_or_note(
+    materials: Materials, inquiry: Inquiry, *, progress: Progress
+) -> tuple[tuple[Result, ...], tuple[str, ...]]:
+    """The Hessian and the landscape within the minutes of the inquiry, where it asks for them.
+
+    Where the images have no labels, or other classes than the model, that is a note: nothing
+    else of an examination needs them.
+    """
+    seconds = 60 * inquiry.minutes
+    label = f"{materials.model.label}, landscape"
+    makers: dict[str, Callable[[], tuple[Result, ...]]] = {
+        "hessian": lambda: hessian_of(
+            materials, inquiry, Bending(), seconds=_HESSIAN * seconds, progress=progress
+        ),
+        "landscape": lambda: (
+            landscape_within(
+                materials,
+                inquiry,
+                (1 - _HESSIAN) * seconds,
+                progress=partial(progress, label=label),
+            ),
+        ),
+    }
+    asked = [name for name in makers if name in inquiry.analyses]
+    try:
+        if asked:
+            materials.check_classes()
+        return tuple(result for name in asked for result in makers[name]()), ()
+    except InputError as error:
+        return (), (f"Without Hessian and landscape: {error}.",)
 
 
 def landscape_within(

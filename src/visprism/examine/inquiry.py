@@ -28,6 +28,8 @@ class Inquiry:
         "cka",
         "receptive-field",
         "weights",
+        "hessian",
+        "landscape",
     )
     split: str | None = None
     limit: int | None = None  # number of images
@@ -39,5 +41,6 @@ class Inquiry:
     compute: Compute = CPU
     protocol: Literal["default", "paper"] = "default"
     profile: Literal["diagonal", "radial"] = "diagonal"
+    minutes: float = 2.0  # for the Hessian and the landscape of each model
     kernel: str = "linear"  # of CKA; or "rbf"
     command: str = ""  # for the provenance

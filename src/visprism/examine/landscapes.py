@@ -6,11 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from visprism.anatomy import costs, forward
-from visprism.data.augment import augmented
+from visprism.anatomy import costs
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
 from visprism.figures import panel, save_figure
@@ -67,6 +65,7 @@ def landscapes_of(
     states = [read_state_dict(path) for path in survey.checkpoints]
     found = []
     for each in materials:
+        each.check_classes()
         result = landscape(
             each.anatomy.model,
             batches_of(each, inquiry, survey),
@@ -131,16 +130,7 @@ def batches_of(materials: Materials, inquiry: Inquiry, survey: Survey) -> Iterab
     """The images as the survey wants them; mixed ones with as many classes as the model has."""
     if not survey.augment:
         return materials.batches(inquiry.batch_size)
-    height, width = materials.preprocessing.size
-    with torch.no_grad():
-        logits = forward(materials.anatomy.model, torch.zeros(1, 3, height, width))
-    return augmented(
-        materials.image_set,
-        materials.preprocessing,
-        inquiry.batch_size,
-        logits.shape[1],
-        seed=inquiry.seed,
-    )
+    return materials.augmented(inquiry)
 
 
 def _notes(materials: Materials, survey: Survey) -> tuple[str, ...]:

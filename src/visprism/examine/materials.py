@@ -10,6 +10,8 @@ import torch
 
 from visprism.anatomy import Anatomy, dissect, forward
 from visprism.data import Batches, ImageSet, batches, load_data
+from visprism.data.augment import Augmented, augmented
+from visprism.data.image_set import NO_CLASS
 from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.models import LoadedModel, load_model
@@ -31,6 +33,41 @@ class Materials:
     def batches(self, batch_size: int) -> Batches:
         """The images as the model wants them."""
         return batches(self.image_set, self.preprocessing, batch_size=batch_size)
+
+    def augmented(self, inquiry: Inquiry) -> Augmented:
+        """The images as the paper's networks see them in training, mixed, with soft targets."""
+        return augmented(
+            self.image_set,
+            self.preprocessing,
+            inquiry.batch_size,
+            self.num_classes,
+            seed=inquiry.seed,
+        )
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes that the model tells apart."""
+        shape = self.anatomy.graph.nodes[self.anatomy.graph.output].shape
+        return shape[-1] if shape else 0
+
+    def check_classes(self) -> None:
+        """The loss of these images is defined: they have labels, of the model's classes.
+
+        Raises:
+            InputError: if not.
+        """
+        images = self.image_set
+        if not len(images) or int(images.targets.min()) == NO_CLASS:
+            raise InputError(
+                f"{images.name} has no labels, and the loss needs them; name data with classes,"
+                " such as a folder with one folder for each class"
+            )
+        if images.num_classes != self.num_classes:
+            raise InputError(
+                f"{self.model.label} has {self.num_classes} classes and {images.name} has "
+                f"{images.num_classes}; the loss needs a model of these classes, as in "
+                f"'timm:resnet18?num_classes={images.num_classes}@best.safetensors'"
+            )
 
     def provenance(self, inquiry: Inquiry) -> Provenance:
         """What is known of a measurement before it is made."""

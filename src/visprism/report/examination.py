@@ -3,25 +3,21 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from visprism.anatomy.cost import Costs
 from visprism.errors import InputError
-from visprism.measure.features import AttentionStatistics, BlockStructure, Tally
-from visprism.measure.landscape import Landscape, Trajectory
-from visprism.measure.parameters import Sharpness
-from visprism.measure.receptive_field import ReceptiveField
+from visprism.measure.features import Tally
 from visprism.result import Result
 
-# Results that say in sentences what was found.
-Finding = (
-    Tally
-    | BlockStructure
-    | AttentionStatistics
-    | ReceptiveField
-    | Landscape
-    | Trajectory
-    | Sharpness
-)
+
+@runtime_checkable
+class Finding(Protocol):
+    """A result that says in sentences what was found."""
+
+    def sentences(self) -> list[str]:
+        """Each without a full stop."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+"""``visprism hessian`` and ``density``: how the loss is curved about a model's weights."""
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visprism.cli.examine import Found, inquiry_of, measure_and_write, writers_of
+from visprism.cli.text import verdicts
+
+if TYPE_CHECKING:
+    from visprism.examine import Bending, Progress
+    from visprism.models import LoadedModel
+    from visprism.report import Examination
+
+Measure = Callable[..., "list[Examination]"]
+
+
+def hessian(arguments: Namespace) -> None:
+    """The foremost Hessian eigenvalues of many mini-batches."""
+    from visprism.examine import hessians_of
+
+    _measured(arguments, hessians_of)
+
+
+def density(arguments: Namespace) -> None:
+    """Density, trace and foremost eigenvalues of the Hessian over all images."""
+    from visprism.examine import densities_of
+
+    _measured(arguments, densities_of)
+
+
+def _measured(arguments: Namespace, measure_of: Measure) -> None:
+    from visprism.examine import prepare, write_report
+
+    inquiry = inquiry_of(arguments, ())
+    bending = _bending(arguments)
+
+    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
+        materials = prepare(models, inquiry, progress=progress)
+        found = measure_of(materials, inquiry, bending, progress=progress)
+        return verdicts(found), writers_of(found, write_report)
+
+    measure_and_write(arguments, inquiry, measure, look="report.html")
+
+
+def _bending(arguments: Namespace) -> "Bending":
+    from visprism.examine import Bending
+
+    names = ("k", "weight_decay", "parameters", "augment", "phases", "runs", "steps")
+    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    if "phases" in given:
+        given["phases"] = tuple(map(Path, given["phases"]))
+    return Bending(**given)

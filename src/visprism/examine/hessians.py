@@ -1,0 +1,172 @@
+"""Hessians as a part of an examination: of which objectives, phases and mini-batches."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from torch import nn
+
+from visprism.anatomy import costs
+from visprism.examine.inquiry import Inquiry, Progress
+from visprism.examine.materials import Materials
+from visprism.measure.curvature import (
+    hessian_curves,
+    hessian_spectrum,
+    hessian_tally,
+    joined,
+    spectral_density,
+    top_eigenvalues,
+    trace,
+)
+from visprism.measure.parameters import Objective
+from visprism.models.checkpoints import load_checkpoint
+from visprism.report import Examination
+from visprism.result import Result
+
+
+@dataclass(frozen=True)
+class Bending:
+    """Which second derivatives are looked at."""
+
+    k: int = 5  # eigenvalues of each mini-batch, or of all the data
+    weight_decay: float = 0.05  # of the objective with L2; 0: none
+    parameters: str = "all"  # as `Objective` takes them
+    augment: bool = False  # on augmented images too
+    phases: tuple[Path, ...] = ()  # checkpoints; none: the model as it is
+    runs: int = 2  # of the density
+    steps: int = 40
+
+
+def hessians_of(
+    materials: Sequence[Materials], inquiry: Inquiry, bending: Bending, *, progress: Progress
+) -> list[Examination]:
+    """The Hessian spectrum of mini-batches of each model, as an examination.
+
+    Raises:
+        InputError: as `hessian_spectrum`, and if a checkpoint does not fit, or images have no
+            labels, or other classes than the model.
+    """
+    return [
+        _examination(each, hessian_of(each, inquiry, bending, progress=progress))
+        for each in materials
+    ]
+
+
+def densities_of(
+    materials: Sequence[Materials], inquiry: Inquiry, bending: Bending, *, progress: Progress
+) -> list[Examination]:
+    """Density, trace and foremost eigenvalues over all images, as an examination.
+
+    Raises:
+        InputError: as `hessians_of`.
+    """
+    return [
+        _examination(each, _density_of(each, inquiry, bending, progress=progress))
+        for each in materials
+    ]
+
+
+def hessian_of(
+    materials: Materials,
+    inquiry: Inquiry,
+    bending: Bending,
+    *,
+    progress: Progress,
+    seconds: float | None = None,
+) -> tuple[Result, ...]:
+    """The spectrum of one model's mini-batches, its tally and its curves.
+
+    Args:
+        materials: the model and its images.
+        inquiry: how.
+        bending: of what.
+        progress: shows how far it is.
+        seconds: after which no new mini-batch is begun; one is measured in any case.
+
+    Raises:
+        InputError: as `hessians_of`.
+    """
+    materials.check_classes()
+    data: dict[str, Iterable] = {"": materials.batches(inquiry.batch_size)}
+    if bending.augment:
+        data = {"clean": data[""], "augmented": materials.augmented(inquiry)}
+    if seconds is not None:
+        data = {name: _Within(each, seconds / len(data)) for name, each in data.items()}
+    label = f"{materials.model.label}, mini-batches"
+    found = joined(
+        hessian_spectrum(
+            model,
+            data,
+            k=bending.k,
+            weight_decay=bending.weight_decay,
+            parameters=bending.parameters,
+            phase=phase,
+            seed=inquiry.seed,
+            compute=inquiry.compute,
+            progress=partial(progress, label=f"{label}, {phase}" if phase else label),
+            provenance=materials.provenance(inquiry),
+        )
+        for phase, model in _phases(materials, bending)
+    )
+    return found, hessian_tally(found, seed=inquiry.seed), hessian_curves(found)
+
+
+def _density_of(
+    materials: Materials, inquiry: Inquiry, bending: Bending, *, progress: Progress
+) -> tuple[Result, ...]:
+    materials.check_classes()
+    objective = Objective(
+        materials.anatomy.model,
+        list(materials.batches(inquiry.batch_size)),
+        weight_decay=bending.weight_decay,
+        parameters=bending.parameters,
+        compute=inquiry.compute,
+    )
+    measures = {
+        "foremost eigenvalues": partial(top_eigenvalues, k=bending.k),
+        "density": partial(spectral_density, runs=bending.runs, steps=bending.steps),
+        "trace": trace,
+    }
+    about = {"seed": inquiry.seed, "provenance": materials.provenance(inquiry)}
+    label = materials.model.label
+    return tuple(
+        next(iter(progress(_once(measure, objective, about), f"{label}, {name}")))
+        for name, measure in measures.items()
+    )
+
+
+def _once(measure, objective: Objective, about: dict) -> Iterator[Result]:  # noqa: ANN001
+    yield measure(objective, **about)
+
+
+def _phases(materials: Materials, bending: Bending) -> Iterator[tuple[str, nn.Module]]:
+    """The model as it is, or with the weights of each checkpoint, which gives the name."""
+    if not bending.phases:
+        yield "", materials.anatomy.model
+    for path in bending.phases:
+        model = deepcopy(materials.anatomy.model)
+        load_checkpoint(model, path)
+        yield path.stem, model
+
+
+def _examination(materials: Materials, results: tuple[Result, ...]) -> Examination:
+    facts = replace(costs(materials.anatomy), provenance=results[0].provenance)
+    return Examination(materials.model.label, facts, results)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Items until the time is over; at least one."""
+
+    items: Iterable
+    seconds: float
+
+    def __iter__(self) -> Iterator:
+        begun = time.monotonic()
+        for item in self.items:
+            yield item
+            if time.monotonic() - begun > self.seconds:
+                return
