@@ -36,8 +36,8 @@ class Outcomes(Result):
 def outcomes(predictions: Predictions) -> Outcomes:
     """Class, confidence, NLL and Brier score of each image.
 
-    The NLL comes from log-sum-exp and is finite for all finite logits: a softmax whose logarithm
-    is taken underflows from differences of 104 on.
+    The NLL comes from log-sum-exp and is finite for all finite logits: a softmax whose
+    logarithm is taken underflows from differences of 104 on.
 
     Costs about five reads of the logits, all but one from cache; memory is that of a block.
     """
@@ -59,8 +59,8 @@ def outcomes(predictions: Predictions) -> Outcomes:
         block = slice(start, start + rows)
         part = _Found(**{name: column[..., block] for name, column in vars(found).items()})
         _fill(part, members[:, block], target[block], scratch[:, : len(target[block])])
-    # Log-sum-exp is the highest logit less its log-probability, which lies between -log k and 0;
-    # in float64, as the difference of two logits may overflow.
+    # Log-sum-exp is the highest logit less its log-probability, which lies in -log k ... 0; in
+    # float64, as the difference of two logits may overflow.
     gap = _at(members, target.expand(passes, -1)) - _at(members, found.best)
     nll = -(gap + found.surest.double().log()).logsumexp(0) + np.log(passes)
     brier = 1 - 2 * (-nll).exp() + found.norm.double() ** 2
@@ -112,8 +112,8 @@ def _fill(
         found.predicted.copy_(_argmax(mean))
     found.confidence.copy_(_at(mean, found.predicted))
     found.norm.copy_(torch.linalg.vector_norm(mean, dim=1))
-    # Classes come in the order of their values, equal ones in that of their numbers: a model that
-    # gives one value to all names classes 0 to 4.
+    # Classes come in the order of their values, equal ones in that of their numbers: a model
+    # that gives one value to all names classes 0 to 4.
     value, ones = ranked.gather(1, target[:, None]), torch.ones(ranked.shape[1])
     counted = own  # counting by a product is fastest
     found.above.copy_(torch.gt(ranked, value, out=counted) @ ones)

@@ -1,24 +1,23 @@
-"""Prediction: one pass over labelled data, or several with dropout at work or several models."""
+"""Prediction: one pass over labelled data, several with dropout, or several models."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size, forward, pixels
 from visprism.errors import InputError
+from visprism.measure.outputs.intake import Labelled, labelled
 from visprism.measure.outputs.predictions import Predictions
 from visprism.parallel import CPU, Compute, gather, rank, share, world_size
 from visprism.result import Provenance
 from visprism.rng import stream
 
-Labelled = Sequence[Any]  # (images, targets)
 Progress = Callable[[Iterable], Iterable]
-_Part = tuple[Float[Tensor, "s b k"], Int64[Tensor, " b"]]  # what is known of a batch
+_Part = tuple[Tensor, Tensor]  # of a batch: logits (s, b, k) and targets (b,)
 
 
 def predict(
@@ -34,8 +33,8 @@ def predict(
     """The logits of a model for every image, in float32, with the targets.
 
     With `samples` above 1 every batch goes through the model so many times with its dropout at
-    work and nothing else in training mode (Monte Carlo dropout). Several models are an ensemble.
-    Either gives a stack of logits, whose probabilities the metrics average.
+    work and nothing else in training mode (Monte Carlo dropout). Several models are an
+    ensemble. Either gives a stack of logits, whose probabilities the metrics average.
 
     Several processes take turns with the batches; the images stay in their order. Costs the
     forward passes and the memory of the logits.
@@ -86,35 +85,6 @@ def predict(
     return Predictions(stack if len(stack) > 1 else stack[0], targets, facts)
 
 
-def labelled(batch: Labelled, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:
-    """Images on the device, and one target for each.
-
-    Raises:
-        InputError: if the batch is not (images, targets).
-    """
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise InputError(
-            f"a batch is (images, targets), got {type(batch).__name__}; metrics need targets"
-        )
-    images, targets = batch
-    try:
-        number = batch_size(images)
-    except InputError as error:
-        raise InputError(f"a batch, of (images, targets): {error}") from error
-    targets = torch.as_tensor(targets)
-    if targets.shape != (number,) or targets.is_floating_point():
-        raise InputError(
-            f"a batch of {number} images has targets of shape {tuple(targets.shape)} and type "
-            f"{str(targets.dtype).removeprefix('torch.')}; wants one class index for each image"
-        )
-    device = compute.torch_device
-    if isinstance(images, Mapping):
-        images = {name: tensor.to(device) for name, tensor in images.items()}
-    else:
-        images = images.to(device)
-    return images, targets.cpu().long()
-
-
 def _check(models: Sequence[nn.Module], samples: int) -> None:
     if not models:
         raise InputError("wanted a model, or several for an ensemble; got none")
@@ -154,8 +124,8 @@ def _logits(model: nn.Module, images: Images, compute: Compute) -> Float[Tensor,
         logits = forward(model, images)
     if logits.ndim != 2 or len(logits) != batch_size(images):
         raise InputError(
-            f"{type(model).__name__} gives {tuple(logits.shape)} for {batch_size(images)} images"
-            "; wants logits (images, classes), so give a classifier with its head"
+            f"{type(model).__name__} gives {tuple(logits.shape)} for {batch_size(images)} "
+            "images; wants logits (images, classes), so give a classifier with its head"
         )
     return logits.float().cpu()
 

@@ -34,7 +34,7 @@ class Predictions:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        _check_shapes(self.logits, self.targets)
+        check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)
         _check_logits(self.members)
 
@@ -58,7 +58,12 @@ class Predictions:
         return Predictions(logits, self.targets[positions], self.provenance)
 
 
-def _check_shapes(logits: Tensor, targets: Tensor) -> None:
+def check_shapes(logits: Tensor, targets: Tensor) -> None:
+    """Whether these can be logits and targets.
+
+    Raises:
+        InputError: if not.
+    """
     if logits.ndim not in (2, 3) or not logits.is_floating_point() or 0 in logits.shape:
         raise InputError(
             "logits are floating-point numbers (images, classes), or (passes, images, classes)"
@@ -102,8 +107,8 @@ def _check_logits(members: Float[Tensor, "s n k"]) -> None:
         probabilities = probabilities and _probabilities(block, highest)
     if probabilities:
         raise InputError(
-            "the logits all lie in 0 ... 1 and sum to 1 for each image: they are probabilities; "
-            "give the model's output before its softmax, or the probabilities' logarithm"
+            "the logits all lie in 0 ... 1 and sum to 1 for each image: they are probabilities;"
+            " give the model's output before its softmax, or the probabilities' logarithm"
         )
 
 

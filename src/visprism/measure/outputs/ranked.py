@@ -1,8 +1,8 @@
 """Ranked outcomes: images from the surest to the least sure, and weighted sums along them.
 
-Every metric is a ratio of sums over the images that are surer than something. With a weight for
-each image, how often a bootstrap resample has drawn it, one computation gives the metric and its
-resamples.
+Every metric is a ratio of sums over the images that are surer than something. With a weight
+for each image, how often a bootstrap resample has drawn it, one computation gives the metric
+and its resamples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,9 +73,9 @@ class Ranked:
 class Running:
     """Sums over the 0, 1, 2, ..., n surest images; one row for each set of weights."""
 
-    count: Float[Tensor, "r n+1"]
-    confidence: Float[Tensor, "r n+1"]
-    correct: Float[Tensor, "r n+1"]
+    count: Float[Tensor, "r m"]
+    confidence: Float[Tensor, "r m"]
+    correct: Float[Tensor, "r m"]
 
     @classmethod
     def of(cls, ranked: Ranked, weights: Weights) -> "Running":
@@ -97,9 +97,11 @@ class Running:
         """Count, confidence and correct of so many of the surest images, as columns."""
         return self.count[:, places], self.confidence[:, places], self.correct[:, places]
 
-    def at_mass(self, mass: Float[Tensor, "r m"]) -> tuple[Tensor, Tensor]:
+    def at_mass(self, mass: Float[Tensor, "r e"]) -> tuple[Tensor, Tensor]:
         """Confidence and correct of the surest images that weigh `mass`; one may be cut."""
-        after = torch.searchsorted(self.count, mass.contiguous()).clamp(1, self.count.shape[1] - 1)
+        after = torch.searchsorted(self.count, mass.contiguous()).clamp(
+            1, self.count.shape[1] - 1
+        )
         low, high = self.count.gather(1, after - 1), self.count.gather(1, after)
         part = ((mass - low) / (high - low)).nan_to_num(0.0)
         found = []
@@ -122,7 +124,7 @@ def resampled(images: int, resamples: int, seed: int) -> Iterator[Weights]:
         yield weights
 
 
-def _from_zero(values: Weights) -> Float[Tensor, "r n+1"]:
+def _from_zero(values: Weights) -> Float[Tensor, "r m"]:
     sums = torch.zeros(len(values), values.shape[1] + 1, dtype=torch.float64)
     torch.cumsum(values, 1, out=sums[:, 1:])
     return sums

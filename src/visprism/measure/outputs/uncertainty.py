@@ -9,16 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from visprism.errors import InputError
+from visprism.measure.outputs.metrics import metrics
 from visprism.measure.outputs.outcomes import Outcomes, outcomes
 from visprism.measure.outputs.predictions import Predictions
-from visprism.measure.outputs.ranked import Ranked, Running, Weights, resampled
+from visprism.measure.outputs.ranked import Ranked, resampled
 from visprism.result import Result
-
-Found = dict[tuple[str, float], Float[Tensor, " r"]]  # by metric and cut-off
 
 
 @dataclass(frozen=True)
@@ -90,8 +87,8 @@ def uncertainty(
     Raises:
         InputError: if a cut-off is out of range, there is no bin, or resamples are negative.
 
-    Source: Guo et al. (2017), eq. 3 and 5; Nguyen and O'Connor (2015), Posterior calibration and
-    exploratory analysis, for equal counts; Geifman et al. (2019), Bias-reduced uncertainty
+    Source: Guo et al. (2017), eq. 3 and 5; Nguyen and O'Connor (2015), Posterior calibration
+    and exploratory analysis, for equal counts; Geifman et al. (2019), Bias-reduced uncertainty
     estimation, for the aurc; Efron and Tibshirani (1993), ch. 13, for percentile intervals.
     """
     cutoffs = [float(c) for c in np.atleast_1d(cutoff)]
@@ -103,7 +100,7 @@ def uncertainty(
     seen = seen_once(predictions)
     ranked = Ranked.of(seen)
     whole = torch.ones(1, len(ranked), dtype=torch.float64)
-    value = _metrics(ranked, whole, cutoffs, bins)
+    value = metrics(ranked, whole, cutoffs, bins)
     low, high = _intervals(ranked, cutoffs, bins, resamples, seed)
     names, at = zip(*value, strict=True)
     return Uncertainty(
@@ -134,17 +131,12 @@ def check_bins(bins: int) -> None:
         raise InputError(f"bins is {bins}; wants at least 1")
 
 
-def edges_of(bins: int) -> list[float]:
-    """Where the bins of confidence end, from above: 1, ..., 1/m; 0 is left out."""
-    return [i / bins for i in range(bins, 0, -1)]
-
-
 def _intervals(
     ranked: Ranked, cutoffs: Sequence[float], bins: int, resamples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Percentiles 2.5 and 97.5 of each metric; resamples without a value are left out."""
     parts = [
-        torch.stack(list(_metrics(ranked, weights, cutoffs, bins).values()))
+        torch.stack(list(metrics(ranked, weights, cutoffs, bins).values()))
         for weights in resampled(len(ranked), resamples, seed)
     ]
     if not parts:
@@ -153,62 +145,6 @@ def _intervals(
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
     low, high = torch.cat(parts, dim=1).nanquantile(ends, dim=1).numpy()
     return low, high
-
-
-def _metrics(ranked: Ranked, weights: Weights, cutoffs: Sequence[float], bins: int) -> Found:
-    """Every metric, for each set of weights."""
-    sums = Running.of(ranked, weights)
-    total = sums.count[:, -1]
-    means = weights @ ranked.values / total[:, None]
-    found: Found = {
-        (name, np.nan): means[:, i]
-        for i, name in enumerate(("accuracy", "top5", "nll", "brier"))
-    }
-    wrong = (total - sums.correct[:, -1])[:, None]
-    places = ranked.surer(cutoffs)
-    count, _, correct = sums.at(places)
-    for i, c in enumerate(cutoffs):
-        found["acc", c] = correct[:, i] / count[:, i]
-        found["freq", c] = count[:, i] / total
-        found["unc", c] = (wrong - (count - correct))[:, i] / wrong[:, 0]
-        found["iou", c] = _mean_iou(ranked, weights, int(places[i]))
-    found["mean_iou", np.nan] = _mean_iou(ranked, weights, len(ranked))
-    found |= _calibration(ranked, sums, bins)
-    risk = 1 - sums.correct[:, 1:] / sums.count[:, 1:].clamp(min=1)
-    found["aurc", np.nan] = (weights * risk).sum(1) / total
-    return found
-
-
-def _calibration(ranked: Ranked, sums: Running, bins: int) -> Found:
-    total = sums.count[:, -1]
-    upper = torch.cat([torch.zeros(1, dtype=torch.long), ranked.surer(edges_of(bins)[1:])])
-    last = torch.tensor([len(ranked)])  # a confidence of 0, which rounding can make, too
-    count, confidence, correct = (x.diff(dim=1) for x in sums.at(torch.cat([upper, last])))
-    gap = (correct - confidence).abs()
-    edge = torch.linspace(0, 1, bins + 1, dtype=torch.float64) * total[:, None]
-    even_confidence, even_correct = (x.diff(dim=1) for x in sums.at_mass(edge))
-    return {
-        ("ece", np.nan): gap.sum(1) / total,
-        ("signed_ece", np.nan): (sums.confidence[:, -1] - sums.correct[:, -1]) / total,
-        ("mce", np.nan): (gap / count).nan_to_num(0.0).amax(1),
-        ("adaptive_ece", np.nan): (even_correct - even_confidence).abs().sum(1) / total,
-    }
-
-
-def _mean_iou(ranked: Ranked, weights: Weights, surest: int) -> Float[Tensor, " r"]:
-    """Mean over classes of right / (target or predicted), of so many of the surest images."""
-    target, predicted = ranked.target[:surest], ranked.predicted[:surest]
-    right = target == predicted
-    means = []
-    for row in weights[:, :surest].numpy():
-        sums = [
-            np.bincount(of, weights=w, minlength=ranked.classes)
-            for of, w in ((target, row), (predicted, row), (target, row * right))
-        ]
-        occurs = sums[0] > 0
-        union = (sums[0] + sums[1] - sums[2])[occurs]
-        means.append((sums[2][occurs] / union).mean() if occurs.any() else np.nan)
-    return torch.tensor(means, dtype=torch.float64)
 
 
 def _sign(signed: float) -> str:
