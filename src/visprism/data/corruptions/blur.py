@@ -10,12 +10,14 @@ from torch import Tensor
 from visprism.data.corruptions.filters import convolved, gaussian, motion_blurred, zoomed
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
+from visprism.data.corruptions.scale import in_unit
 from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]
 
 
 @CORRUPTIONS.register
+@in_unit
 def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """Each point becomes a disk with a softened edge."""
     radius, sigma = settings("defocus_blur", severity, images.shape[2:])
@@ -23,6 +25,7 @@ def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Image
 
 
 @CORRUPTIONS.register
+@in_unit
 def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """The camera moves along a line, at -45 to 45 degrees."""
     radius, sigma = settings("motion_blur", severity, images.shape[2:])
@@ -36,6 +39,7 @@ def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images
 
 
 @CORRUPTIONS.register
+@in_unit
 def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The mean of the image and of itself, enlarged step by step."""
     steps, step = settings("zoom_blur", severity, images.shape[2:])
@@ -46,6 +50,7 @@ def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images: 
 
 
 @CORRUPTIONS.register
+@in_unit
 def gaussian_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """A low-pass filter."""
     return gaussian(images, settings("gaussian_blur", severity, images.shape[2:]))

@@ -4,22 +4,24 @@ Brightness and saturation are weather and an extra in the paper; they stand here
 the HSV model.
 """
 
-from functools import lru_cache
-
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
+from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg, encode_jpeg
 
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
+from visprism.data.corruptions.scale import in_unit
 from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]
+Pixels = UInt8[Tensor, "b 3 h w"]
 
 
 @CORRUPTIONS.register
+@in_unit
 def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """Each colour drawn towards its mean over the image."""
     factor = settings("contrast", severity, images.shape[2:])
@@ -28,6 +30,7 @@ def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  
 
 
 @CORRUPTIONS.register
+@in_unit
 def brightness(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The value in HSV raised; hue and saturation stay."""
     return brightened(images, settings("brightness", severity, images.shape[2:]))
@@ -45,6 +48,7 @@ def brightened(images: Images, added: float) -> Images:
 
 
 @CORRUPTIONS.register
+@in_unit
 def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The saturation in HSV changed; hue and value stay. Grey has the hue of red."""
     factor, added = settings("saturate", severity, images.shape[2:])
@@ -59,45 +63,26 @@ def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  
 
 
 @CORRUPTIONS.register
-def jpeg_compression(
-    images: Images,
-    severity: int,
-    randomness: Randomness,  # noqa: ARG001
-) -> Images:
+def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
     """Saved as a JPEG of low quality, and read."""
     quality = settings("jpeg_compression", severity, images.shape[2:])
-    pixels = list(images.mul(255).round_().byte().cpu())
-    files = [encode_jpeg(each, quality=quality) for each in pixels]
-    read = torch.stack([decode_jpeg(file, mode=ImageReadMode.RGB) for file in files])
-    return read.to(images.device).float().div_(255)
+    files = [encode_jpeg(image, quality=quality) for image in images.cpu()]
+    read = [decode_jpeg(file, mode=ImageReadMode.RGB) for file in files]
+    return torch.stack(read).to(images.device)
 
 
 @CORRUPTIONS.register
-def pixelate(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """Made smaller and enlarged again, both by Pillow's box filter."""
+def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
+    """Made smaller by Pillow's box filter, and enlarged again."""
     side = settings("pixelate", severity, images.shape[2:])
     height, width = images.shape[2:]
-    pixels = images * 255
-    for rows, columns in ((int(height * side), int(width * side)), (height, width)):
-        across = _box(pixels.shape[3], columns).to(images.device)
-        down = _box(pixels.shape[2], rows).to(images.device)
-        # Eight bits after each direction, the horizontal one first, as Pillow has it.
-        pixels = (pixels @ across.T).add_(0.5).floor_()
-        pixels = (down @ pixels).add_(0.5).floor_()
-    return pixels.div_(255)
-
-
-@lru_cache(maxsize=64)
-def _box(before: int, after: int) -> Float[Tensor, "after before"]:
-    """Pillow's box filter of a line: the mean of the pixels whose middle lies in the box."""
-    scale = before / after
-    reach = 0.5 * max(scale, 1)
-    weights = np.zeros((after, before), np.float32)
-    for i in range(after):
-        middle = (i + 0.5) * scale
-        first = max(0, int(middle - reach + 0.5))
-        last = min(before, int(middle + reach + 0.5))
-        at = (np.arange(first, last) - middle + 0.5) / max(scale, 1)
-        held = (at > -0.5) & (at <= 0.5)
-        weights[i, first:last] = held / held.sum()
-    return torch.from_numpy(weights)
+    small = int(width * side), int(height * side)
+    found = torch.empty(images.shape, dtype=torch.uint8)
+    for planes, pixels in zip(found, images.cpu(), strict=True):
+        image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels.numpy()])
+        coarse = image.resize(small, Image.Resampling.BOX)
+        # Enlarging by a box is taking the nearest pixel.
+        whole = coarse.resize((width, height), Image.Resampling.NEAREST)
+        for plane, colour in zip(planes, whole.split(), strict=True):
+            plane.copy_(torch.from_numpy(np.array(colour)))
+    return found.to(images.device)

@@ -15,12 +15,14 @@ from torch import Tensor
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
+from visprism.data.corruptions.scale import in_unit
 from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]
 
 
 @CORRUPTIONS.register
+@in_unit
 def glass_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """Pixels copied from near ones between two Gaussian blurs."""
     sigma, reach, repeats = settings("glass_blur", severity, images.shape[2:])

@@ -1,7 +1,7 @@
 """The registry of corruptions: one function per name.
 
-A corruption takes images as numbers in 0 ... 1, a severity and the randomness of each image, and
-gives images that `corrupt` clips to 0 ... 1.
+A corruption takes images of eight bits, a severity and the randomness of each image, and gives
+images of eight bits; `scale.in_unit` makes one of a function of numbers in 0 ... 1.
 """
 
 from visprism.registry import Registry

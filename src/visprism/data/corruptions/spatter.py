@@ -3,11 +3,12 @@
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn.functional import conv2d, max_pool2d, pad
+from torch.nn.functional import conv2d, pad
 
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
+from visprism.data.corruptions.scale import in_unit
 from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]
@@ -20,6 +21,7 @@ _WEAK, _STRONG = 50, 150  # gradients of an edge
 
 
 @CORRUPTIONS.register
+@in_unit
 def spatter(images: Images, severity: int, randomness: Randomness) -> Images:
     """Drops where smooth noise is high: with refracting edges for water, opaque for mud."""
     mean, deviation, sigma, threshold, strength, liquid = settings(
@@ -43,8 +45,7 @@ def relief(drops: Layer) -> Layer:
 
     Source: the published code, which does each of these steps in OpenCV.
     """
-    distance = distances(edges(drops)).clamp(max=_FARTHEST)
-    even = equalised(_box(distance).floor())
+    even = equalised(_box(distances(edges(drops))).floor())
     kernel = torch.tensor([[-2.0, -1, 0], [-1, 1, 1], [0, 1, 2]], device=drops.device)
     lit = conv2d(_mirrored(even), kernel[None, None])[:, 0].clamp_(0, 255)
     return _box(lit).round()
@@ -85,25 +86,39 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
     )
     weak, found = ridge & (size > _WEAK), ridge & (size > _STRONG)
     while True:
-        grown = max_pool2d(found[:, None].float(), 3, 1, 1)[:, 0].bool() & weak
+        grown = _grown(_grown(found, 1), 2) & weak
         if torch.equal(grown, found):
             return found
         found = grown
 
 
+def _grown(marked: Bool[Tensor, "b h w"], axis: int) -> Bool[Tensor, "b h w"]:
+    """Marked places and their two neighbours along an axis."""
+    found, last = marked.clone(), marked.shape[axis] - 1
+    found.narrow(axis, 1, last).logical_or_(marked.narrow(axis, 0, last))
+    found.narrow(axis, 0, last).logical_or_(marked.narrow(axis, 1, last))
+    return found
+
+
 def distances(near: Bool[Tensor, "b h w"]) -> Layer:
-    """Distance of each pixel to the nearest marked one, exact up to 20 pixels."""
-    reach, (height, width) = _FARTHEST, near.shape[1:]
-    squares = torch.arange(-reach, reach + 1, device=near.device).float() ** 2
-    far = torch.where(near, 0.0, 1e6)
-    columns = pad(far, (0, 0, reach, reach), value=1e6)
-    best = far.clone()
-    for i, square in enumerate(squares.tolist()):
-        torch.minimum(best, columns[:, i : i + height] + square, out=best)
-    rows = pad(best, (reach, reach), value=1e6)
-    for i, square in enumerate(squares.tolist()):
-        best = torch.minimum(best, rows[..., i : i + width] + square)
-    return best.sqrt()
+    """Distance of each pixel to the nearest marked one; 20 where it is farther.
+
+    Source: Felzenszwalb and Huttenlocher (2012), Distance transforms of sampled functions: along
+    columns first, then the squares along rows.
+    """
+    far = _FARTHEST + 1
+    down = torch.where(near, 0, far).short()
+    for step in (1, 2, 4, 8, 16):  # any distance up to 31 is a sum of these
+        down[:, step:] = torch.minimum(down[:, step:], down[:, :-step] + step)
+        down[:, :-step] = torch.minimum(down[:, :-step], down[:, step:] + step)
+    squares = down * down
+    wide = pad(squares, (far, far), value=far * far)
+    best, width = squares.clone(), near.shape[2]
+    for step in range(1, far):
+        left, right = (wide[..., far + d : far + d + width] for d in (-step, step))
+        nearer = torch.minimum(left, right).add_(step * step)
+        torch.minimum(best, nearer, out=best)
+    return best.float().sqrt_().clamp_(max=_FARTHEST)
 
 
 def equalised(layer: Layer) -> Layer:
@@ -123,8 +138,9 @@ def equalised(layer: Layer) -> Layer:
 
 def _box(layer: Layer) -> Layer:
     """Mean of 3x3 pixels."""
-    kernel = torch.full((1, 1, 3, 3), 1 / 9, device=layer.device)
-    return conv2d(_mirrored(layer), kernel)[:, 0]
+    wide = _mirrored(layer)[:, 0]
+    rows = wide[:, :-2] + wide[:, 1:-1] + wide[:, 2:]
+    return (rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]).div_(9)
 
 
 def _mirrored(layer: Layer) -> Float[Tensor, "b 1 _ _"]:

@@ -8,6 +8,7 @@ from visprism.data.corruptions.filters import motion_blurred, zoomed
 from visprism.data.corruptions.layers import ice, plasma
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
+from visprism.data.corruptions.scale import in_unit
 from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]
@@ -16,6 +17,7 @@ _GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
 
 
 @CORRUPTIONS.register
+@in_unit
 def fog(images: Images, severity: int, randomness: Randomness) -> Images:
     """A layer of clouds, so that the brightest stays as bright as it was."""
     strength, decay = settings("fog", severity, images.shape[2:])
@@ -27,6 +29,7 @@ def fog(images: Images, severity: int, randomness: Randomness) -> Images:
 
 
 @CORRUPTIONS.register
+@in_unit
 def frost(images: Images, severity: int, randomness: Randomness) -> Images:
     """A layer of ice, which is generated, not photographed; see `layers.ice`."""
     of_image, of_ice = settings("frost", severity, images.shape[2:])
@@ -34,6 +37,7 @@ def frost(images: Images, severity: int, randomness: Randomness) -> Images:
 
 
 @CORRUPTIONS.register
+@in_unit
 def snow(images: Images, severity: int, randomness: Randomness) -> Images:
     """Flakes that fall at 45 to 135 degrees, over an image that is a little whiter."""
     mean, deviation, zoom, threshold, radius, sigma, share = settings(

@@ -1,0 +1,33 @@
+"""Scale: eight-bit images as numbers in 0 ... 1, and back."""
+
+from collections.abc import Callable
+from functools import wraps
+
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from visprism.data.corruptions.randomness import Randomness
+
+# Published images are cut, not rounded, to eight bits, from float64. In float32 a value that
+# should be a whole number may lie below it by a hundredth of this.
+_ROUNDING = 1e-3
+
+OfNumbers = Callable[
+    [Float[Tensor, "b 3 h w"], int, Randomness], Float[Tensor, "b 3 h w"]
+]
+OfPixels = Callable[[UInt8[Tensor, "b 3 h w"], int, Randomness], UInt8[Tensor, "b 3 h w"]]
+
+
+def in_unit(corruption: OfNumbers) -> OfPixels:
+    """A corruption of numbers in 0 ... 1 as one of eight-bit images; what goes beyond is cut."""
+
+    @wraps(corruption)
+    def of_pixels(images: Tensor, severity: int, randomness: Randomness) -> Tensor:
+        return eight_bit(corruption(images.float().div_(255), severity, randomness))
+
+    return of_pixels
+
+
+def eight_bit(images: Float[Tensor, "..."]) -> UInt8[Tensor, "..."]:
+    """Numbers in 0 ... 1 as whole numbers to 255, cut as in the published code."""
+    return images.mul(255).add_(_ROUNDING).clamp_(0, 255).byte()
