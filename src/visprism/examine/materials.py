@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from visprism.anatomy import Anatomy, dissect, forward
-from visprism.data import Batches, ImageSet, batches, load_data
+from visprism.data import Batches, ImageSet, batches, framing, load_data
 from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.models import LoadedModel, load_model
@@ -109,7 +109,7 @@ def prepare(
     image_set = image_set.subset(order)
     anatomies = [take_apart(m, size=inquiry.size, seed=inquiry.seed) for m in models]
     return [
-        Materials(model, anatomy, image_set, preprocessing)
+        Materials(model, anatomy, image_set, framing(image_set, preprocessing))
         for model, anatomy, preprocessing in zip(models, anatomies, ways, strict=True)
     ]
 

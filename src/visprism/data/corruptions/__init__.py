@@ -11,6 +11,15 @@ from visprism.data.corruptions import (  # noqa: F401 (each registers its corrup
 )
 from visprism.data.corruptions.corrupt import corrupt
 from visprism.data.corruptions.registry import COMMON, CORRUPTIONS, EXTRA
+from visprism.data.corruptions.sequences import PERTURBATIONS, sequence
 from visprism.data.corruptions.severities import table_for
 
-__all__ = ["COMMON", "CORRUPTIONS", "EXTRA", "corrupt", "table_for"]
+__all__ = [
+    "COMMON",
+    "CORRUPTIONS",
+    "EXTRA",
+    "PERTURBATIONS",
+    "corrupt",
+    "sequence",
+    "table_for",
+]

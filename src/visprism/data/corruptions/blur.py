@@ -20,7 +20,7 @@ Images = Float[Tensor, "b 3 h w"]
 @in_unit
 def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """Each point becomes a disk with a softened edge."""
-    radius, sigma = settings("defocus_blur", severity, images.shape[2:])
+    radius, sigma = settings("defocus_blur", severity, images)
     return convolved(images, _disk(radius, sigma))
 
 
@@ -28,7 +28,7 @@ def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Image
 @in_unit
 def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """The camera moves along a line, at -45 to 45 degrees."""
-    radius, sigma = settings("motion_blur", severity, images.shape[2:])
+    radius, sigma = settings("motion_blur", severity, images)
     angles = (90 * randomness.uniform(1)[:, 0] - 45).tolist()
     return torch.stack(
         [
@@ -42,7 +42,7 @@ def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images
 @in_unit
 def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The mean of the image and of itself, enlarged step by step."""
-    steps, step = settings("zoom_blur", severity, images.shape[2:])
+    steps, step = settings("zoom_blur", severity, images)
     total = 2 * images  # itself, and enlarged by 1
     for i in range(1, steps):
         total += zoomed(images, 1 + i * step)
@@ -53,7 +53,7 @@ def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images: 
 @in_unit
 def gaussian_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """A low-pass filter."""
-    return gaussian(images, settings("gaussian_blur", severity, images.shape[2:]))
+    return gaussian(images, settings("gaussian_blur", severity, images))
 
 
 @lru_cache

@@ -34,12 +34,12 @@ def corrupt(
         corruption: a name in `visprism.data.corruptions.CORRUPTIONS`.
         severity: 1 (mild) to 5 (severe).
         seed: of the randomness.
-        numbers: of the images in their data set; an image's noise depends on the seed and on its
-            number, not on its batch. By default 0, 1, 2, ...
+        numbers: of the images in their data set; an image's noise depends on the seed and on
+            its number, not on its batch. By default 0, 1, 2, ...
 
     Raises:
-        InputError: if there is no such corruption or severity, or the images are not RGB of eight
-            bits.
+        InputError: if there is no such corruption or severity, or the images are not RGB of
+            eight bits.
 
     Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness to common
     corruptions and perturbations.

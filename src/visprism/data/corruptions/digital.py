@@ -24,7 +24,7 @@ Pixels = UInt8[Tensor, "b 3 h w"]
 @in_unit
 def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """Each colour drawn towards its mean over the image."""
-    factor = settings("contrast", severity, images.shape[2:])
+    factor = settings("contrast", severity, images)
     mean = images.mean((2, 3), keepdim=True)
     return mean + factor * (images - mean)
 
@@ -33,7 +33,7 @@ def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  
 @in_unit
 def brightness(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The value in HSV raised; hue and saturation stay."""
-    return brightened(images, settings("brightness", severity, images.shape[2:]))
+    return brightened(images, settings("brightness", severity, images))
 
 
 def brightened(images: Images, added: float) -> Images:
@@ -51,7 +51,7 @@ def brightened(images: Images, added: float) -> Images:
 @in_unit
 def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The saturation in HSV changed; hue and value stay. Grey has the hue of red."""
-    factor, added = settings("saturate", severity, images.shape[2:])
+    factor, added = settings("saturate", severity, images)
     value = images.amax(1, keepdim=True)
     span = value - images.amin(1, keepdim=True)
     # Where the value is 0 the saturation is 0, and so is every colour.
@@ -65,16 +65,18 @@ def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  
 @CORRUPTIONS.register
 def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
     """Saved as a JPEG of low quality, and read."""
-    quality = settings("jpeg_compression", severity, images.shape[2:])
+    quality = settings("jpeg_compression", severity, images)
     files = [encode_jpeg(image, quality=quality) for image in images.cpu()]
-    read = [decode_jpeg(file, mode=ImageReadMode.RGB) for file in files]
-    return torch.stack(read).to(images.device)
+    found = torch.empty(images.shape, dtype=torch.uint8)
+    for image, file in zip(found, files, strict=True):
+        image.copy_(torch.as_tensor(decode_jpeg(file, mode=ImageReadMode.RGB)))
+    return found.to(images.device)
 
 
 @CORRUPTIONS.register
 def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
     """Made smaller by Pillow's box filter, and enlarged again."""
-    side = settings("pixelate", severity, images.shape[2:])
+    side = settings("pixelate", severity, images)
     height, width = images.shape[2:]
     small = int(width * side), int(height * side)
     found = torch.empty(images.shape, dtype=torch.uint8)

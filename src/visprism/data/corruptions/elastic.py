@@ -22,7 +22,7 @@ def elastic_transform(images: Images, severity: int, randomness: Randomness) -> 
     Source: the published code; Simard et al. (2003), Best practices for convolutional neural
     networks applied to visual document analysis, sec. 2.
     """
-    strength, sigma, shift = settings("elastic_transform", severity, images.shape[2:])
+    strength, sigma, shift = settings("elastic_transform", severity, images)
     height, width = images.shape[2:]
     moved = (2 * randomness.uniform(3, 2) - 1) * shift
     places = affine_places(height, width, moved)

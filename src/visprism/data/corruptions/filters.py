@@ -1,4 +1,4 @@
-"""Filters that several corruptions share: linear, batched, with the borders of the originals."""
+"""Filters that several corruptions share: linear, with the borders of the originals."""
 
 from functools import lru_cache
 from math import ceil
@@ -57,8 +57,7 @@ def motion_taps(radius: int, sigma: float, angle: float) -> list[tuple[int, int,
     weight /= weight.sum()
     down, across = np.sin(np.deg2rad(angle)), np.cos(np.deg2rad(angle))
     return [
-        (-ceil(i * down - 0.5), -ceil(i * across - 0.5), float(w))
-        for i, w in enumerate(weight)
+        (-ceil(i * down - 0.5), -ceil(i * across - 0.5), float(w)) for i, w in enumerate(weight)
     ]
 
 

@@ -1,11 +1,11 @@
 """Glass blur: pixels change places with their neighbours, as seen through rippled glass.
 
 The published code goes through the pixels one by one, from the lower right to the upper left,
-and gives each the colours of a random neighbour; it means to swap the two, but NumPy's views make
-it a copy. A neighbour that has been gone through has the colours of its own neighbour by then. So
-each pixel points either at an original pixel or at one that was gone through before, and
-following the pointers ends. Doubling their length ends after as many steps as the logarithm of
-the longest way, for all pixels of all images at once, with the same answer.
+and gives each the colours of a random neighbour; it means to swap the two, but NumPy's views
+make it a copy. A neighbour that has been gone through has the colours of its own neighbour by
+then. So each pixel points either at an original pixel or at one that was gone through before,
+and following the pointers ends. Doubling their length ends after as many steps as the logarithm
+of the longest way, for all pixels of all images at once, with the same answer.
 """
 
 import torch
@@ -25,7 +25,7 @@ Images = Float[Tensor, "b 3 h w"]
 @in_unit
 def glass_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """Pixels copied from near ones between two Gaussian blurs."""
-    sigma, reach, repeats = settings("glass_blur", severity, images.shape[2:])
+    sigma, reach, repeats = settings("glass_blur", severity, images)
     height, width = images.shape[2:]
     blurred = gaussian(images, sigma).mul_(255).add_(1e-3).floor_().div_(255)
     source = torch.arange(height * width, device=images.device).expand(len(images), -1)

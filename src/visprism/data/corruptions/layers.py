@@ -1,5 +1,7 @@
 """Layers that weather lays over an image: plasma for fog, and ice for frost."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -17,13 +19,11 @@ _ICE = (
 )
 
 
-def plasma(
-    side: int, decay: float, randomness: Randomness
-) -> Float[Tensor, "b side side"]:
+def plasma(side: int, decay: float, randomness: Randomness) -> Float[Tensor, "b side side"]:
     """Clouds by the diamond-square algorithm, in 0 ... 1; the map continues at its far side.
 
-    Each round fills in the middles of squares and then of their edges, with the mean of the four
-    points about and noise that is `decay` squared times weaker than in the round before.
+    Each round fills in the middles of squares and then of their edges, with the mean of the
+    four points about and noise that is `decay` squared times weaker than in the round before.
 
     Args:
         side: a power of two.
@@ -58,12 +58,13 @@ def plasma(
     return (heights - low) / (high - low)
 
 
-def ice(height: int, width: int, randomness: Randomness) -> Float[Tensor, "b 3 h w"]:
+def ice(size: Sequence[int], randomness: Randomness) -> Float[Tensor, "b 3 h w"]:
     """Frosted glass: noise with the colour, contrast and spectrum of a photograph of ice.
 
     Normal noise, coloured by a power of the frequency. What it lacks of the photographs are
     their needles: phases are random.
     """
+    height, width = size
     kinds = [_ICE[i] for i in randomness.integers(0, len(_ICE), 1)[:, 0].tolist()]
     noise = randomness.normal(height, width)
     down = torch.fft.fftfreq(height, device=noise.device)

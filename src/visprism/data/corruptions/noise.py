@@ -15,7 +15,7 @@ Images = Float[Tensor, "b 3 h w"]
 @in_unit
 def gaussian_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """The same normal noise everywhere, as from electronics in low light."""
-    scale = settings("gaussian_noise", severity, images.shape[2:])
+    scale = settings("gaussian_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(images)
 
 
@@ -23,7 +23,7 @@ def gaussian_noise(images: Images, severity: int, randomness: Randomness) -> Ima
 @in_unit
 def shot_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """Poisson noise: so many photons come from a white pixel."""
-    photons = settings("shot_noise", severity, images.shape[2:])
+    photons = settings("shot_noise", severity, images)
     return randomness.poisson(images * photons).div_(photons)
 
 
@@ -31,7 +31,7 @@ def shot_noise(images: Images, severity: int, randomness: Randomness) -> Images:
 @in_unit
 def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """Salt and pepper: a share of the values, colour by colour, becomes 0 or 1."""
-    share = settings("impulse_noise", severity, images.shape[2:])
+    share = settings("impulse_noise", severity, images)
     drawn = randomness.uniform(*images.shape[1:])
     return images.masked_fill(drawn < share, 0.0).masked_fill_(drawn < share / 2, 1.0)
 
@@ -40,5 +40,5 @@ def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Imag
 @in_unit
 def speckle_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """Normal noise in proportion to the value."""
-    scale = settings("speckle_noise", severity, images.shape[2:])
+    scale = settings("speckle_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(1).mul_(images)

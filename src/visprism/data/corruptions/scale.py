@@ -12,14 +12,12 @@ from visprism.data.corruptions.randomness import Randomness
 # should be a whole number may lie below it by a hundredth of this.
 _ROUNDING = 1e-3
 
-OfNumbers = Callable[
-    [Float[Tensor, "b 3 h w"], int, Randomness], Float[Tensor, "b 3 h w"]
-]
+OfNumbers = Callable[[Float[Tensor, "b 3 h w"], int, Randomness], Float[Tensor, "b 3 h w"]]
 OfPixels = Callable[[UInt8[Tensor, "b 3 h w"], int, Randomness], UInt8[Tensor, "b 3 h w"]]
 
 
 def in_unit(corruption: OfNumbers) -> OfPixels:
-    """A corruption of numbers in 0 ... 1 as one of eight-bit images; what goes beyond is cut."""
+    """A corruption of numbers in 0 ... 1 as one of eight-bit images."""
 
     @wraps(corruption)
     def of_pixels(images: Tensor, severity: int, randomness: Randomness) -> Tensor:

@@ -8,6 +8,8 @@ corruptions and perturbations, and the code that they published with it.
 
 from typing import Any
 
+from torch import Tensor
+
 from visprism.errors import InputError
 
 SIZES = ("CIFAR", "Tiny ImageNet", "ImageNet")
@@ -143,6 +145,7 @@ def check_severity(severity: int) -> None:
         raise InputError(f"severity is {severity!r}; wants 1 (mild) to 5 (severe)")
 
 
-def settings(corruption: str, severity: int, size: tuple[int, int]) -> Any:  # noqa: ANN401
-    """What a severity means for images of (height, width)."""
-    return _TABLES[table_for(*size)][corruption][severity - 1]
+def settings(corruption: str, severity: int, images: Tensor) -> Any:  # noqa: ANN401
+    """What a severity means for images of this size."""
+    height, width = images.shape[2:]
+    return _TABLES[table_for(height, width)][corruption][severity - 1]

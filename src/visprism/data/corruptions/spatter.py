@@ -24,9 +24,7 @@ _WEAK, _STRONG = 50, 150  # gradients of an edge
 @in_unit
 def spatter(images: Images, severity: int, randomness: Randomness) -> Images:
     """Drops where smooth noise is high: with refracting edges for water, opaque for mud."""
-    mean, deviation, sigma, threshold, strength, liquid = settings(
-        "spatter", severity, images.shape[2:]
-    )
+    mean, deviation, sigma, threshold, strength, liquid = settings("spatter", severity, images)
     layer = gaussian(deviation * randomness.normal(*images.shape[2:]) + mean, sigma)
     layer = torch.where(layer < threshold, 0.0, layer)
     if liquid == "mud":
@@ -103,8 +101,8 @@ def _grown(marked: Bool[Tensor, "b h w"], axis: int) -> Bool[Tensor, "b h w"]:
 def distances(near: Bool[Tensor, "b h w"]) -> Layer:
     """Distance of each pixel to the nearest marked one; 20 where it is farther.
 
-    Source: Felzenszwalb and Huttenlocher (2012), Distance transforms of sampled functions: along
-    columns first, then the squares along rows.
+    Source: Felzenszwalb and Huttenlocher (2012), Distance transforms of sampled functions:
+    along columns first, then the squares along rows.
     """
     far = _FARTHEST + 1
     down = torch.where(near, 0, far).short()

@@ -1,5 +1,7 @@
 """Weather: snow, frost and fog; brightness stands with saturation in `digital`."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -20,7 +22,7 @@ _GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
 @in_unit
 def fog(images: Images, severity: int, randomness: Randomness) -> Images:
     """A layer of clouds, so that the brightest stays as bright as it was."""
-    strength, decay = settings("fog", severity, images.shape[2:])
+    strength, decay = settings("fog", severity, images)
     height, width = images.shape[2:]
     side = 1 << (max(height, width) - 1).bit_length()
     clouds = plasma(side, decay, randomness)[:, None, :height, :width]
@@ -32,17 +34,15 @@ def fog(images: Images, severity: int, randomness: Randomness) -> Images:
 @in_unit
 def frost(images: Images, severity: int, randomness: Randomness) -> Images:
     """A layer of ice, which is generated, not photographed; see `layers.ice`."""
-    of_image, of_ice = settings("frost", severity, images.shape[2:])
-    return of_image * images + of_ice * ice(*images.shape[2:], randomness)
+    of_image, of_ice = settings("frost", severity, images)
+    return of_image * images + of_ice * ice(images.shape[2:], randomness)
 
 
 @CORRUPTIONS.register
 @in_unit
 def snow(images: Images, severity: int, randomness: Randomness) -> Images:
     """Flakes that fall at 45 to 135 degrees, over an image that is a little whiter."""
-    mean, deviation, zoom, threshold, radius, sigma, share = settings(
-        "snow", severity, images.shape[2:]
-    )
+    mean, deviation, zoom, threshold, radius, sigma, share = settings("snow", severity, images)
     flakes = flakes_of(images.shape[2:], (mean, deviation, zoom, threshold), randomness)
     angles = (90 * randomness.uniform(1)[:, 0] - 135).tolist()
     fallen = torch.stack(
@@ -55,7 +55,7 @@ def snow(images: Images, severity: int, randomness: Randomness) -> Images:
 
 
 def flakes_of(
-    size: tuple[int, int], looks: tuple[float, float, float, float], randomness: Randomness
+    size: Sequence[int], looks: Sequence[float], randomness: Randomness
 ) -> Float[Tensor, "b h w"]:
     """Snow that does not move yet: enlarged noise of which only the highest is kept.
 
