@@ -57,7 +57,7 @@ def gaussian_blur(images: Images, severity: int, randomness: Randomness) -> Imag
 
 
 @lru_cache
-def _disk(radius: float, sigma: float) -> Float[Tensor, "k k"]:
+def _disk(radius: float | int, sigma: float | int) -> Float[Tensor, "k k"]:
     """A disk, blurred over 3x3 pixels (5x5 for radii above 8) so that its edge is soft."""
     reach = max(8, int(radius))
     line = np.arange(-reach, reach + 1)

@@ -51,7 +51,7 @@ def corrupt(
     if len(numbers) != len(images):
         raise InputError(f"got {len(numbers)} numbers for {len(images)} images; give one each")
     found = torch.empty_like(images)
-    some = len(images) if images.is_cuda else _CACHED // images[:1].numel() + 1
+    some = len(images) if images.is_cuda else _CACHED // images.shape[1:].numel() + 1
     for start in range(0, len(images), some):
         part = slice(start, start + some)
         randomness = Randomness(seed, corruption, numbers[part], images.device)

@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate, pad
 
 
 @lru_cache(maxsize=64)
-def _gaussian_matrix(side: int, sigma: float, mode: str, truncate: float) -> Tensor:
+def _gaussian_matrix(side: int, sigma: float | int, mode: str, truncate: float | int) -> Tensor:
     """The blur of a line of `side` pixels as a matrix, its border included."""
     if sigma < 1e-15:
         return torch.eye(side)
@@ -22,10 +22,10 @@ def _gaussian_matrix(side: int, sigma: float, mode: str, truncate: float) -> Ten
 
 def gaussian(
     images: Float[Tensor, "*b h w"],
-    sigma: float,
+    sigma: float | int,
     *,
     mode: str = "nearest",
-    truncate: float = 4.0,
+    truncate: float | int = 4,
 ) -> Float[Tensor, "*b h w"]:
     """Gaussian blur, as SciPy's and scikit-image's: two products with banded matrices."""
     height, width = images.shape[-2:]
@@ -47,7 +47,9 @@ def convolved(
     return found[..., side - 1 : side - 1 + height, side - 1 : side - 1 + width]
 
 
-def motion_taps(radius: int, sigma: float, angle: float) -> list[tuple[int, int, float]]:
+def motion_taps(
+    radius: int, sigma: float | int, angle: float | int
+) -> list[tuple[int, int, float]]:
     """Rows and columns by which an image is moved along a line, and the weight of each copy.
 
     Source: ImageMagick's MotionBlurImage, which made the published images: half a Gaussian.
@@ -62,7 +64,7 @@ def motion_taps(radius: int, sigma: float, angle: float) -> list[tuple[int, int,
 
 
 def motion_blurred(
-    image: Float[Tensor, "*c h w"], radius: int, sigma: float, angle: float
+    image: Float[Tensor, "*c h w"], radius: int, sigma: float | int, angle: float | int
 ) -> Float[Tensor, "*c h w"]:
     """One image moved along a line; pixels from beyond the border are those on it."""
     height, width = image.shape[-2:]
@@ -81,7 +83,7 @@ def motion_blurred(
     return found.reshape(image.shape)
 
 
-def zoomed(images: Float[Tensor, "b c h w"], factor: float) -> Float[Tensor, "b c h w"]:
+def zoomed(images: Float[Tensor, "b c h w"], factor: float | int) -> Float[Tensor, "b c h w"]:
     """The middle of the images, enlarged to their size.
 
     Corner pixels stay corner pixels, as in SciPy's zoom of order 1.

@@ -21,21 +21,21 @@ def translated(images: Images, pixels: int) -> Images:
     return moved
 
 
-def rotated(images: Images, degrees: float) -> Images:
+def rotated(images: Images, degrees: float | int) -> Images:
     """Turned clockwise."""
     c, s = cos(radians(degrees)), sin(radians(degrees))
     return _mapped(images, np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]), 0.5)
 
 
-def scaled(images: Images, factor: float) -> Images:
+def scaled(images: Images, factor: float | int) -> Images:
     """Enlarged, or made smaller."""
     return _mapped(images, np.diag([factor, factor, 1.0]), 0.5)
 
 
-def tilted(images: Images, degrees: float) -> Images:
+def tilted(images: Images, degrees: float | int) -> Images:
     """Turned by one angle about both axes of the image, seen from as far as its diagonal.
 
-    """Turned by one angle about both axes of the image; the eye is as far as its diagonal.
+    The middle is that of the published code, at height / 2 and width / 2 of pixel middles.
     """
     c, s = cos(radians(degrees)), sin(radians(degrees))
     return _mapped(images, _seen_from(hypot(*images.shape[2:]), c, s), 0.0)

@@ -19,7 +19,9 @@ _ICE = (
 )
 
 
-def plasma(side: int, decay: float, randomness: Randomness) -> Float[Tensor, "b side side"]:
+def plasma(
+    side: int, decay: float | int, randomness: Randomness
+) -> Float[Tensor, "b side side"]:
     """Clouds by the diamond-square algorithm, in 0 ... 1; the map continues at its far side.
 
     Each round fills in the middles of squares and then of their edges, with the mean of the

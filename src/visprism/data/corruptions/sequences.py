@@ -80,7 +80,7 @@ def sequence(
     return torch.stack([eight_bit(frame) for frame in cut], dim=1)
 
 
-def _gaussian_noise(images: Images, scale: float, randomness: Randomness) -> Frames:
+def _gaussian_noise(images: Images, scale: float | int, randomness: Randomness) -> Frames:
     noise = (scale * randomness.normal(*images.shape[1:]) for _ in range(30))
     return [images, *(images + each for each in noise)]
 
@@ -91,7 +91,7 @@ def _shot_noise(images: Images, photons: int, randomness: Randomness) -> Frames:
 
 def _motion_blur(
     images: Images,
-    setting: tuple[int, float, int, int],
+    setting: tuple[int, float | int, int, int],
     randomness: Randomness,  # noqa: ARG001
 ) -> Frames:
     radius, sigma, frames, step = setting
@@ -100,7 +100,7 @@ def _motion_blur(
     return [motion_blurred(flat, radius, sigma, a).view_as(images) for a in angles]
 
 
-def _zoom_blur(images: Images, step: float, randomness: Randomness) -> Frames:  # noqa: ARG001
+def _zoom_blur(images: Images, step: float | int, randomness: Randomness) -> Frames:  # noqa: ARG001
     total, frames = images.clone(), [images]
     for i in range(1, 31):
         total += scaled(images, 1 + step * i)
@@ -108,14 +108,14 @@ def _zoom_blur(images: Images, step: float, randomness: Randomness) -> Frames:  
     return frames
 
 
-def _snow(images: Images, setting: tuple[float, ...], randomness: Randomness) -> Frames:
+def _snow(images: Images, setting: tuple[float | int, ...], randomness: Randomness) -> Frames:
     *looks, radius, sigma = setting
     flakes = flakes_of(images.shape[2:], looks, randomness)
     fallen = (motion_blurred(flakes, int(radius), sigma, 4 * i - 150) for i in range(31))
     return [snowed(images, layer, 0.85) for layer in fallen]
 
 
-def _brightness(images: Images, step: float, randomness: Randomness) -> Frames:  # noqa: ARG001
+def _brightness(images: Images, step: float | int, randomness: Randomness) -> Frames:  # noqa: ARG001
     return [brightened(images, step * (i - 15)) for i in range(31)]
 
 
@@ -124,11 +124,11 @@ def _translate(images: Images, setting: tuple[int, int], randomness: Randomness)
     return [translated(images, i - first) for i in range(frames)]
 
 
-def _rotate(images: Images, step: float, randomness: Randomness) -> Frames:  # noqa: ARG001
+def _rotate(images: Images, step: float | int, randomness: Randomness) -> Frames:  # noqa: ARG001
     return [rotated(images, step * (i - 15)) for i in range(31)]
 
 
-def _tilt(images: Images, step: float, randomness: Randomness) -> Frames:  # noqa: ARG001
+def _tilt(images: Images, step: float | int, randomness: Randomness) -> Frames:  # noqa: ARG001
     return [tilted(images, step * (i - 15)) for i in range(31)]
 
 

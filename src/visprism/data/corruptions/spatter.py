@@ -145,5 +145,5 @@ def _mirrored(layer: Layer) -> Float[Tensor, "b 1 _ _"]:
     return pad(layer[:, None], (1, 1, 1, 1), mode="reflect")
 
 
-def _colour(colour: tuple[float, ...], images: Images) -> Float[Tensor, "3 1 1"]:
+def _colour(colour: tuple[float | int, ...], images: Images) -> Float[Tensor, "3 1 1"]:
     return torch.tensor(colour, device=images.device)[:, None, None]

@@ -55,7 +55,7 @@ def snow(images: Images, severity: int, randomness: Randomness) -> Images:
 
 
 def flakes_of(
-    size: Sequence[int], looks: Sequence[float], randomness: Randomness
+    size: Sequence[int], looks: Sequence[float | int], randomness: Randomness
 ) -> Float[Tensor, "b h w"]:
     """Snow that does not move yet: enlarged noise of which only the highest is kept.
 
@@ -69,7 +69,7 @@ def flakes_of(
     return torch.where(layer < threshold, 0.0, layer).clamp_(0, 1).mul_(255).floor_().div_(255)
 
 
-def snowed(images: Images, layer: Float[Tensor, "b h w"], share: float) -> Images:
+def snowed(images: Images, layer: Float[Tensor, "b h w"], share: float | int) -> Images:
     """Images, whitened, with the layer of snow and the same layer upside down."""
     weights = torch.tensor(_GREY, device=images.device)[:, None, None]
     grey = (images * weights).sum(1, keepdim=True)
