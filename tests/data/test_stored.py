@@ -89,7 +89,7 @@ def test_files_of_another_kind_are_refused(cifar_c):
     with pytest.raises(InputError, match=r"holds uint8 of shape \(20, 32, 32\); wants images"):
         load_data(f"cifar10_c:{path}?corruption=snow")
     np.save(path / "fog.npy", pixels[:-1])
-    with pytest.raises(InputError, match="holds 19 images and labels.npy 20 labels; wants as"):
+    with pytest.raises(InputError, match=r"holds 19 images and labels.npy 20 labels; wants as"):
         load_data(f"cifar10_c:{path}?corruption=fog")
 
 

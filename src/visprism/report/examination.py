@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from visprism.anatomy.cost import Costs
 from visprism.errors import InputError
 from visprism.measure.features import AttentionStatistics, BlockStructure, Tally
+from visprism.measure.outputs import CorruptionErrors, Stability, Temperature, Uncertainty
 from visprism.measure.parameters import Landscape, Sharpness, Trajectory
 from visprism.measure.receptive_field import ReceptiveField
 from visprism.result import Result
@@ -20,6 +21,10 @@ Finding = (
     | Landscape
     | Trajectory
     | Sharpness
+    | Uncertainty
+    | Temperature
+    | CorruptionErrors
+    | Stability
 )
 
 
