@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from visprism.figures.depth import from_zero
 from visprism.figures.frame import figure
 from visprism.figures.style import FAINT, KIND_COLOURS, tip
 from visprism.measure.outputs import Reliability, RiskCoverage
@@ -80,7 +81,7 @@ def _(result: RiskCoverage, ax: Axes) -> Axes:
     ax.text(0.03, 0.96, f"AURC {result.aurc:.3g}", va="top", fontsize="small",
             transform=ax.transAxes)  # fmt: skip
     ax.set(xlim=(0, 1), xlabel="Share of images answered, the surest", ylabel="Error rate")
-    ax.axhline(0, linewidth=0, label="_zero").sticky_edges.y.append(0)
+    from_zero(ax)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=None))
     return ax

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
+from visprism.figures.depth import from_zero
 from visprism.figures.frame import figure
 from visprism.figures.style import FAINT, INK, KIND_COLOURS, SIMILARITY, tip
 from visprism.measure.outputs import CLEAN, CorruptionErrors, Robustness, Stability
@@ -86,26 +87,30 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
     return ax
 
 
-@figure(width=2.9, height=2.3)
+@figure(width=2.7, height=2.3)
 def _(result: Stability, ax: Axes) -> Axes:
     """Flip rate of each perturbation with its 95 % interval."""
-    place = np.arange(len(result))[::-1]
-    bars = ax.barh(place, result.flip_rate, height=0.72, color=KIND_COLOURS["downsample"])
+    place = np.arange(len(result))
+    bars = ax.bar(place, result.flip_rate, width=0.72, color=KIND_COLOURS["downsample"])
     for bar, name, rate in zip(
         bars, result.perturbation.tolist(), result.flip_rate.tolist(), strict=True
     ):
         bar.set_gid(tip(f"{spelt(name)} · {rate:.2%} of frames"))
-    ax.hlines(place, result.flip_low, result.flip_high, color=INK, linewidth=0.9)
-    _named(ax, result.perturbation, place)
-    ax.set_xlabel("Flip rate")
+    ax.vlines(place, result.flip_low, result.flip_high, color=INK, linewidth=0.9)
+    labels = [spelt(name) for name in result.perturbation.tolist()]
+    ax.set_xticks(place, labels, rotation=45, ha="right", rotation_mode="anchor")
+    ax.tick_params(axis="x", length=0)
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.set_ylabel("Flip rate")
+    from_zero(ax)
     return ax
 
 
 def _named(ax: Axes, names: np.ndarray, place: np.ndarray) -> None:
     ax.set_yticks(place, [spelt(name) for name in names.tolist()])
     ax.tick_params(axis="y", length=0)
-    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.set_xlim(left=0)
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set_xlim(0, 1)
 
 
 def spelt(name: str) -> str:
