@@ -11,8 +11,6 @@ from visprism.data.corruptions.registry import CORRUPTIONS
 from visprism.data.corruptions.severities import check_severity
 from visprism.errors import InputError
 
-_CACHED = 131_072  # numbers that are worked on at once, to stay in a core's cache
-
 
 def corrupt(
     images: UInt8[Tensor, "b 3 h w"],
@@ -50,13 +48,9 @@ def corrupt(
     numbers = range(len(images)) if numbers is None else numbers
     if len(numbers) != len(images):
         raise InputError(f"got {len(numbers)} numbers for {len(images)} images; give one each")
-    found = torch.empty_like(images)
-    some = len(images) if images.is_cuda else _CACHED // images.shape[1:].numel() + 1
-    for start in range(0, len(images), some):
-        part = slice(start, start + some)
-        randomness = Randomness(seed, corruption, numbers[part], images.device)
-        found[part] = function(images[part], severity, randomness)
-    return found
+    if not len(images):
+        return images
+    return function(images, severity, Randomness(seed, corruption, numbers, images.device))
 
 
 def check_images(images: Tensor) -> None:

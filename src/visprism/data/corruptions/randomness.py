@@ -1,7 +1,7 @@
 """Randomness of corruptions: each image has its own, whatever batch it comes in."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -27,6 +27,10 @@ class Randomness:
     def generators(self) -> list[Generator]:
         """One for each image."""
         return [stream(self.seed, self.use, number) for number in self.numbers]
+
+    def of(self, part: slice) -> "Randomness":
+        """That of some of the images, from the start."""
+        return replace(self, numbers=self.numbers[part])
 
     def normal(self, *shape: int) -> Float[Tensor, "b ..."]:
         """Standard normal numbers."""

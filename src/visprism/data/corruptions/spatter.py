@@ -3,7 +3,7 @@
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn.functional import conv2d, pad
+from torch.nn.functional import pad
 
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
@@ -44,9 +44,18 @@ def relief(drops: Layer) -> Layer:
     Source: the published code, which does each of these steps in OpenCV.
     """
     even = equalised(_box(distances(edges(drops))).floor())
-    kernel = torch.tensor([[-2.0, -1, 0], [-1, 1, 1], [0, 1, 2]], device=drops.device)
-    lit = conv2d(_mirrored(even), kernel[None, None])[:, 0].clamp_(0, 255)
-    return _box(lit).round()
+    wide, (height, width) = _mirrored(even)[:, 0], even.shape[1:]
+    lit = even.clone()
+    for row, column, weight in (
+        (0, 0, -2),
+        (0, 1, -1),
+        (1, 0, -1),
+        (1, 2, 1),
+        (2, 1, 1),
+        (2, 2, 2),
+    ):
+        lit.add_(wide[:, row : row + height, column : column + width], alpha=weight)
+    return _box(lit.clamp_(0, 255)).round()
 
 
 def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
@@ -55,10 +64,11 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
     Source: Canny (1986), A computational approach to edge detection; the sum of absolute
     derivatives as the gradient's size, and the four sectors, as in OpenCV.
     """
-    sobel = torch.tensor([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]], device=drops.device)
-    kernels = torch.stack([sobel, sobel.T])[:, None]
-    wide = pad(drops[:, None], (1, 1, 1, 1), mode="replicate")
-    across, down = conv2d(wide, kernels).unbind(1)
+    wide = pad(drops[:, None], (1, 1, 1, 1), mode="replicate")[:, 0]
+    smooth = wide[:, :-2] + 2 * wide[:, 1:-1] + wide[:, 2:]
+    across = smooth[..., 2:] - smooth[..., :-2]
+    smooth = wide[..., :-2] + 2 * wide[..., 1:-1] + wide[..., 2:]
+    down = smooth[:, 2:] - smooth[:, :-2]
     size = across.abs() + down.abs()
     near = pad(size, (1, 1, 1, 1))
     height, width = size.shape[1:]
