@@ -6,11 +6,11 @@ the signal-to-noise ratio of one against the other, which for random corruptions
 the noise is other noise. Elastic transform follows the code of the published sets,
 imagecorruptions another definition.
 
-    python benchmarks/corruptions.py                       # visprism alone
-    uv pip install --target DIR --no-deps imagecorruptions scikit-image networkx numba \
-        opencv-python-headless lazy_loader imageio tifffile llvmlite
-    python benchmarks/corruptions.py --peer DIR --write    # both; writes results/corruptions.json
+    python benchmarks/corruptions.py                     # visprism alone
+    python benchmarks/corruptions.py --peer DIR --write  # both; writes results/corruptions.json
 
+DIR is where `uv pip install --target DIR --no-deps` has put imagecorruptions, scikit-image,
+networkx, numba, llvmlite, opencv-python-headless, lazy_loader, imageio and tifffile.
 imagecorruptions 1.1.2 wants names that NumPy 2, SciPy 1.15, scikit-image 0.19 and setuptools 82
 no longer have; `patched` gives them back.
 

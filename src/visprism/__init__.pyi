@@ -12,6 +12,7 @@ from visprism.anatomy import watch as watch
 from visprism.data import batches as batches
 from visprism.data import load_data as load_data
 from visprism.data.augment import augmented as augmented
+from visprism.data.corruptions import corrupt as corrupt
 from visprism.errors import InputError as InputError
 from visprism.figures import panel as panel
 from visprism.figures import plot as plot
@@ -30,6 +31,15 @@ from visprism.measure.features import effective_ranks as effective_ranks
 from visprism.measure.features import high_frequency as high_frequency
 from visprism.measure.features import observe as observe
 from visprism.measure.features import tally as tally
+from visprism.measure.outputs import Predictions as Predictions
+from visprism.measure.outputs import corruption_errors as corruption_errors
+from visprism.measure.outputs import predict as predict
+from visprism.measure.outputs import reliability as reliability
+from visprism.measure.outputs import risk_coverage as risk_coverage
+from visprism.measure.outputs import robustness as robustness
+from visprism.measure.outputs import stability as stability
+from visprism.measure.outputs import temperature as temperature
+from visprism.measure.outputs import uncertainty as uncertainty
 from visprism.measure.parameters import centre_curvature as centre_curvature
 from visprism.measure.parameters import landscape as landscape
 from visprism.measure.parameters import plane_along as plane_along

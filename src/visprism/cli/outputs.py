@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from visprism.cli.text import verdicts
+from visprism.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +31,18 @@ def robustness(arguments: Namespace) -> None:
         "all": (*COMMON, *EXTRA),
         "none": (),
     }
+    corruptions = _named(arguments.corruptions, groups)
+    perturbations = _named(arguments.perturbations, {"all": PERTURBATIONS, "none": ()})
+    if not corruptions and not perturbations:
+        raise InputError(
+            "neither corruptions nor perturbations are asked for; leave --corruptions out for "
+            "the 15 of ImageNet-C, or name some"
+        )
     _evaluate(
         arguments,
-        corruptions=_named(arguments.corruptions, groups),
+        corruptions=corruptions,
         severities=arguments.severities,
-        perturbations=_named(arguments.perturbations, {"all": PERTURBATIONS, "none": ()}),
+        perturbations=perturbations,
     )
 
 

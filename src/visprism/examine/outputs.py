@@ -11,6 +11,7 @@ from visprism.anatomy import costs
 from visprism.data import Batches, batches, in_memory
 from visprism.data.batches import standardised
 from visprism.data.corruptions import CORRUPTIONS, corrupt, sequence, table_for
+from visprism.data.corruptions.sequences import check_perturbation
 from visprism.data.corruptions.severities import check_severity
 from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
@@ -60,12 +61,19 @@ def evaluate(
         InputError: if the data cannot be read or has no labels or other classes, or there is no
             such corruption.
     """
-    for name in evaluation.corruptions:
-        CORRUPTIONS[name]  # there is one
-    for severity in evaluation.severities:
-        check_severity(severity)
+    _check(evaluation)
     materials = prepare(models, inquiry, progress=progress)
     return [_evaluated(each, inquiry, evaluation, progress) for each in materials]
+
+
+def _check(evaluation: Evaluation) -> None:
+    """Whether all that is named is there, before a model is loaded."""
+    for name in evaluation.corruptions:
+        CORRUPTIONS[name]
+    for severity in evaluation.severities:
+        check_severity(severity)
+    for name in evaluation.perturbations:
+        check_perturbation(name)
 
 
 def corrupted(

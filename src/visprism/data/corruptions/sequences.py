@@ -65,9 +65,7 @@ def sequence(
 
     Source: Hendrycks and Dietterich (2019), sec. 3.2, and the code that they published.
     """
-    if perturbation not in PERTURBATIONS:
-        known = ", ".join(PERTURBATIONS)
-        raise InputError(f"unknown perturbation {perturbation!r}; there is {known}")
+    check_perturbation(perturbation)
     check_images(images)
     numbers = range(len(images)) if numbers is None else numbers
     randomness = Randomness(seed, f"sequence {perturbation}", numbers, images.device)
@@ -78,6 +76,17 @@ def sequence(
     top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
     cut = [f[..., top : top + height, left : left + width] for f in frames]
     return torch.stack([eight_bit(frame) for frame in cut], dim=1)
+
+
+def check_perturbation(perturbation: str) -> None:
+    """Whether there is such a perturbation.
+
+    Raises:
+        InputError: if not.
+    """
+    if perturbation not in PERTURBATIONS:
+        known = ", ".join(PERTURBATIONS)
+        raise InputError(f"unknown perturbation {perturbation!r}; there is {known}")
 
 
 def _gaussian_noise(images: Images, scale: float | int, randomness: Randomness) -> Frames:
