@@ -18,7 +18,7 @@ image = crops[4:5]
 shown = {"clean": image} | {name: corrupt(image, name, SEVERITY) for name in (*COMMON, *EXTRA)}
 figure, axes = plt.subplots(4, 5, figsize=(7.2, 6.2), layout="constrained")
 for ax, (name, pixels) in zip(axes.flat, shown.items(), strict=True):
-    ax.imshow(pixels[0].permute(1, 2, 0), interpolation="nearest")
+    ax.imshow(pixels[0].permute(1, 2, 0).numpy(), interpolation="nearest")
     ax.set_title(name.replace("_", " "), fontsize=8)
     ax.axis("off")
 figure.savefig("corruptions.png", dpi=130)

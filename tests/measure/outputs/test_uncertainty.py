@@ -63,7 +63,7 @@ def test_a_saturated_predictor_that_is_right_is_calibrated():
 
 
 def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
-    # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 right where 195 should be. A
+    # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
     # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
     found = by_hand([1.0] * 100 + [0.95] * 100, [1] * 90 + [0] * 10 + [1] * 100)
     assert uncertainty(found, resamples=0).of("ece") == pytest.approx(5 / 200, abs=1e-6)

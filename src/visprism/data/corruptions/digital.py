@@ -5,7 +5,6 @@ the HSV model.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import numpy as np
@@ -93,14 +92,9 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  
 
 
 def _by_pillow(images: Pixels, change: Callable[[Image.Image], Image.Image]) -> Pixels:
-    """Each image changed, in as many threads as torch has: Pillow waits for no other."""
+    """Each image changed; colours are put together by Pillow, whose way is the fastest."""
     found = torch.empty(images.shape, dtype=torch.uint8)
-
-    def one(planes: Tensor, pixels: Tensor) -> None:
-        image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels.numpy()])
-        for plane, colour in zip(planes, change(image).split(), strict=True):
-            plane.copy_(torch.from_numpy(np.array(colour)))
-
-    with ThreadPoolExecutor(torch.get_num_threads()) as workers:
-        list(workers.map(one, found, images.cpu()))
+    for planes, pixels in zip(found.numpy(), images.cpu().numpy(), strict=True):
+        image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels])
+        planes[:] = np.asarray(change(image)).transpose(2, 0, 1)
     return found.to(images.device)
