@@ -12,6 +12,7 @@ from visprism.anatomy import watch as watch
 from visprism.data import batches as batches
 from visprism.data import load_data as load_data
 from visprism.data.augment import augmented as augmented
+from visprism.data.corruptions import corrupt as corrupt
 from visprism.errors import InputError as InputError
 from visprism.figures import panel as panel
 from visprism.figures import plot as plot
@@ -38,6 +39,15 @@ from visprism.measure.landscape import principal_plane as principal_plane
 from visprism.measure.landscape import project as project
 from visprism.measure.landscape import random_planes as random_planes
 from visprism.measure.landscape import trajectory as trajectory
+from visprism.measure.outputs import Predictions as Predictions
+from visprism.measure.outputs import corruption_errors as corruption_errors
+from visprism.measure.outputs import predict as predict
+from visprism.measure.outputs import reliability as reliability
+from visprism.measure.outputs import risk_coverage as risk_coverage
+from visprism.measure.outputs import robustness as robustness
+from visprism.measure.outputs import stability as stability
+from visprism.measure.outputs import temperature as temperature
+from visprism.measure.outputs import uncertainty as uncertainty
 from visprism.measure.parameters import sharpness as sharpness
 from visprism.measure.receptive_field import receptive_field as receptive_field
 from visprism.measure.weights import patch_filters as patch_filters

@@ -145,3 +145,21 @@ def test_a_batch_needs_an_image(folder):
 def test_an_unknown_interpolation_is_refused(folder):
     with pytest.raises(ValueError, match=r"'cubic'; wants one of nearest, bilinear, bicubic"):
         batches(load_data(f"folder:{folder}"), Preprocessing((8, 8), interpolation="cubic"), 4)
+
+
+def test_a_change_is_given_the_crops_and_their_places(folder):
+    seen = []
+
+    def darker(crops, numbers):
+        seen.append((tuple(crops.shape), crops.dtype, list(numbers)))
+        return crops // 2
+
+    images = load_data(f"folder:{folder}")
+    way = Preprocessing((8, 12), mean=(0.0,) * 3, std=(1.0,) * 3)
+    for (plain, _), (dark, _) in zip(
+        batches(images, way, 3), batches(images, way, 3, change=darker), strict=True
+    ):
+        torch.testing.assert_close((plain * 255).round() // 2, (dark * 255).round())
+    shapes = [((n, 3, 8, 12), torch.uint8) for n in (3, 3, 2)]
+    assert [s[:2] for s in seen] == shapes
+    assert [s[2] for s in seen] == [[0, 1, 2], [3, 4, 5], [6, 7]]

@@ -17,6 +17,13 @@ from visprism.measure.features import (
     block_structure,
 )
 from visprism.measure.landscape import Landscape, Trajectory
+from visprism.measure.outputs import (
+    CorruptionErrors,
+    Reliability,
+    RiskCoverage,
+    Robustness,
+    Stability,
+)
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.measure.weights import PatchFilters, PositionalSimilarity
 from visprism.result import Provenance
@@ -342,6 +349,71 @@ def spectral_density():
     )
 
 
+def reliability():
+    upper = np.arange(1, 6) / 5
+    return Reliability(
+        lower=upper - 0.2,
+        upper=upper,
+        count=np.array([0, 10, 20, 30, 40]),
+        frequency=np.array([0, 0.1, 0.2, 0.3, 0.4]),
+        confidence=np.array([np.nan, 0.3, 0.5, 0.7, 0.95]),
+        accuracy=np.array([np.nan, 0.3, 0.4, 0.6, 0.8]),
+        ece=0.11,
+        provenance=PROVENANCE,
+    )
+
+
+def risk_coverage():
+    coverage = np.arange(1, 11) / 10
+    return RiskCoverage(
+        coverage=coverage,
+        risk=0.3 * coverage**2,
+        confidence=1 - coverage / 2,
+        aurc=0.1,
+        provenance=PROVENANCE,
+    )
+
+
+def robustness():
+    corruption = np.array(["clean", "fog", "fog", "jpeg_compression", "jpeg_compression"])
+    return Robustness(
+        corruption=np.tile(corruption, 2),
+        severity=np.tile([0, 1, 5, 1, 5], 2),
+        metric=np.repeat(["accuracy", "ece"], 5),
+        cutoff=np.full(10, np.nan),
+        value=np.array([0.9, 0.8, 0.3, 0.85, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1]),
+        low=np.zeros(10),
+        high=np.ones(10),
+        provenance=PROVENANCE,
+    )
+
+
+def corruption_errors():
+    return CorruptionErrors(
+        corruption=np.array(["fog", "jpeg_compression"]),
+        error=np.array([0.45, 0.275]),
+        ece=np.array([0.1, 0.1]),
+        reference=np.array([0.82, np.nan]),
+        relative=np.array([0.55, np.nan]),
+        clean_error=0.1,
+        mean_error=0.36,
+        provenance=PROVENANCE,
+    )
+
+
+def stability():
+    return Stability(
+        perturbation=np.array(["gaussian_noise", "tilt"]),
+        frames=np.array([31, 31]),
+        flip_rate=np.array([0.05, 0.02]),
+        flip_low=np.array([0.04, 0.01]),
+        flip_high=np.array([0.06, 0.03]),
+        consistency=np.array([0.9, 0.98]),
+        mean_flip_rate=0.035,
+        provenance=PROVENANCE,
+    )
+
+
 MAKERS = {
     maker.__name__: maker
     for maker in (
@@ -365,6 +437,11 @@ MAKERS = {
         hessian_summary,
         eigenvalues,
         spectral_density,
+        reliability,
+        risk_coverage,
+        robustness,
+        corruption_errors,
+        stability,
     )
 }
 

@@ -21,6 +21,18 @@ from visprism.measure.features import (
     tally,
 )
 from visprism.measure.landscape import landscape, random_planes, trajectory
+from visprism.measure.outputs import (
+    CLEAN,
+    corruption_errors,
+    outcomes,
+    predict,
+    reliability,
+    risk_coverage,
+    robustness,
+    stability,
+    temperature,
+    uncertainty,
+)
 from visprism.measure.parameters import Objective, sharpness
 from visprism.measure.receptive_field import receptive_field
 from visprism.measure.weights import patch_filters, positional_similarity
@@ -80,6 +92,27 @@ def attention_statistics(about):
     )
 
 
+def of_outputs(network, images, about):
+    targets = network(images).argmax(1)
+    targets[::2] = (targets[::2] + 1) % 5  # half of them wrong
+    given = [(images, targets)]
+    predictions = predict(network, given, provenance=about)
+    seen = outcomes(predictions)
+    corrupted = robustness(
+        network, {CLEAN: given, ("fog", 1): given}, resamples=5, provenance=about
+    )
+    frames = images[:, None].repeat(1, 3, 1, 1, 1)
+    return (
+        uncertainty(seen, resamples=5),
+        reliability(seen),
+        risk_coverage(seen),
+        temperature(predictions)[0],
+        corrupted,
+        corruption_errors(corrupted),
+        stability(network, {"tilt": [frames]}, resamples=5, provenance=about),
+    )
+
+
 def examined(name, depth):
     with torch.random.fork_rng():
         torch.manual_seed(depth)
@@ -123,6 +156,7 @@ def examined(name, depth):
             trajectory(network, states, provenance=about),
             patch_filters(anatomy, provenance=about),
             positional_similarity(anatomy, provenance=about),
+            *of_outputs(network, images, about),
         ),
     )
 

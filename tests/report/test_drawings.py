@@ -44,6 +44,12 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "landscape-l2",
         "trajectory",
         "trajectory-polar",
+        "reliability",
+        "reliability-confidence",
+        "risk-coverage",
+        "robustness",
+        "corruption-errors",
+        "stability",
     ]
     for drawing in found:
         titles = [ax.get_title() for ax in drawing.figure.axes]

@@ -70,7 +70,7 @@ def test_every_analysis_has_its_section_figure_and_table(page, examinations):
         assert ("href", f"#{section.stem}") in reader.attributes
         assert section.title in reader.text
     assert (
-        reader.tags.count("svg") == 1 + 15 + 11 + 2
+        reader.tags.count("svg") == 1 + 20 + 12 + 2
     )  # overview, sections, second figures, tallies
     assert page.count('class="sortable"') == len(tables) * len(examinations)
 

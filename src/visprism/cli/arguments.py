@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from visprism.cli import anatomy, catalogue, demo, examine, hessian, landscape
+from visprism.cli import anatomy, catalogue, demo, examine, hessian, landscape, outputs
 from visprism.cli.naming import DATA, MODEL
 
 
@@ -137,6 +137,19 @@ def parser() -> argparse.ArgumentParser:
         help="checkpoints, in the order of training",
     )
     _out(way), _seed(way), _size(way)
+
+    metrics = command(
+        "evaluate",
+        outputs.evaluate,
+        "accuracy, calibration and every other metric of the predictions",
+        both,
+    )
+    _models(metrics), _data(metrics), _measuring(metrics), outputs.evaluate_options(metrics)
+    robust = command(
+        "robustness", outputs.robustness, "the same metrics on corrupted images", both
+    )
+    _models(robust), _data(robust), _measuring(robust), outputs.evaluate_options(robust)
+    outputs.robustness_options(robust)
 
     blocks = command("anatomy", anatomy.anatomy, "the blocks of a model, as a table", MODEL)
     blocks.add_argument("model", metavar="MODEL")

@@ -17,5 +17,6 @@ DATA is one of
   folder:DIR            a folder of images, or of one folder for each class
   parquet:FILE-OR-DIR   in the layout of Hugging Face
   hf:NAME               a data set of Hugging Face
+  cifar10_c:DIR, cifar100_c:DIR, imagenet_c:DIR  stored corrupted sets
 followed, if need be, by options, in quotes: 'shapes?size=64&target=texture'
 """

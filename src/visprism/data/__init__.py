@@ -1,7 +1,7 @@
 """Data: labelled images by name, and the batches that a model takes."""
 
-from visprism.data import cifar, folder, hub, parquet, shapes  # noqa: F401 (they register)
-from visprism.data.batches import Batches, batches
+from visprism.data import cifar, folder, hub, parquet, shapes, stored  # noqa: F401 (register)
+from visprism.data.batches import Batches, batches, framing
 from visprism.data.image_set import ImageSet
 from visprism.data.load import load_data
 from visprism.data.memory import default_preprocessing, in_memory
@@ -13,6 +13,7 @@ __all__ = [
     "ImageSet",
     "batches",
     "default_preprocessing",
+    "framing",
     "in_memory",
     "load_data",
 ]

@@ -1,7 +1,7 @@
 """Batches: image sets as the tensors that a model takes, prepared while the model works."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import overload
@@ -19,6 +19,18 @@ from visprism.preprocessing import Preprocessing
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 Batch = tuple[Float[Tensor, "b 3 h w"], Int64[Tensor, " b"]]
+# Changes crops, given which images of the set they are.
+Change = Callable[[UInt8[Tensor, "b 3 h w"], Sequence[int]], UInt8[Tensor, "b 3 h w"]]
+
+
+def unchanged(images: UInt8[Tensor, "b 3 h w"], numbers: Sequence[int]) -> Tensor:  # noqa: ARG001
+    """The images as they are."""
+    return images
+
+
+def framing(image_set: ImageSet, preprocessing: Preprocessing) -> Preprocessing:
+    """The preprocessing, without a second crop of images that have been cropped already."""
+    return replace(preprocessing, crop=1.0) if image_set.framed else preprocessing
 
 
 def cropped(image: Image.Image, preprocessing: Preprocessing) -> UInt8[Tensor, "3 h w"]:
@@ -65,6 +77,7 @@ class Batches(Sequence):
     preprocessing: Preprocessing
     batch_size: int
     numbers: range  # of the batches, the first has number 0
+    change: Change = unchanged  # of the crops, before they are standardised
 
     def __len__(self) -> int:
         """Number of batches; the last of all may be smaller."""
@@ -96,13 +109,23 @@ class Batches(Sequence):
     def _prepared(self, number: int) -> Batch:
         start = number * self.batch_size
         positions = range(start, min(start + self.batch_size, len(self.image_set)))
-        images = stacked(self.image_set.read(positions), self.preprocessing)
+        crops = stacked(self.image_set.read(positions), self.preprocessing)
+        images = self.change(crops, positions)
         targets = torch.from_numpy(self.image_set.targets[positions.start : positions.stop])
         return standardised(images, self.preprocessing), targets
 
 
-def batches(image_set: ImageSet, preprocessing: Preprocessing, batch_size: int) -> Batches:
+def batches(
+    image_set: ImageSet,
+    preprocessing: Preprocessing,
+    batch_size: int,
+    *,
+    change: Change = unchanged,
+) -> Batches:
     """The image set as a model wants it; the next batch is prepared in a thread of its own.
+
+    `change` is given the crops in eight bits and their places in the image set, and gives what
+    the model is shown in their place.
 
     Raises:
         InputError: if the batch size or the interpolation is none.
@@ -115,4 +138,5 @@ def batches(image_set: ImageSet, preprocessing: Preprocessing, batch_size: int) 
             f"wants one of {', '.join(_INTERPOLATIONS)}"
         )
     number = -(-len(image_set) // batch_size)
-    return Batches(image_set, preprocessing, batch_size, range(number))
+    way = framing(image_set, preprocessing)
+    return Batches(image_set, way, batch_size, range(number), change)

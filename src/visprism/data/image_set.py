@@ -35,6 +35,7 @@ class ImageSet:
     # What is wrong with an image's file, found without fully decoding it.
     fault: Callable[[int], str | None] = field(default=no_fault, repr=False)
     skipped: tuple[str, ...] = field(default=(), repr=False)  # the faults of what was left out
+    framed: bool = False  # cropped to a model's frame already, so that no border is cut off
 
     def __len__(self) -> int:
         return len(self.targets)

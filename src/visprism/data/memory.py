@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from visprism.data.batches import stacked
+from visprism.data.batches import framing, stacked
 from visprism.data.image_set import ImageSet, balanced
 from visprism.preprocessing import Preprocessing
 
@@ -15,8 +15,9 @@ def in_memory(
     image_set: ImageSet, preprocessing: Preprocessing
 ) -> tuple[UInt8[Tensor, "n 3 h w"], Int64[Tensor, " n"]]:
     """All images, cropped but not standardised, and their classes; three bytes a pixel."""
+    way = framing(image_set, preprocessing)
     images = [
-        stacked(image_set.read(range(start, min(start + _READ, len(image_set)))), preprocessing)
+        stacked(image_set.read(range(start, min(start + _READ, len(image_set)))), way)
         for start in range(0, len(image_set), _READ)
     ]
     return torch.cat(images), torch.from_numpy(image_set.targets)

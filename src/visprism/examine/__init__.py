@@ -18,14 +18,18 @@ from visprism.examine.output import (
     write_report,
     write_tables,
 )
+from visprism.examine.outputs import Evaluation, corrupted, evaluate, perturbed
 
 __all__ = [
     "Bending",
+    "Evaluation",
     "Inquiry",
     "Progress",
     "Survey",
     "attention_maps_of",
+    "corrupted",
     "densities_of",
+    "evaluate",
     "examine",
     "examine_and_compare",
     "examine_prepared",
@@ -34,6 +38,7 @@ __all__ = [
     "landscapes_of",
     "load_models",
     "output_folder",
+    "perturbed",
     "prepare",
     "take_apart",
     "write_attention_maps",

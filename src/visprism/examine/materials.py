@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from visprism.anatomy import Anatomy, dissect, forward
-from visprism.data import Batches, ImageSet, batches, load_data
+from visprism.data import Batches, ImageSet, batches, framing, load_data
 from visprism.data.augment import Augmented, augmented
 from visprism.data.image_set import NO_CLASS
 from visprism.errors import InputError
@@ -146,7 +146,7 @@ def prepare(
     image_set = image_set.subset(order)
     anatomies = [take_apart(m, size=inquiry.size, seed=inquiry.seed) for m in models]
     return [
-        Materials(model, anatomy, image_set, preprocessing)
+        Materials(model, anatomy, image_set, framing(image_set, preprocessing))
         for model, anatomy, preprocessing in zip(models, anatomies, ways, strict=True)
     ]
 

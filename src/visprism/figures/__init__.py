@@ -13,6 +13,8 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     hessian,
     landscape,
     receptive_field,
+    reliability,
+    robustness,
     singular_values,
     tally,
     trajectory,

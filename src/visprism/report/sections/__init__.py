@@ -14,6 +14,15 @@ from visprism.report.sections.hessian import (
     TRACE,
 )
 from visprism.report.sections.landscape import LANDSCAPE
+from visprism.report.sections.outputs import (
+    CORRUPTION_ERRORS,
+    RELIABILITY,
+    RISK_COVERAGE,
+    ROBUSTNESS,
+    STABILITY,
+    TEMPERATURE,
+    UNCERTAINTY,
+)
 from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_MAPS
 from visprism.report.sections.sharpness import SHARPNESS
 from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
@@ -45,4 +54,11 @@ SECTIONS: list[Section] = [
     LANDSCAPE,
     SHARPNESS,
     TRAJECTORY,
+    UNCERTAINTY,
+    RELIABILITY,
+    RISK_COVERAGE,
+    TEMPERATURE,
+    ROBUSTNESS,
+    CORRUPTION_ERRORS,
+    STABILITY,
 ]

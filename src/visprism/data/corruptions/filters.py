@@ -1,0 +1,99 @@
+"""Filters that several corruptions share: linear, with the borders of the originals."""
+
+from functools import lru_cache
+from math import ceil
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.ndimage import gaussian_filter1d
+from torch import Tensor
+from torch.nn.functional import interpolate, pad
+
+
+@lru_cache(maxsize=64)
+def _gaussian_matrix(side: int, sigma: float | int, mode: str, truncate: float | int) -> Tensor:
+    """The blur of a line of `side` pixels as a matrix, its border included."""
+    if sigma < 1e-15:
+        return torch.eye(side)
+    rows = gaussian_filter1d(np.eye(side), sigma, axis=0, mode=mode, truncate=truncate)
+    return torch.from_numpy(rows).float()
+
+
+def gaussian(
+    images: Float[Tensor, "*b h w"],
+    sigma: float | int,
+    *,
+    mode: str = "nearest",
+    truncate: float | int = 4,
+) -> Float[Tensor, "*b h w"]:
+    """Gaussian blur, as SciPy's and scikit-image's: two products with banded matrices."""
+    height, width = images.shape[-2:]
+    down = _gaussian_matrix(height, float(sigma), mode, truncate).to(images.device)
+    across = _gaussian_matrix(width, float(sigma), mode, truncate).to(images.device)
+    return down @ (images @ across.T)
+
+
+def convolved(
+    images: Float[Tensor, "b c h w"], kernel: Float[Tensor, "k k"]
+) -> Float[Tensor, "b c h w"]:
+    """Correlation with a symmetric kernel by FFT; the border is mirrored about its pixels."""
+    side, (height, width) = len(kernel), images.shape[2:]
+    reach = side // 2
+    wide = pad(images, (reach, reach, reach, reach), mode="reflect")
+    shape = wide.shape[2:]
+    spectrum = torch.fft.rfft2(kernel.to(images), s=shape)
+    found = torch.fft.irfft2(torch.fft.rfft2(wide) * spectrum, s=shape)
+    return found[..., side - 1 : side - 1 + height, side - 1 : side - 1 + width]
+
+
+def motion_taps(
+    radius: int, sigma: float | int, angle: float | int
+) -> list[tuple[int, int, float]]:
+    """Rows and columns by which an image is moved along a line, and the weight of each copy.
+
+    Source: ImageMagick's MotionBlurImage, which made the published images: half a Gaussian.
+    """
+    width = 2 * radius + 1
+    weight = np.exp(-(np.arange(width) ** 2) / (2 * sigma**2))
+    weight /= weight.sum()
+    down, across = np.sin(np.deg2rad(angle)), np.cos(np.deg2rad(angle))
+    return [
+        (-ceil(i * down - 0.5), -ceil(i * across - 0.5), float(w)) for i, w in enumerate(weight)
+    ]
+
+
+def motion_blurred(
+    image: Float[Tensor, "*c h w"], radius: int, sigma: float | int, angle: float | int
+) -> Float[Tensor, "*c h w"]:
+    """One image moved along a line; pixels from beyond the border are those on it."""
+    height, width = image.shape[-2:]
+    reach = 2 * radius + 1
+    flat = image.reshape(1, -1, height, width)
+    wide = pad(flat, (reach, reach, reach, reach), mode="replicate")[0]
+    total: dict[tuple[int, int], float] = {}
+    for dy, dx, weight in motion_taps(radius, sigma, angle):
+        if abs(dy) >= height or abs(dx) >= width:
+            break
+        total[dy, dx] = total.get((dy, dx), 0.0) + weight
+    found = torch.zeros_like(flat[0])
+    for (dy, dx), weight in total.items():
+        rows, columns = reach - dy, reach - dx
+        found.add_(wide[:, rows : rows + height, columns : columns + width], alpha=weight)
+    return found.reshape(image.shape)
+
+
+def zoomed(images: Float[Tensor, "b c h w"], factor: float | int) -> Float[Tensor, "b c h w"]:
+    """The middle of the images, enlarged to their size.
+
+    Corner pixels stay corner pixels, as in SciPy's zoom of order 1.
+    """
+    height, width = images.shape[2:]
+    inside = [ceil(side / factor) for side in (height, width)]
+    top, left = ((side - part) // 2 for side, part in zip((height, width), inside, strict=True))
+    middle = images[..., top : top + inside[0], left : left + inside[1]]
+    size = [round(part * factor) for part in inside]
+    if size != inside:
+        middle = interpolate(middle, size=size, mode="bilinear", align_corners=True)
+    top, left = (size[0] - height) // 2, (size[1] - width) // 2
+    return middle[..., top : top + height, left : left + width]

@@ -1,0 +1,64 @@
+"""Glass blur: pixels change places with their neighbours, as seen through rippled glass.
+
+The published code goes through the pixels one by one, from the lower right to the upper left,
+and gives each the colours of a random neighbour; it means to swap the two, but NumPy's views
+make it a copy. A neighbour that has been gone through has the colours of its own neighbour by
+then. So each pixel points either at an original pixel or at one that was gone through before,
+and following the pointers ends. Doubling their length ends after as many steps as the logarithm
+of the longest way, for all pixels of all images at once, with the same answer.
+"""
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from visprism.data.corruptions.filters import gaussian
+from visprism.data.corruptions.randomness import Randomness
+from visprism.data.corruptions.registry import CORRUPTIONS
+from visprism.data.corruptions.scale import in_unit
+from visprism.data.corruptions.severities import settings
+
+Images = Float[Tensor, "b 3 h w"]
+
+
+@CORRUPTIONS.register
+@in_unit
+def glass_blur(images: Images, severity: int, randomness: Randomness) -> Images:
+    """Pixels copied from near ones between two Gaussian blurs."""
+    sigma, reach, repeats = settings("glass_blur", severity, images)
+    height, width = images.shape[2:]
+    blurred = gaussian(images, sigma).mul_(255).add_(1e-3).floor_().div_(255)
+    source = torch.arange(height * width, device=images.device).expand(len(images), -1)
+    for _ in range(repeats):
+        moves = randomness.integers(-reach, reach, 2, height, width)
+        source = source.gather(1, copied_from(moves, reach))
+    flat = blurred.flatten(2)
+    shuffled = flat.gather(2, source[:, None].expand_as(flat))
+    return gaussian(shuffled.view_as(images), sigma)
+
+
+def copied_from(moves: Int64[Tensor, "b 2 h w"], reach: int) -> Int64[Tensor, "b n"]:
+    """The pixel whose colours each pixel has after one round.
+
+    Args:
+        moves: where the neighbour of each pixel lies, in rows and columns.
+        reach: pixels up to so far from the border are left out: rows and columns from
+            `reach` + 1 to the side less `reach` are gone through, as in the published code.
+    """
+    _, _, height, width = moves.shape
+    number = height * width
+    place = torch.arange(number, device=moves.device)
+    row, column = place // width, place % width
+    inside = (row > reach) & (row <= height - reach) & (column > reach)
+    inside &= column <= width - reach
+    neighbour = place + (moves[:, 0] * width + moves[:, 1]).flatten(1)
+    neighbour = torch.where(inside, neighbour, place)
+    # Later in the order of reading is earlier in the order of going through.
+    done = inside[neighbour] & (neighbour > place)
+    source = torch.where(done, neighbour + number, neighbour)
+    while True:
+        further = source.gather(1, source % number)
+        pending = source >= number
+        if not pending.any():
+            return source
+        source = torch.where(pending, further, source)

@@ -1,0 +1,82 @@
+"""Layers that weather lays over an image: plasma for fog, and ice for frost."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from visprism.data.corruptions.randomness import Randomness
+
+# Mean colour, standard deviation within 224x224 pixels, and exponent of the power spectrum, as
+# measured on the five photographs of ice that the published code lays over images.
+_ICE = (
+    ((0.32, 0.59, 0.65), 0.062, -1.70),
+    ((0.78, 0.80, 0.83), 0.078, -1.64),
+    ((0.78, 0.80, 0.83), 0.078, -1.64),
+    ((0.56, 0.62, 0.67), 0.105, -1.23),
+    ((0.41, 0.45, 0.50), 0.140, -1.78),
+)
+
+
+def plasma(
+    side: int, decay: float | int, randomness: Randomness
+) -> Float[Tensor, "b side side"]:
+    """Clouds by the diamond-square algorithm, in 0 ... 1; the map continues at its far side.
+
+    Each round fills in the middles of squares and then of their edges, with the mean of the
+    four points about and noise that is `decay` squared times weaker than in the round before.
+
+    Args:
+        side: a power of two.
+        decay: of the noise.
+        randomness: of each image.
+
+    Source: Fournier, Fussell and Carpenter (1982), Computer rendering of stochastic models.
+    """
+    drawn = 2 * randomness.uniform(side * side) - 1
+    heights = torch.zeros(len(drawn), side, side, device=drawn.device)
+    used, step, strength = 0, side, 100.0
+
+    def filled(total: Tensor) -> Tensor:
+        nonlocal used
+        number = total.shape[1] * total.shape[2]
+        noise = drawn[:, used : used + number].view_as(total)
+        used += number
+        return total / 4 + strength**2 * noise
+
+    while step >= 2:
+        half = step // 2
+        corner = heights[:, ::step, ::step]
+        pairs = corner + corner.roll(-1, 1)
+        middle = filled(pairs + pairs.roll(-1, 2))
+        heights[:, half::step, half::step] = middle
+        upright = middle + middle.roll(1, 1) + corner + corner.roll(-1, 2)
+        level = middle + middle.roll(1, 2) + corner + corner.roll(-1, 1)
+        heights[:, ::step, half::step] = filled(upright)
+        heights[:, half::step, ::step] = filled(level)
+        step, strength = half, strength / decay
+    low, high = heights.amin((1, 2), keepdim=True), heights.amax((1, 2), keepdim=True)
+    return (heights - low) / (high - low)
+
+
+def ice(size: Sequence[int], randomness: Randomness) -> Float[Tensor, "b 3 h w"]:
+    """Frosted glass: noise with the colour, contrast and spectrum of a photograph of ice.
+
+    Normal noise, coloured by a power of the frequency. What it lacks of the photographs are
+    their needles: phases are random.
+    """
+    height, width = size
+    kinds = [_ICE[i] for i in randomness.integers(0, len(_ICE), 1)[:, 0].tolist()]
+    noise = randomness.normal(height, width)
+    down = torch.fft.fftfreq(height, device=noise.device)
+    across = torch.fft.rfftfreq(width, device=noise.device)
+    frequency = (down[:, None] ** 2 + across**2).sqrt()
+    frequency[0, 0] = torch.inf  # the mean is the colour's
+    fields = []
+    for field, (colour, deviation, slope) in zip(noise, kinds, strict=True):
+        waves = torch.fft.rfft2(field) * frequency ** (slope / 2)
+        smooth = torch.fft.irfft2(waves, s=(height, width))
+        grey = smooth * (deviation / smooth.std())
+        fields.append(grey + torch.tensor(colour, device=noise.device)[:, None, None])
+    return torch.stack(fields).clamp_(0, 1)

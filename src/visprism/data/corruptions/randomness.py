@@ -1,0 +1,54 @@
+"""Randomness of corruptions: each image has its own, whatever batch it comes in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Generator, Tensor
+
+from visprism.rng import stream
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """A generator for each image of a batch, which depends on the image's number alone.
+
+    Numbers are drawn on the CPU, so that every device gives the same.
+    """
+
+    seed: int
+    use: str
+    numbers: Sequence[int]  # of the images
+    device: torch.device
+
+    @cached_property
+    def generators(self) -> list[Generator]:
+        """One for each image."""
+        return [stream(self.seed, self.use, number) for number in self.numbers]
+
+    def of(self, part: slice) -> "Randomness":
+        """That of some of the images, from the start."""
+        return replace(self, numbers=self.numbers[part])
+
+    def normal(self, *shape: int) -> Float[Tensor, "b ..."]:
+        """Standard normal numbers."""
+        return self._each(lambda own: torch.randn(shape, generator=own))
+
+    def uniform(self, *shape: int) -> Float[Tensor, "b ..."]:
+        """Numbers in 0 ... 1, without 1."""
+        return self._each(lambda own: torch.rand(shape, generator=own))
+
+    def integers(self, low: int, high: int, *shape: int) -> Int64[Tensor, "b ..."]:
+        """Whole numbers from `low` to before `high`."""
+        return self._each(lambda own: torch.randint(low, high, shape, generator=own))
+
+    def poisson(self, rates: Float[Tensor, "b ..."]) -> Float[Tensor, "b ..."]:
+        """Counts with these means."""
+        pairs = zip(rates.cpu(), self.generators, strict=True)
+        counts = [torch.poisson(rate, generator=own) for rate, own in pairs]
+        return torch.stack(counts).to(self.device)
+
+    def _each(self, draw: Callable[[Generator], Tensor]) -> Tensor:
+        return torch.stack([draw(own) for own in self.generators]).to(self.device)

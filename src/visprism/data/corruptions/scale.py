@@ -1,0 +1,39 @@
+"""Scale: eight-bit images as numbers in 0 ... 1, and back."""
+
+from collections.abc import Callable
+from functools import wraps
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from visprism.data.corruptions.randomness import Randomness
+
+# Published images are cut, not rounded, to eight bits, from float64. In float32 a value that
+# should be a whole number may lie below it by a hundredth of this.
+_ROUNDING = 1e-3
+_CACHED = 131_072  # numbers that are worked on at once, to stay in a core's cache
+
+OfNumbers = Callable[[Float[Tensor, "b 3 h w"], int, Randomness], Float[Tensor, "b 3 h w"]]
+OfPixels = Callable[[UInt8[Tensor, "b 3 h w"], int, Randomness], UInt8[Tensor, "b 3 h w"]]
+
+
+def in_unit(corruption: OfNumbers) -> OfPixels:
+    """A corruption of numbers in 0 ... 1 as one of eight-bit images."""
+
+    @wraps(corruption)
+    def of_pixels(images: Tensor, severity: int, randomness: Randomness) -> Tensor:
+        found = torch.empty_like(images)
+        some = len(images) if images.is_cuda else _CACHED // images[0].numel() + 1
+        for start in range(0, len(images), some):
+            part = slice(start, start + some)
+            numbers = images[part].float().div_(255)
+            found[part] = eight_bit(corruption(numbers, severity, randomness.of(part)))
+        return found
+
+    return of_pixels
+
+
+def eight_bit(images: Float[Tensor, "..."]) -> UInt8[Tensor, "..."]:
+    """Numbers in 0 ... 1 as whole numbers to 255, cut as in the published code."""
+    return images.mul(255).add_(_ROUNDING).clamp_(0, 255).byte()

@@ -1,0 +1,164 @@
+"""Stored sets of corrupted images: CIFAR-10-C, CIFAR-100-C, ImageNet-C and CIFAR-10-P.
+
+The images of ImageNet-C have been resized to 256 and cropped to 224 before they were corrupted.
+A model's own preprocessing would do both once more, which blurs the corruption, so these sets
+are marked as framed, and shown whole.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from visprism.data.folder import folder
+from visprism.data.image_set import ImageSet, chosen_split
+from visprism.data.sets import DATA
+from visprism.errors import InputError
+
+_CIFAR10 = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+_SEVERITIES = 5
+
+
+@DATA.register
+def cifar10_c(
+    path: str,
+    *,
+    split: str | None = None,
+    corruption: str = "gaussian_noise",
+    severity: int = 3,
+) -> ImageSet:
+    """CIFAR-10-C, from DIR with CORRUPTION.npy and labels.npy; severity 1 to 5."""
+    return _stored("cifar10_c", path, split, corruption, severity, _CIFAR10)
+
+
+@DATA.register
+def cifar100_c(
+    path: str,
+    *,
+    split: str | None = None,
+    corruption: str = "gaussian_noise",
+    severity: int = 3,
+) -> ImageSet:
+    """CIFAR-100-C, from DIR with CORRUPTION.npy and labels.npy; severity 1 to 5."""
+    names = tuple(map(str, range(100)))
+    return _stored("cifar100_c", path, split, corruption, severity, names)
+
+
+@DATA.register
+def imagenet_c(
+    path: str,
+    *,
+    split: str | None = None,
+    corruption: str = "gaussian_noise",
+    severity: int = 3,
+) -> ImageSet:
+    """ImageNet-C, from DIR with CORRUPTION/SEVERITY/CLASS/IMAGE; severity 1 to 5."""
+    _check_severity("imagenet_c", severity)
+    _one_split(split, "imagenet_c")
+    root = Path(path).expanduser()
+    found = {p.parent.name for p in root.glob(f"*/{severity}") if p.is_dir()}
+    if corruption not in found:
+        raise InputError(_missing("imagenet_c", root, corruption, found, f"/{severity}/CLASS"))
+    images = folder(str(root / corruption / str(severity)))
+    return replace(images, source=f"imagenet_c:{path}", framed=True)
+
+
+@DATA.register
+def cifar10_p(
+    path: str,
+    *,
+    split: str | None = None,
+    perturbation: str = "gaussian_noise",
+    frame: int = 0,
+) -> ImageSet:
+    """CIFAR-10-P, from DIR with PERTURBATION.npy; one frame of each sequence, from 0 on.
+
+    It comes without labels: each target is `NO_CLASS`, and predictions are compared with each
+    other.
+    """
+    _one_split(split, "cifar10_p")
+    frames = _array("cifar10_p", Path(path).expanduser(), perturbation, 5)
+    if not 0 <= frame < frames.shape[1]:
+        raise InputError(
+            f"cifar10_p: {perturbation} has the frames 0 to {frames.shape[1] - 1}, not {frame}"
+        )
+    return ImageSet(
+        source=f"cifar10_p:{path}",
+        split="",
+        class_names=(),
+        targets=np.full(len(frames), -1),
+        read=lambda some: [Image.fromarray(np.array(frames[i, frame])) for i in some],
+        framed=True,
+    )
+
+
+def _stored(
+    name: str,
+    path: str,
+    split: str | None,
+    corruption: str,
+    severity: int,
+    class_names: tuple[str, ...],
+) -> ImageSet:
+    _check_severity(name, severity)
+    _one_split(split, name)
+    root = Path(path).expanduser()
+    images = _array(name, root, corruption, 4)
+    labels = _array(name, root, "labels", 1)
+    number, rest = divmod(len(images), _SEVERITIES)
+    if rest or len(labels) != len(images):
+        raise InputError(
+            f"{name}: {corruption}.npy holds {len(images)} images and labels.npy "
+            f"{len(labels)} labels; wants as many for each of {_SEVERITIES} severities"
+        )
+    first = (severity - 1) * number
+    return ImageSet(
+        source=f"{name}:{path}",
+        split="",
+        class_names=class_names,
+        targets=labels[first : first + number].astype(np.int64),
+        read=lambda some: [Image.fromarray(np.array(images[first + i])) for i in some],
+        framed=True,
+    )
+
+
+def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
+    """A stored array, which stays on the disk.
+
+    Raises:
+        InputError: if it is not there, or not whole, or not of this kind.
+    """
+    file = root / f"{stem}.npy"
+    if not file.is_file():
+        found = {p.stem for p in root.glob("*.npy")} - {"labels"}
+        raise InputError(_missing(name, root, stem, found, ".npy"))
+    try:
+        stored = np.load(file, mmap_mode="r")
+    except (ValueError, EOFError, OSError) as error:
+        raise InputError(
+            f"{name}: {file} is damaged or was not downloaded whole ({error}); fetch it again"
+        ) from error
+    if stored.ndim != axes or (axes > 1 and stored.shape[-1] != 3) or not len(stored):
+        raise InputError(
+            f"{name}: {file} holds {stored.dtype} of shape {stored.shape}; wants "
+            + ("labels (n,)" if axes == 1 else "images (..., height, width, 3) of uint8")
+        )
+    return stored
+
+
+def _missing(name: str, root: Path, wanted: str, found: set[str], ending: str) -> str:
+    there = f"it has {', '.join(sorted(found))}" if found else "it holds no such set"
+    return f"{name}: there is no {root}/{wanted}{ending}; {there}"
+
+
+def _check_severity(name: str, severity: int) -> None:
+    if severity not in range(1, _SEVERITIES + 1):
+        raise InputError(f"{name}: severity is {severity}; wants 1 (mild) to 5 (severe)")
+
+
+def _one_split(split: str | None, name: str) -> None:
+    if split is not None:
+        chosen_split(("test",), split, name)
