@@ -19,6 +19,13 @@ from visprism.figures import plot as plot
 from visprism.figures import save_figure as save_figure
 from visprism.measure.attention import attention_maps as attention_maps
 from visprism.measure.attention import rollout as rollout
+from visprism.measure.curvature import hessian_curves as hessian_curves
+from visprism.measure.curvature import hessian_spectrum as hessian_spectrum
+from visprism.measure.curvature import hessian_tally as hessian_tally
+from visprism.measure.curvature import spectral_density as spectral_density
+from visprism.measure.curvature import top_eigenpairs as top_eigenpairs
+from visprism.measure.curvature import top_eigenvalues as top_eigenvalues
+from visprism.measure.curvature import trace as trace
 from visprism.measure.features import AttentionProbe as AttentionProbe
 from visprism.measure.features import CKAProbe as CKAProbe
 from visprism.measure.features import FourierProbe as FourierProbe
@@ -48,7 +55,10 @@ from visprism.measure.outputs import robustness as robustness
 from visprism.measure.outputs import stability as stability
 from visprism.measure.outputs import temperature as temperature
 from visprism.measure.outputs import uncertainty as uncertainty
+from visprism.measure.parameters import Objective as Objective
+from visprism.measure.parameters import cross_entropy as cross_entropy
 from visprism.measure.parameters import sharpness as sharpness
+from visprism.measure.parameters import smoothed_cross_entropy as smoothed_cross_entropy
 from visprism.measure.receptive_field import receptive_field as receptive_field
 from visprism.measure.weights import patch_filters as patch_filters
 from visprism.measure.weights import positional_similarity as positional_similarity

@@ -8,6 +8,14 @@ import torch
 from torch import nn
 
 from visprism.anatomy import costs, dissect
+from visprism.measure.curvature import (
+    hessian_curves,
+    hessian_spectrum,
+    hessian_tally,
+    spectral_density,
+    top_eigenvalues,
+    trace,
+)
 from visprism.measure.features import (
     AttentionStatistics,
     CKAProbe,
@@ -92,6 +100,19 @@ def attention_statistics(about):
     )
 
 
+def of_curvature(network, batches, about):
+    spectrum = hessian_spectrum(network, batches, k=2, weight_decay=0.1, provenance=about)
+    objective = Objective(network, batches)
+    return (
+        hessian_curves(spectrum),
+        hessian_tally(spectrum, resamples=5),
+        spectrum,
+        top_eigenvalues(objective, k=2, provenance=about),
+        spectral_density(objective, runs=2, steps=5, provenance=about),
+        trace(objective, probes=3, provenance=about),
+    )
+
+
 def of_outputs(network, images, about):
     targets = network(images).argmax(1)
     targets[::2] = (targets[::2] + 1) % 5  # half of them wrong
@@ -156,6 +177,7 @@ def examined(name, depth):
             trajectory(network, states, provenance=about),
             patch_filters(anatomy, provenance=about),
             positional_similarity(anatomy, provenance=about),
+            *of_curvature(network, batches, about),
             *of_outputs(network, images, about),
         ),
     )

@@ -45,6 +45,8 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
         rows = result.rows(result.sign == sign)
         for name, (colour, style) in _looks(result).items():
             own = rows.rows(np.array([label == name for label in _labels(rows)], dtype=bool))
+            if not len(own.value):
+                continue
             part.plot(
                 np.abs(own.value), own.density, color=colour, linestyle=style, linewidth=1.2,
                 label=name, gid=tip(name),
