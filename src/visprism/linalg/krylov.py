@@ -57,7 +57,7 @@ class Krylov:
         self._product = product
         self._basis = start.new_empty(b, self.capacity, p)
         self._T = torch.zeros(b, self.capacity, self.capacity, dtype=torch.float64)
-        self._remainder, _ = _orthonormal(start)
+        self._remainder, _ = _orthonormal(start.clone())
         self._coupling = torch.zeros(b, s, 0, dtype=torch.float64)
         self.size = 0  # m, of the basis
         self.products = 0  # blocks of s vectors that went through the operators
@@ -87,25 +87,22 @@ class Krylov:
         self._basis[:, m : m + s] = block
         self.size, self.products = m + s, self.products + 1
         image = self._product(block)
-        if not torch.isfinite(image).all():
+        own = block @ image.mT
+        if not torch.isfinite(own).all():
             raise InputError(
                 "a product with the operator is not finite; look at the weights and the data"
             )
         # By symmetry, what the new vectors have in common with the old ones is known, and in
         # one pass it would be lost in rounding: what the second finds is rounding alone.
-        known = self._coupling.mT[:, :, :s]
-        near = known.abs().amax((0, 2)).nonzero().flatten()
-        if len(near):
-            first = int(near[0])
-            image = image - _combined(known[:, first:], self._basis[:, first:m])
-        own = _inner(block, image)
-        image = image - _combined(own, block)
-        rest = _inner(self.basis, image)
-        image = image - _combined(rest, self.basis)
+        known = torch.cat([self._coupling.mT[:, :, :s], own.double().cpu()], dim=1)
+        first = int(known.abs().amax((0, 2)).nonzero().flatten()[:1].sum())
+        image = torch.baddbmm(
+            image, known[:, first:].to(image).mT, self.basis[:, first:], alpha=-1
+        )
+        rest = self.basis @ image.mT
+        image.baddbmm_(rest.mT, self.basis, alpha=-1)
         self._note_rounding(rest[:, :m].double().cpu())
-        column = rest.double().cpu()
-        column[:, :m] += known
-        column[:, m:] += own.double().cpu()
+        column = rest.double().cpu() + known
         column[:, m:] = (column[:, m:] + column[:, m:].mT) / 2
         self._T[:, : m + s, m : m + s] = column
         self._T[:, m : m + s, : m + s] = column.mT
@@ -174,10 +171,6 @@ class Krylov:
         return new / new.norm()
 
 
-def _inner(a: Float[Tensor, "b m p"], c: Float[Tensor, "b s p"]) -> Float[Tensor, "b m s"]:
-    return a @ c.mT
-
-
 def _combined(
     weights: Float[Tensor, "b m s"], vectors: Float[Tensor, "b m p"]
 ) -> Float[Tensor, "b s p"]:
@@ -185,9 +178,9 @@ def _combined(
 
 
 def _orthonormal(rows: Float[Tensor, "b s p"]) -> tuple[Tensor, Tensor]:
-    """Orthonormal rows W, and the upper triangle R with rows = R^T W."""
+    """Orthonormal rows W, and the upper triangle R with rows = R^T W; may use their memory."""
     if rows.shape[1] == 1:
         norm = torch.linalg.vector_norm(rows, dim=2, keepdim=True)
-        return rows / norm.clamp_min(torch.finfo(rows.dtype).tiny), norm
+        return rows.div_(norm.clamp_min(torch.finfo(rows.dtype).tiny)), norm
     columns, upper = torch.linalg.qr(rows.mT)
     return columns.mT, upper

@@ -226,8 +226,9 @@ class Objective:
         return add_up(value) if self.shared else value
 
     def mean_of(self, total: Tensor, examples: int) -> Tensor:
-        """A sum over the examples of this process, as the mean over those of all."""
-        return self.add_up(total) / float(self.add_up(torch.tensor(float(examples))))
+        """A sum over the examples of this process, as the mean over those of all; in place."""
+        count = float(self.add_up(torch.tensor(float(examples))))
+        return self.add_up(total).div_(count)
 
     def _own_batches(self) -> Iterable:
         return share(self.batches) if self.shared else self.batches

@@ -14,6 +14,8 @@ from torch.autograd import Function
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from visprism.measure.parameters.layer_norm import layer_norm
+
 SMOOTH = (
     functional.gelu,
     functional.silu,
@@ -40,10 +42,12 @@ class InPieces(TorchFunctionMode):
 
 
 class KeptDerivatives(TorchFunctionMode):
-    """Inside, smooth activations keep their derivatives with the graph."""
+    """Inside, smooth activations and LayerNorms keep their derivatives with the graph."""
 
     def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
         kwargs = kwargs or {}
+        if func is functional.layer_norm:
+            return layer_norm(*args, **kwargs)
         if func not in SMOOTH or not args[0].requires_grad or kwargs.pop("inplace", False):
             return func(*args, **kwargs)
         return _Pointwise.apply(args[0], lambda x: func(x, *args[1:], **kwargs))

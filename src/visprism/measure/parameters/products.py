@@ -18,7 +18,7 @@ from visprism.measure.parameters.differentiable import (
     check_twice,
     without_second_derivative,
 )
-from visprism.measure.parameters.objective import Graph, Objective, flat
+from visprism.measure.parameters.objective import Graph, Objective
 from visprism.parallel import free_bytes
 
 Matrix = Literal["hessian", "gauss-newton"]
@@ -57,13 +57,20 @@ class Products:
         """A times each row, as `visprism.linalg` asks for it."""
         rows = vectors[0]
         parts = [list(self.objective.unflatten(row).values()) for row in rows]
-        totals, examples = torch.zeros_like(rows), 0
+        totals, examples = torch.empty_like(rows), 0
         for multiply, graph in self._batches():
             for total, part in zip(totals, parts, strict=True):
-                total += flat(multiply(part))
+                product = [piece.flatten() for piece in multiply(part)]
+                if examples:
+                    total += torch.cat(product)
+                else:
+                    torch.cat(product, out=total)
             examples += graph.examples
         self.count += len(rows)
-        return (self.objective.mean_of(totals, examples) + self.objective.decay * rows)[None]
+        means = self.objective.mean_of(totals, examples)
+        if self.objective.weight_decay:
+            means.addcmul_(self.objective.decay, rows)
+        return means[None]
 
     @property
     def seen(self) -> tuple[float, int]:
