@@ -32,7 +32,11 @@ def bent_or_note(
     label = f"{materials.model.label}, landscape"
     makers: dict[str, Callable[[], tuple[Result, ...]]] = {
         "hessian": lambda: hessian_of(
-            materials, inquiry, Bending(), seconds=_HESSIAN * seconds, progress=progress
+            materials,
+            inquiry,
+            Bending(weight_decay=0.0),  # which would shift every eigenvalue by itself
+            seconds=_HESSIAN * seconds,
+            progress=progress,
         ),
         "landscape": lambda: (
             landscape_within(

@@ -85,7 +85,8 @@ def _(result: HessianTally, ax: Axes) -> Axes:
             gid=tip(name),
         )
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.set_ylim(bottom=min(0, *ax.get_ylim()))
+    ax.update_datalim([(result.ape[0], 0.0), (result.ape[0], 0.1)])
+    ax.autoscale_view()
     ax.set(xlabel="Mean of positive eigenvalues (APE)", ylabel="Negative eigenvalues (NEP)")
     return ax
 

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch.nn import functional
 
 from visprism.errors import InputError
 from visprism.measure.curvature import spectral_density, top_eigenpairs, top_eigenvalues, trace
 from visprism.measure.parameters import Objective, Products
+from visprism.models import load_model
+from visprism.rng import stream
 
 
 @pytest.fixture
@@ -104,6 +108,35 @@ def test_single_precision_keeps_five_digits(network, images, classes):
 def test_another_seed_finds_the_same_eigenvalues(objective):
     one, other = (top_eigenvalues(objective, k=3, tol=1e-8, seed=seed) for seed in (0, 1))
     np.testing.assert_allclose(one.value, other.value, rtol=1e-8)
+
+
+# Against another implementation.
+@pytest.mark.parametrize("name", ["resnet20", "vit_pico_patch4_32"])
+def test_agrees_with_arpack_and_products_by_autograd(name):
+    model = load_model(name, seed=1).model
+    with torch.no_grad():
+        for parameter in model.parameters():  # the ViT's head begins at 0
+            noise = torch.randn(parameter.shape, generator=stream(0, "noise"))
+            parameter.add_(0.02 * noise)
+    images = torch.randn(4, 3, 32, 32, generator=stream(0, "images"))
+    targets = torch.tensor([0, 3, 3, 9])
+    parameters = list(model.parameters())
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        loss = functional.cross_entropy(model(images), targets)
+    gradient = torch.autograd.grad(loss, parameters, create_graph=True)
+
+    def product(v):
+        chunks = torch.from_numpy(v.astype(np.float32)).flatten()
+        parts = chunks.split([p.numel() for p in parameters])
+        shaped = [c.view_as(p) for c, p in zip(parts, parameters, strict=True)]
+        found = torch.autograd.grad(gradient, parameters, shaped, retain_graph=True)
+        return torch.cat([part.flatten() for part in found]).numpy()
+
+    size = sum(p.numel() for p in parameters)
+    operator = LinearOperator((size, size), matvec=product, dtype=np.float32)
+    theirs = eigsh(operator, k=3, which="LM", tol=1e-6, return_eigenvectors=False)
+    ours = top_eigenvalues(Objective(model, [(images, targets)]), k=3, tol=1e-3)
+    np.testing.assert_allclose(np.sort(ours.value), np.sort(theirs), rtol=1e-4)
 
 
 # Contracts and errors.

@@ -137,6 +137,12 @@ def test_the_two_parts_of_a_curve_have_the_area_one():
     assert areas[-1] == pytest.approx(0.27, abs=0.05)  # P(N(3, 25) < 0)
 
 
+def test_a_loss_without_curvature_has_no_curve():
+    flat = spectrum_of([[0.0, 0.0]])
+    assert len(hessian_curves(flat)) == 0
+    assert hessian_tally(flat).nep[0] == 0
+
+
 def test_the_sentence_names_the_objective_and_what_has_not_converged():
     spectrum = spectrum_of([[4, -3, 2, 1]])
     doubtful = replace(spectrum, converged=np.arange(len(spectrum)) > 0)
@@ -171,6 +177,11 @@ def test_refuses_spectra_of_two_models(network, batches, regression):
     spectra = [hessian_spectrum(model, batches, k=2) for model in (network, regression)]
     with pytest.raises(InputError, match="cannot join 2 spectra with"):
         joined(spectra)
+
+
+def test_refuses_negative_weight_decay(network, batches):
+    with pytest.raises(InputError, match=r"weight_decay is -1\.0; wants 0 or more"):
+        hessian_spectrum(network, batches, weight_decay=-1.0)
 
 
 def test_refuses_no_data(network):

@@ -105,6 +105,8 @@ def hessian_spectrum(
     Source: Park & Kim (2022), How do vision transformers work?, fig. 1b and 4, and their
     Blurs behave like ensembles (2022), sec. 2.
     """
+    if weight_decay < 0:
+        raise InputError(f"weight_decay is {weight_decay}; wants 0 or more")
     named = batches if isinstance(batches, Mapping) else {"": batches}
     requests = [
         replace(request, shift=shift)

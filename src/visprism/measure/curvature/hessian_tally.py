@@ -128,8 +128,12 @@ def hessian_curves(spectrum: HessianSpectrum, *, points: int = 120) -> HessianCu
                 at, density = _smoothed(np.log10(np.abs(own)), points)
                 value, share = sign * 10**at, density * len(own) / len(values)
                 rows += [(*key, sign, v, d) for v, d in zip(value, share, strict=True)]
-    columns = (np.array(column) for column in zip(*rows, strict=True))
-    return HessianCurves(*columns, provenance=spectrum.provenance)
+    types = (str, str, float, int, float, float)
+    columns = list(zip(*rows, strict=True)) or [()] * len(types)  # all eigenvalues are 0
+    return HessianCurves(
+        *(np.array(column, dtype=kind) for column, kind in zip(columns, types, strict=True)),
+        provenance=spectrum.provenance,
+    )
 
 
 def _parts(spectrum: HessianSpectrum) -> list[tuple[Key, HessianSpectrum]]:
