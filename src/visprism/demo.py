@@ -16,6 +16,7 @@ from visprism.training import RECIPES, Normalize, Recipe, accuracy, fit
 NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> its recipe
 TEST_IMAGES = 2000  # for the accuracy
 EXAMINED_IMAGES = 512
+MINUTES = 0.5  # for the Hessian and the landscape of each network
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def demo(
         save_checkpoint(
             learned[-1].network.model, folder / "checkpoints" / f"{name}.safetensors"
         )
-    inquiry = Inquiry(data="shapes", limit=EXAMINED_IMAGES, seed=seed, command=command)
+    inquiry = Inquiry(
+        data="shapes", limit=EXAMINED_IMAGES, minutes=MINUTES, seed=seed, command=command
+    )
     networks = [each.network for each in learned]
     return learned, examine(networks, inquiry, progress=progress)
 
