@@ -16,6 +16,7 @@ def short(monkeypatch):
     monkeypatch.setattr("visprism.demo.RECIPES", {r: lambda: recipe for r in NETWORKS.values()})
     monkeypatch.setattr("visprism.demo.TEST_IMAGES", 20)
     monkeypatch.setattr("visprism.demo.EXAMINED_IMAGES", 8)
+    monkeypatch.setattr("visprism.demo.MINUTES", 0.0)
 
 
 @pytest.mark.usefixtures("short", "without_figures")

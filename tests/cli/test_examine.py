@@ -19,7 +19,8 @@ SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=2&num_clas
 def examined(tmp_path_factory):
     """What ``visprism examine`` writes about two models."""
     out = tmp_path_factory.mktemp("examined") / "new" / "folder"
-    assert main(["examine", "resnet20", SMALL_VIT, *TINY, "--out", str(out)]) == 0
+    options = [*TINY, "--minutes", "0.02"]
+    assert main(["examine", "resnet20", SMALL_VIT, *options, "--out", str(out)]) == 0
     return out
 
 
@@ -115,8 +116,9 @@ def test_the_kernel_reaches_the_measurement(tmp_path):
 
 @pytest.mark.usefixtures("without_figures")
 def test_examine_without_enough_images_for_cka_says_so(tmp_path, capsys):
-    command = ["examine", "resnet20", *TINY, "--batch-size", "3", "--out", str(tmp_path)]
-    assert main(command) == 0
+    options = [*TINY, "--batch-size", "3", "--minutes", "0"]
+    assert main(["examine", "resnet20", *options, "--out", str(tmp_path)]) == 0
+    assert not list(tmp_path.glob("results/*-hessian*"))  # no time for it
     said = capsys.readouterr().out
     assert "No similarity of blocks is shown: CKA compares images within a batch" in said
     assert "at least 4 in one, got 3; use --batch-size 4 or more" in said
@@ -218,7 +220,7 @@ def test_receptive_fields_alone_write_their_own_on_16_images(tmp_path, capsys):
 
 
 def test_an_examination_measures_receptive_fields_on_8_images(tmp_path):
-    options = ["--data", "shapes", "--limit", "12", "--out", str(tmp_path)]
+    options = ["--data", "shapes", "--limit", "12", "--minutes", "0", "--out", str(tmp_path)]
     assert main(["examine", SMALL_VIT, *options]) == 0
     images = {
         stem: Result.load(next(tmp_path.glob(f"results/*-{stem}.npz"))).provenance.images
@@ -248,7 +250,9 @@ def test_a_model_that_cannot_be_differentiated_keeps_its_other_analyses(tmp_path
     assert main(["receptive-field", model, *TINY, *size, "--out", f"{tmp_path}/a"]) == 2
     assert "block 'stem' has no receptive field" in capsys.readouterr().err
     assert main(["examine", model, *TINY, *size, "--out", f"{tmp_path}/b"]) == 0
-    assert "Without receptive fields: block 'stem' has" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Without receptive fields: block 'stem' has" in said
+    assert "Without Hessian and landscape: build has 5 classes and shapes (test) has 10" in said
     assert list(tmp_path.glob("b/results/*-variance.npz"))
     assert not list(tmp_path.glob("b/results/*receptive*"))
 
@@ -336,8 +340,9 @@ def test_data_lists_what_can_be_named(capsys):
 
 def test_photographs_through_a_timm_model(real_images, tmp_path):
     folder = f"folder:{real_images}/imagenet-sample/val"
-    options = ["--data", folder, "--limit", "4", "--size", "64", "--out", str(tmp_path)]
-    assert main(["examine", "timm:resnet18", *options]) == 0
+    options = ["--data", folder, "--limit", "4", "--size", "64", "--minutes", "0.02"]
+    assert main(["examine", "timm:resnet18", *options, "--out", str(tmp_path)]) == 0
+    assert list(tmp_path.glob("results/*-hessian-tally.npz"))  # its 1,000 classes are those
     (path,) = (tmp_path / "results").glob("*-fourier.npz")
     assert Result.load(path).provenance.image_shape == (3, 64, 64)
 

@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=2.0,
         metavar="M",
-        help="for the Hessian and the landscape of each model (2)",
+        help="for the Hessian and the landscape of each model (2); 0: without them",
     )
     fourier = command(
         "fourier",

@@ -25,7 +25,7 @@ def bent_or_note(
 ) -> tuple[tuple[Result, ...], tuple[str, ...]]:
     """The Hessian and the landscape within the minutes of the inquiry, where it asks for them.
 
-    Where the images have no labels, or other classes than the model, that is a note: nothing
+    There is neither in no time. Where the images have no labels, or other classes than the model, that is a note: nothing
     else of an examination needs them.
     """
     seconds = 60 * inquiry.minutes
@@ -47,7 +47,7 @@ def bent_or_note(
             ),
         ),
     }
-    asked = [name for name in makers if name in inquiry.analyses]
+    asked = [name for name in makers if name in inquiry.analyses and seconds > 0]
     try:
         if asked:
             materials.check_classes()
