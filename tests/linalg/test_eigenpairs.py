@@ -98,6 +98,28 @@ def test_a_space_that_is_exhausted_early_goes_on_in_a_new_direction():
     np.testing.assert_allclose(found.values[0], [3, 2, 1, -5], atol=1e-12)
 
 
+@pytest.mark.parametrize("block", [1, 2])
+@pytest.mark.parametrize(
+    ("which", "expected"), [("SA", [-2, 0, 0, 0, 0]), ("LA", [3, 2, 2, 2, 0])]
+)
+def test_copies_of_an_eigenvalue_are_found_before_what_comes_after_them(which, expected, block):
+    A = matrix([3.0, -2.0, 2.0, 2.0, 2.0, *np.zeros(100)])
+    found = eigenpairs(operator(A), start(1, block, 105), k=5, which=which)
+    np.testing.assert_allclose(found.values[0], expected, atol=1e-12)
+    known = np.array(expected) != 0
+    np.testing.assert_array_equal(found.converged[0], known)  # of 0 no relative error is known
+
+
+def test_what_lies_at_the_rounding_of_products_is_not_said_to_have_converged():
+    A = matrix([1000.0, 1e-3, -1e-3, 5e-4, *np.zeros(100)])
+    single = start(1, 1, 104, dtype=torch.float32)
+    found = eigenpairs(operator(A), single, k=5, which="SA")
+    said = found.converged[0]
+    assert (found.residuals[0][said] <= 1e-3 * found.values[0][said].abs()).all()
+    assert found.values[0].max() < 1  # 1000 is no small eigenvalue
+    assert found.products < 100
+
+
 def test_the_zero_operator_has_converged():
     found = eigenpairs(lambda V: 0 * V, start(1, 1, 50), k=3)
     assert (found.values == 0).all()
@@ -216,6 +238,12 @@ def test_refuses_products_that_are_not_finite():
 def test_refuses_more_eigenvalues_than_there_are():
     with pytest.raises(InputError, match="k is 6; the operator has 5 eigenvalues"):
         eigenpairs(lambda V: V, start(1, 1, 5), k=6)
+
+
+@pytest.mark.parametrize("tol", [0.0, -1.0, 0.5, float("nan")])
+def test_refuses_a_tolerance_that_tells_nothing(tol):
+    with pytest.raises(InputError, match="wants a relative residual above 0, up to"):
+        eigenpairs(lambda V: V, start(1, 1, 5), k=1, tol=tol)
 
 
 def test_refuses_an_unknown_end():

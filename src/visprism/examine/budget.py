@@ -25,8 +25,8 @@ def bent_or_note(
 ) -> tuple[tuple[Result, ...], tuple[str, ...]]:
     """The Hessian and the landscape within the minutes of the inquiry, where it asks for them.
 
-    There is neither in no time. Where the images have no labels, or other classes than the model, that is a note: nothing
-    else of an examination needs them.
+    There is neither in no time. Where the images have no labels, or other classes than the
+    model, that is a note: nothing else of an examination needs them.
     """
     seconds = 60 * inquiry.minutes
     label = f"{materials.model.label}, landscape"

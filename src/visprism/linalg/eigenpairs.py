@@ -16,6 +16,8 @@ from visprism.linalg.krylov import Krylov, Product, Ritz
 Which = Literal["LM", "LA", "SA", "BE"]  # ARPACK's words
 WHICH = get_args(Which)
 
+_LOOSEST = 0.1  # relative residual: a larger one tells next to nothing of a rank
+
 
 @dataclass(frozen=True)
 class Request:
@@ -56,18 +58,21 @@ def eigenpairs(
 
     A Ritz value theta with residual r is at most r away from an eigenvalue; as a rule only
     r^2 / g, where the next one is g away, but where two have not yet come apart, r. A value has
-    converged when r is at most tol |theta|, or the rounding of products, and no other Ritz
-    value can any more take its place.
+    converged when r is at most tol |theta| and no other Ritz value can any more take its place.
+    Its rank is then right too, unless eigenvalues lie closer together than tol |theta|, which a
+    single start vector can take for one. Where a start has seen all that it can, new ones are
+    drawn until they find nothing that comes before; so copies of an eigenvalue are found.
+    A value at the rounding of products cannot converge, as nothing is known of its relative
+    error; products end there too.
 
-    Costs one product per step, and memory for `capacity` vectors of each operator. What a
-    single start vector cannot see, a second copy of an eigenvalue, is seen by a block of two.
+    Costs one product per step, and memory for `capacity` vectors of each operator.
 
     Args:
         product: the operators, symmetric.
         start: one or several vectors for each.
         requests: which eigenvalues.
-        tol: relative residual at which to stop.
-        most_products: after which to stop in any case.
+        tol: relative residual at which to stop, up to 0.1.
+        most_products: after which to stop in any case, with at least k vectors.
         seconds: after which to stop in any case.
         capacity: of the basis; when it is full, the best part is kept (thick restart).
 
@@ -75,12 +80,15 @@ def eigenpairs(
         What was found, for each request.
 
     Raises:
-        InputError: if k is not in 1 ... p, `which` is unknown, or as `Krylov`.
+        InputError: if k is not in 1 ... p, `which` is unknown, tol is not in 0 ... 0.1, or as
+            `Krylov`.
 
     Sources: Golub & Van Loan (2013), sec. 10.3; Parlett (1998), The symmetric eigenvalue
     problem, sec. 11.7.
     """
     p = start.shape[2]
+    if not 0 < tol <= _LOOSEST:
+        raise InputError(f"tol is {tol}; wants a relative residual above 0, up to {_LOOSEST}")
     for request in requests:
         _check(request, p)
     begun = time.monotonic()
@@ -93,10 +101,10 @@ def eigenpairs(
         if space.size < most:
             continue
         ritz = space.ritz()
-        judged = [_converged(ritz, request, tol, noise) for request in requests]
+        judged = [_judged(ritz, request, tol, noise) for request in requests]
         done = all(
-            bool(each.all()) or not request.required
-            for each, request in zip(judged, requests, strict=True)
+            bool(end.all()) or not request.required
+            for (_, end), request in zip(judged, requests, strict=True)
         )
         late = seconds is not None and time.monotonic() - begun > seconds
         if done or late or space.exhausted or space.products >= most_products:
@@ -105,7 +113,7 @@ def eigenpairs(
             space.compress(_worth_keeping(ritz, requests, (room + 2 * most) // 3))
     return [
         _found(space, ritz, request, converged)
-        for request, converged in zip(requests, judged, strict=True)
+        for request, (converged, _) in zip(requests, judged, strict=True)
     ]
 
 
@@ -163,13 +171,36 @@ def wanted(values: Float[Tensor, "b m"], k: int, which: Which) -> Int[Tensor, "b
     return up[:, :k] if which == "LA" else down[:, :k]
 
 
-def _converged(ritz: Ritz, request: Request, tol: float, noise: float) -> Bool[Tensor, "b k"]:
+def _judged(
+    ritz: Ritz, request: Request, tol: float, noise: float
+) -> tuple[Bool[Tensor, "b k"], Bool[Tensor, "b k"]]:
+    """What has converged, and what products can do no more for."""
     values = ritz.values + request.shift
     chosen = wanted(values, request.k, request.which)
     value, residual = (torch.gather(x, 1, chosen) for x in (values, ritz.residuals))
-    scale = values.abs().amax(1, keepdim=True)
-    small = residual <= torch.maximum(tol * value.abs(), noise * scale)
-    return small & _settled(values, ritz.residuals, chosen, request.which, tol)
+    rounding = noise * values.abs().amax(1, keepdim=True)
+    settled = _settled(values, ritz.residuals, chosen, request.which, tol, rounding)
+    settled &= _nothing_new(ritz, values, chosen, rounding)
+    small = residual <= tol * value.abs()
+    return small & settled, (small | (residual <= rounding)) & settled
+
+
+def _nothing_new(
+    ritz: Ritz,
+    values: Float[Tensor, "b m"],
+    chosen: Int[Tensor, "b k"],
+    rounding: Float[Tensor, "b 1"],
+) -> Bool[Tensor, "b 1"]:
+    """Whether the newest direction, where there is one, has shown nothing that counts.
+
+    What it shows counts if it is chosen and equals nothing that was known and is not chosen.
+    """
+    free = torch.ones_like(values, dtype=torch.bool).scatter(1, chosen, value=False)
+    known = torch.where(free & ~ritz.fresh, values, torch.inf)
+    value = torch.gather(values, 1, chosen)
+    nearest = (value[:, :, None] - known[:, None]).abs().amin(2)
+    counts = torch.gather(ritz.fresh, 1, chosen) & (nearest > rounding)
+    return ~counts.any(1, keepdim=True) & ~ritz.unexplored[:, None]
 
 
 def _settled(
@@ -178,6 +209,7 @@ def _settled(
     chosen: Int[Tensor, "b k"],
     which: Which,
     tol: float,
+    rounding: Float[Tensor, "b 1"],
 ) -> Bool[Tensor, "b 1"]:
     """Whether no other Ritz value can still move before the last chosen one."""
     free = torch.ones_like(values, dtype=torch.bool).scatter(1, chosen, value=False)
@@ -194,5 +226,7 @@ def _settled(
         if foremost.shape[1]:
             last = foremost.amin(1, keepdim=True)
             reach = (every + residuals).masked_fill(~free, -torch.inf)
-            settled &= (reach <= last + tol * last.abs()).all(1, keepdim=True)
+            settled &= (reach <= last + torch.maximum(tol * last.abs(), rounding)).all(
+                1, keepdim=True
+            )
     return settled

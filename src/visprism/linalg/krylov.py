@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from visprism.errors import InputError
@@ -28,6 +28,8 @@ class Ritz:
     values: Float[Tensor, "b m"]
     coordinates: Float[Tensor, "b m m"]  # column i: the i-th Ritz vector in the basis
     residuals: Float[Tensor, "b m"]  # |A x - theta x|
+    fresh: Bool[Tensor, "b m"]  # mostly in the newest direction, where there is one
+    unexplored: Bool[Tensor, " b"]  # a direction is new, and nothing is known of it
 
 
 class Krylov:
@@ -62,6 +64,8 @@ class Krylov:
         self.size = 0  # m, of the basis
         self.products = 0  # blocks of s vectors that went through the operators
         self.rounding = torch.zeros(b, dtype=torch.float64)  # how unsymmetric products are
+        self._scale = torch.zeros(b, dtype=torch.float64)  # of A, as far as it was seen
+        self._begun: list[list[int]] = [[] for _ in range(b)]  # where new directions begin
 
     @property
     def basis(self) -> Float[Tensor, "b m p"]:
@@ -107,6 +111,8 @@ class Krylov:
         self._T[:, : m + s, m : m + s] = column
         self._T[:, m : m + s, : m + s] = column.mT
         self._remainder, upper = _orthonormal(image)
+        seen = torch.linalg.matrix_norm(self._T, ord=torch.inf)
+        self._scale = torch.maximum(self._scale, seen + upper.double().cpu().abs().amax((1, 2)))
         coupling = torch.zeros(b, s, m + s, dtype=torch.float64)
         coupling[:, :, m:] = upper.double().cpu()
         self._coupling = self._without_noise(coupling)
@@ -116,7 +122,17 @@ class Krylov:
         T = self._T[:, : self.size, : self.size]
         values, coordinates = torch.linalg.eigh(T)
         residuals = torch.linalg.vector_norm(self._coupling @ coordinates, dim=1)
-        return Ritz(values, coordinates, residuals + self.rounding[:, None])
+        rows = torch.zeros(len(values), self.size)
+        unexplored = torch.zeros(len(values), dtype=torch.bool)
+        wait = self._remainder.shape[1]  # directions that are explored side by side
+        for problem, begun in enumerate(self._begun):
+            if not begun or self.exhausted:
+                continue
+            explored = [at for at in begun if at < self.size][-wait:]
+            unexplored[problem] = len(explored) < wait
+            rows[problem, explored[0] if explored else 0 :] = 1
+        fresh = (coordinates**2 * rows[:, :, None]).sum(1) > 0.5
+        return Ritz(values, coordinates, residuals + self.rounding[:, None], fresh, unexplored)
 
     def vectors(self, coordinates: Float[Tensor, "b m k"]) -> Float[Tensor, "b k p"]:
         """The vectors with these coordinates in the basis."""
@@ -131,33 +147,31 @@ class Krylov:
         self._T.zero_()
         self._T[:, range(r), range(r)] = torch.gather(ritz.values, 1, keep)
         self._coupling = self._coupling @ chosen
+        self._begun = [[min(at, r) for at in begun] for begun in self._begun]
         self.size = r
 
     def _note_rounding(self, rest: Float[Tensor, "b m s"]) -> None:
         if rest.shape[1] == 0:
             return
-        scale = torch.linalg.matrix_norm(self._T, ord=torch.inf) + self._coupling.abs().amax(
-            (1, 2)
-        )
         found = rest.abs().amax((1, 2))
-        if (found > 0.02 * scale).any():
+        if (found > 0.02 * self._scale).any():
             raise InputError(
                 "the operator is not symmetric: u'Av and v'Au differ by "
-                f"{float((found / scale).max()):.1%}; a Hessian is symmetric where the loss is "
-                "twice differentiable and products are the same each time"
+                f"{float((found / self._scale).max()):.1%}; a Hessian is symmetric where the "
+                "loss is twice differentiable and products are the same each time"
             )
         self.rounding = torch.maximum(self.rounding, found)
 
     def _without_noise(self, coupling: Tensor) -> Tensor:
         """C without what rounding alone has left; the remainder is then another direction."""
         noise = 20 * torch.finfo(self._basis.dtype).eps
-        scale = torch.linalg.matrix_norm(self._T, ord=torch.inf)[:, None]
-        lost = torch.linalg.vector_norm(coupling, dim=2) <= noise * scale
+        lost = torch.linalg.vector_norm(coupling, dim=2) <= noise * self._scale[:, None]
         if self.exhausted:
             return torch.zeros_like(coupling)
         for problem, row in lost.nonzero().tolist():
             self._remainder[problem, row] = self._new_direction(problem, row)
             coupling[problem, row] = 0
+            self._begun[problem].append(self.size)
         return coupling
 
     def _new_direction(self, problem: int, row: int) -> Float[Tensor, " p"]:
