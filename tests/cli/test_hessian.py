@@ -34,11 +34,11 @@ def test_hessian_writes_phases_and_both_objectives(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "seed1, NLL alone: " in said
     assert "seed2, NLL + L2 (weight decay 0.05): " in said
-    spectrum = Result.load(out / "results" / f"{STEM}-hessian-eigenvalues.npz")
+    spectrum = Result.load(out / "results" / f"{MODEL}-hessian-eigenvalues.npz")
     assert isinstance(spectrum, HessianSpectrum)
     assert len(spectrum) == 2 * 2 * 2 * 3  # phases, objectives, mini-batches, k and two ends
     assert spectrum.provenance.images == 8
-    tally = Result.load(out / "results" / f"{STEM}-hessian-tally.npz")
+    tally = Result.load(out / "results" / f"{MODEL}-hessian-tally.npz")
     assert isinstance(tally, HessianTally)
     assert tally.phase.tolist() == ["seed1", "seed1", "seed2", "seed2"]
     assert "Hessian eigenvalues" in (out / "report.html").read_text("utf-8")
@@ -64,6 +64,20 @@ def test_density_writes_density_trace_and_eigenvalues(tmp_path):
     assert len(density) == 3
     assert isinstance(Result.load(results / f"{STEM}-trace.npz"), Trace)
     assert (results / f"{STEM}-eigenvalues.csv").exists()
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_phases_of_one_file_name_are_told_apart_by_their_folders(tmp_path, capsys):
+    files = []
+    for seed in (1, 2):
+        (tmp_path / f"seed{seed}").mkdir()
+        files.append(tmp_path / f"seed{seed}" / "m.safetensors")
+        save_checkpoint(load_model(MODEL, seed=seed).model, files[-1])
+    options = [*TINY, "--weight-decay", "0", "--phases", *map(str, files)]
+    assert main(["hessian", MODEL, *options, "--out", str(tmp_path / "out")]) == 0
+    tally = Result.load(tmp_path / "out" / "results" / f"{MODEL}-hessian-tally.npz")
+    assert tally.phase.tolist() == [str(tmp_path / f"seed{n}" / "m") for n in (1, 2)]
+    assert "random weights" not in capsys.readouterr().out
 
 
 # What they refuse.

@@ -314,6 +314,7 @@ def hessian_summary():
         smallest=-30 * two,
         nll=2.3 * two,
         converged=two,
+        ends_converged=two,
         provenance=PROVENANCE,
     )
 

@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="checkpoints of the model, as phases of training in one figure",
+        help="checkpoints in the place of the model's own weights, as phases in one figure",
     )
     bends.set_defaults(limit=256)
     every = command(
@@ -115,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
     every.add_argument(
         "--steps", type=positive, default=40, metavar="N", help="of Lanczos in each (40)"
     )
-    every.set_defaults(limit=256)
+    every.set_defaults(limit=256, weight_decay=0.0)
     surfaces = command(
         "landscape",
         landscape.landscape,
@@ -250,7 +250,11 @@ def _kernel(to: argparse.ArgumentParser) -> None:
 def _hessian(to: argparse.ArgumentParser) -> None:
     to.add_argument("-k", type=positive, default=5, metavar="N", help="eigenvalues (5)")
     to.add_argument(
-        "--weight-decay", type=float, default=0.05, metavar="WD", help="of the L2 term (0.05)"
+        "--weight-decay",
+        type=float,
+        default=0.05,
+        metavar="WD",
+        help="of the L2 term (%(default)s)",
     )
     to.add_argument(
         "--parameters",

@@ -10,6 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from visprism.anatomy import costs
+from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
 from visprism.measure.curvature import (
@@ -21,7 +22,7 @@ from visprism.measure.curvature import (
     top_eigenvalues,
     trace,
 )
-from visprism.measure.parameters import Objective
+from visprism.measure.parameters import Objective, sharpness
 from visprism.models.checkpoints import load_checkpoint
 from visprism.report import Examination
 from visprism.result import Result
@@ -50,7 +51,7 @@ def hessians_of(
             labels, or other classes than the model.
     """
     return [
-        _examination(each, hessian_of(each, inquiry, bending, progress=progress))
+        _examination(each, bending, hessian_of(each, inquiry, bending, progress=progress))
         for each in materials
     ]
 
@@ -64,7 +65,7 @@ def densities_of(
         InputError: as `hessians_of`.
     """
     return [
-        _examination(each, _density_of(each, inquiry, bending, progress=progress))
+        _examination(each, bending, _density_of(each, inquiry, bending, progress=progress))
         for each in materials
     ]
 
@@ -129,6 +130,9 @@ def _density_of(
         "foremost eigenvalues": partial(top_eigenvalues, k=bending.k),
         "density": partial(spectral_density, runs=bending.runs, steps=bending.steps),
         "trace": trace,
+        "sharpness": lambda objective, seed, provenance: sharpness(  # noqa: ARG005
+            objective, provenance=provenance
+        ),
     }
     about = {"seed": inquiry.seed, "provenance": materials.provenance(inquiry)}
     label = materials.model.label
@@ -146,15 +150,34 @@ def _phases(materials: Materials, bending: Bending) -> Iterator[tuple[str, nn.Mo
     """The model as it is, or with the weights of each checkpoint, which gives the name."""
     if not bending.phases:
         yield "", materials.anatomy.model
-    for path in bending.phases:
+    for name, path in zip(_names(bending.phases), bending.phases, strict=True):
         model = deepcopy(materials.anatomy.model)
         load_checkpoint(model, path)
-        yield path.stem, model
+        yield name, model
 
 
-def _examination(materials: Materials, results: tuple[Result, ...]) -> Examination:
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Names of files without their endings, with folders where they would be the same.
+
+    Raises:
+        InputError: if a file is named twice.
+    """
+    if len(set(paths)) < len(paths):
+        raise InputError("a checkpoint is named twice; each phase needs a file of its own")
+    stems = [path.stem for path in paths]
+    if len(set(stems)) == len(stems):
+        return stems
+    return [str(path.with_suffix("")) for path in paths]
+
+
+def _examination(
+    materials: Materials, bending: Bending, results: tuple[Result, ...]
+) -> Examination:
+    label = materials.model.label
+    if bending.phases:  # whose weights take the place of the model's own
+        label = label.removesuffix(" (random weights)")
     facts = replace(costs(materials.anatomy), provenance=results[0].provenance)
-    return Examination(materials.model.label, facts, results)
+    return Examination(label, facts, results)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from matplotlib.ticker import (
 from visprism.figures.frame import figure
 from visprism.figures.style import DEPTH, FAINT, INK, tip
 from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally
+from visprism.measure.curvature.eigenvalues import WORDS
 
 MINUS = "\N{MINUS SIGN}"
 _WIDTHS = (0.3, 0.64)  # of the negative and the positive part
@@ -101,7 +102,7 @@ def _(result: Eigenvalues, ax: Axes) -> Axes:
     )
     ax.scatter(result.rank, result.value, color=faces, edgecolors=INK, s=18, zorder=3)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set(xlabel=f"Rank ({result.which})", ylabel="Eigenvalue of the Hessian")
+    ax.set(xlabel=f"Rank ({WORDS[result.which]})", ylabel="Eigenvalue of the Hessian")
     return ax
 
 

@@ -248,6 +248,23 @@ def test_tied_and_unused_parameters_are_one_and_nothing(draw, images, classes):
     np.testing.assert_allclose(objective.hvp(2 * step), difference, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "normed", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
+)
+def test_parametrized_weights_have_the_differences_of_their_gradients(
+    draw, images, classes, normed
+):
+    model = draw(
+        nn.Sequential(normed(nn.Conv2d(2, 4, 3)), nn.Tanh(), nn.Flatten(), nn.Linear(64, 3))
+    )
+    objective = Objective(model, [(images, classes)])
+    v = torch.randn(len(objective), generator=stream(0, "v")).double()
+    step = 1e-5 * v
+    rise = objective.gradient(objective.theta + step)
+    rise -= objective.gradient(objective.theta - step)
+    np.testing.assert_allclose(objective.hvp(v), rise / 2e-5, atol=1e-7)
+
+
 # Contracts and errors.
 def test_refuses_a_loss_that_gives_one_number(network, images, classes):
     objective = Objective(network, [(images, classes)], loss=functional.cross_entropy)
@@ -337,6 +354,23 @@ def test_refuses_a_vector_of_another_length(network, images, classes):
     objective = Objective(network, [(images, classes)])
     with pytest.raises(InputError, match="wants one entry for each"):
         objective.hvp(torch.ones(5).double())
+
+
+def test_refuses_batches_that_can_be_read_once(network, images, classes):
+    with pytest.raises(InputError, match="gone through only once; give a list"):
+        Objective(network, iter([(images, classes)]))
+
+
+def test_refuses_other_numbers_of_targets_than_images(network, images, classes):
+    with pytest.raises(InputError, match="a batch has 10 images and 4 targets"):
+        Objective(network, [(images, classes[:4])]).gradient()
+
+
+def test_refuses_weights_that_are_not_finite(network, images, classes):
+    with torch.no_grad():
+        next(network.parameters()).fill_(torch.nan)
+    with pytest.raises(InputError, match="1 parameters are not finite"):
+        Objective(network, [(images, classes)])
 
 
 def test_refuses_negative_weight_decay(network, images, classes):

@@ -50,6 +50,15 @@ class Trace(Curvature):
         """Its standard error."""
         return standard_error(self.estimate)
 
+    def sentences(self) -> list[str]:
+        """The trace, its error, and of which objective."""
+        of = f"NLL + L2 (weight decay {self.weight_decay:g})" if self.weight_decay else "NLL"
+        spread = f" \N{PLUS-MINUS SIGN} {self.error:.2g}" if np.isfinite(self.error) else ""
+        return [
+            f"the trace of the Hessian of {of} is {self.mean:.4g}{spread} (standard error), "
+            f"over {self.parameters:,} parameters and {self.provenance.images} images"
+        ]
+
 
 def spectral_density(
     objective: Objective,

@@ -7,11 +7,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism import linalg
+from visprism.errors import InputError
 from visprism.linalg import Request, Which
 from visprism.measure.curvature.facts import Curvature, facts_of, random_normal
 from visprism.measure.parameters.objective import Objective
 from visprism.measure.parameters.products import Matrix, Products
 from visprism.result import Provenance
+
+WORDS = {
+    "LM": "largest in magnitude",
+    "LA": "largest",
+    "SA": "smallest",
+    "BE": "largest and smallest",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +33,15 @@ class Eigenvalues(Curvature):
     which: str  # "LM", "LA", "SA" or "BE"
     tol: float
     products: int  # that it took
+
+    def sentences(self) -> list[str]:
+        """The values, and how many have converged."""
+        values = ", ".join(f"{value:.4g}" for value in self.value)
+        of = f"NLL + L2 (weight decay {self.weight_decay:g})" if self.weight_decay else "NLL"
+        return [
+            f"the foremost Hessian eigenvalues of {of} ({WORDS[self.which]}) are {values}; "
+            f"{int(self.converged.sum())} of {len(self)} have converged to {self.tol:g}"
+        ]
 
 
 def top_eigenvalues(
@@ -95,6 +112,8 @@ def top_eigenpairs(
     provenance: Provenance | None = None,
 ) -> tuple[Eigenvalues, Float[Tensor, "k p"]]:
     """`top_eigenvalues`, and the eigenvectors as unit rows: the sharpest directions."""
+    if block < 1:
+        raise InputError(f"block is {block}; wants at least 1 start vector")
     products = Products(objective, matrix)
     (found,) = linalg.eigenpairs(
         products,

@@ -105,8 +105,10 @@ def hessian_spectrum(
     Source: Park & Kim (2022), How do vision transformers work?, fig. 1b and 4, and their
     Blurs behave like ensembles (2022), sec. 2.
     """
-    if weight_decay < 0:
+    if not weight_decay >= 0:
         raise InputError(f"weight_decay is {weight_decay}; wants 0 or more")
+    if together is not None and together < 1:
+        raise InputError(f"together is {together}; wants at least 1 mini-batch at once")
     named = batches if isinstance(batches, Mapping) else {"": batches}
     requests = [
         replace(request, shift=shift)
@@ -165,9 +167,16 @@ def joined(spectra: Iterable[HessianSpectrum]) -> HessianSpectrum:
     """Spectra of several phases of one model as one, in their order.
 
     Raises:
-        InputError: if there is none, or they differ in k or in the number of parameters.
+        InputError: if there is none, two have one phase, or they differ in k or in the number
+            of parameters.
     """
     spectra = list(spectra)
+    phases = [phase for s in spectra for phase in dict.fromkeys(s.phase.tolist())]
+    if len(set(phases)) < len(phases):
+        raise InputError(
+            f"cannot join spectra of the phases {', '.join(map(repr, phases))}; give each a "
+            "name of its own"
+        )
     settings = {(s.k, s.parameters) for s in spectra}
     if len(settings) != 1:
         raise InputError(

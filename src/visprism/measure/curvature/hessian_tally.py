@@ -12,6 +12,7 @@ from visprism.measure.curvature.hessian import HessianSpectrum
 from visprism.result import Result
 from visprism.rng import stream
 
+_FEWEST = 5  # mini-batches: of fewer, resampling says too little
 _FINEST = 0.02  # decades: a bandwidth that the eye can see
 
 Key = tuple[str, str, float]  # phase, data, weight decay
@@ -22,7 +23,7 @@ class HessianTally(Result):
     """NEP and APE of each phase, data and objective; one row for each.
 
     Intervals are 95 % of bootstrap resamples of the mini-batches, which are independent; the
-    eigenvalues of one mini-batch are not.
+    eigenvalues of one mini-batch are not. Of fewer than 5 mini-batches there is none (NaN).
     """
 
     phase: np.ndarray
@@ -38,7 +39,8 @@ class HessianTally(Result):
     largest: np.ndarray  # mean over mini-batches of the largest eigenvalue,
     smallest: np.ndarray  # and of the smallest
     nll: np.ndarray  # mean over mini-batches, in nats
-    converged: np.ndarray  # share of the eigenvalues that have
+    converged: np.ndarray  # share of the foremost eigenvalues that have
+    ends_converged: np.ndarray  # share of the largest and smallest that have; not waited for
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
@@ -51,12 +53,18 @@ class HessianTally(Result):
         doubt = ""
         if self.converged[row] < 1:
             doubt = f", of which {1 - self.converged[row]:.0%} have not converged"
-        nep = f"{self.nep_low[row]:.0%} to {self.nep_high[row]:.0%}"
-        ape = f"{self.ape_low[row]:.3g} to {self.ape_high[row]:.3g}"
+        nep = ape = ""
+        if np.isfinite(self.nep_low[row]):
+            nep = f" (95 % interval {self.nep_low[row]:.0%} to {self.nep_high[row]:.0%})"
+        if np.isfinite(self.ape_low[row]):
+            ape = f" ({self.ape_low[row]:.3g} to {self.ape_high[row]:.3g})"
+        positive = "none is positive"
+        if np.isfinite(self.ape[row]):
+            positive = f"the positive ones are {self.ape[row]:.3g} on average{ape}"
+        many = "mini-batch" if self.batches[row] == 1 else "mini-batches"
         return (
             f"{', '.join(where)}: {self.nep[row]:.0%} of the foremost Hessian eigenvalues are "
-            f"negative (95 % interval {nep}), the positive ones are {self.ape[row]:.3g} on "
-            f"average ({ape}), over {self.batches[row]} mini-batches{doubt}"
+            f"negative{nep}, {positive}, over {self.batches[row]} {many}{doubt}"
         )
 
 
@@ -99,9 +107,11 @@ def hessian_tally(
         nep, ape = _shares(counts.sum(0)[None])
         neps, apes = _shares(counts[draws].sum(1))
         ends = part.rows(part.rank == 0)
-        shares = (nep[0], *_interval(neps), ape[0], *_interval(apes))
+        n = len(numbers)
+        shares = (nep[0], *_interval(neps, n), ape[0], *_interval(apes, n))
         means = [ends.value[ends.which == which].mean() for which in ("LA", "SA")]
-        means += [foremost.nll[foremost.rank == 1].mean(), foremost.converged.mean()]
+        means += [foremost.nll[foremost.rank == 1].mean()]
+        means += [foremost.converged.mean(), ends.converged.mean()]
         rows.append((*key, len(numbers), *shares, *means))
     columns = (np.array(column) for column in zip(*rows, strict=True))
     return HessianTally(*columns, provenance=spectrum.provenance)
@@ -152,9 +162,9 @@ def _shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return negatives / every, total / np.where(positives > 0, positives, np.nan)
 
 
-def _interval(values: np.ndarray) -> tuple[float, float]:
+def _interval(values: np.ndarray, batches: int) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
-    if not len(finite):
+    if not len(finite) or batches < _FEWEST:
         return np.nan, np.nan
     low, high = np.percentile(finite, [2.5, 97.5])
     return float(low), float(high)

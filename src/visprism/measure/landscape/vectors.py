@@ -45,6 +45,12 @@ def difference(
             f"({_some(missing)}); wants a state dict of the same architecture"
         )
     fitting(state, own, what)
+    broken = [name for name in own if not torch.isfinite(state[name]).all()]
+    if broken:
+        raise InputError(
+            f"{what} has weights that are not finite ({_some(broken)}); give one that has only"
+            " finite ones"
+        )
     return {
         name: state[name].detach().to(weight) - weight.detach() for name, weight in own.items()
     }

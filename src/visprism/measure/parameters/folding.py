@@ -42,12 +42,15 @@ def foldable(model: nn.Module, images: Images) -> tuple[Pair, ...]:
     hooks += [
         m.register_forward_pre_hook(lambda m, args: read.append((m, args[0]))) for m in norms
     ]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         with torch.no_grad(), _Uses() as uses:
             forward(model, images)
     finally:
         for hook in hooks:
             hook.remove()
+        for buffer, before in buffers:
+            buffer.data.copy_(before)
     runs = Counter(m for m, _ in (*made, *read))
     reader = {id(x): m for m, x in read}
     return tuple(

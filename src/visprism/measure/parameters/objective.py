@@ -67,10 +67,14 @@ class Objective:
     def __post_init__(self) -> None:
         if any(m.training for m in self.model.modules()):
             raise InputError("the model is in training mode; call model.eval() first")
-        if self.weight_decay < 0:
+        if not self.weight_decay >= 0:
             raise InputError(f"weight_decay is {self.weight_decay}; wants 0 or more")
         if self.batch_norm not in {"frozen", "batch"}:
             raise InputError(f"batch_norm is {self.batch_norm!r}; wants 'frozen' or 'batch'")
+        if isinstance(self.batches, Iterator):
+            raise InputError(
+                "the batches can be gone through only once; give a list of them, or a loader"
+            )
         first = next(iter(self.batches), None)
         if not isinstance(first, tuple | list) or len(first) != 2:
             raise InputError(
@@ -95,6 +99,12 @@ class Objective:
             )
             for n in names
         ]
+        broken = [name for name in names if not torch.isfinite(tensors[name]).all()]
+        if broken:
+            raise InputError(
+                f"{len(broken)} parameters are not finite (such as {broken[0]}); give a model "
+                "with finite weights"
+            )
         frozen = self.batch_norm == "frozen"
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "tensors", tensors)
@@ -138,6 +148,12 @@ class Objective:
 
     def losses(self, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
         """The loss of each example of a batch."""
+        if not isinstance(targets, Tensor) or len(targets) != len(logits):
+            got = len(targets) if isinstance(targets, Tensor) else type(targets).__name__
+            raise InputError(
+                f"a batch has {len(logits)} images and {got} targets; wants a tensor with one "
+                "target for each image"
+            )
         return losses_of(self.loss, logits, targets.to(self.compute.torch_device))
 
     def nll(self, theta: Float[Tensor, " p"] | None = None) -> float:

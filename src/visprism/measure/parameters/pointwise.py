@@ -33,12 +33,20 @@ PIECES = {
 
 
 class InPieces(TorchFunctionMode):
-    """Inside, activations without a second derivative are written in pieces that have one."""
+    """Inside, operations without a right second derivative are written in pieces that have."""
 
     def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
         if func in PIECES:
             return PIECES[func](args[0])
+        if func is torch._weight_norm:
+            return _weight_norm(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """G v / |v|; the second derivative of torch's own is wrong (torch 2.15)."""
+    axes = [axis for axis in range(v.ndim) if axis != dim % v.ndim] if dim != -1 else None
+    return v * (g / torch.linalg.vector_norm(v, dim=axes, keepdim=True))
 
 
 class KeptDerivatives(TorchFunctionMode):

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import grad
 from torch.autograd.graph import saved_tensors_hooks
 
+from visprism.errors import InputError
 from visprism.measure.parameters.differentiable import (
     check_twice,
     without_second_derivative,
@@ -53,6 +54,10 @@ class Products:
     _kept: list[tuple[Linear, Graph]] = field(default_factory=list, repr=False)
     _complete: bool = field(default=False, repr=False)  # whether all batches are kept
 
+    def __post_init__(self) -> None:
+        if self.matrix not in _MATRICES:
+            raise InputError(f"matrix is {self.matrix!r}; wants one of {', '.join(_MATRICES)}")
+
     def __call__(self, vectors: Float[Tensor, "1 s p"]) -> Float[Tensor, "1 s p"]:
         """A times each row, as `visprism.linalg` asks for it."""
         rows = vectors[0]
@@ -85,7 +90,7 @@ class Products:
         yield from self._kept
         if self._complete:
             return
-        make = {"hessian": _hessian, "gauss-newton": _gauss_newton}[self.matrix]
+        make = _MATRICES[self.matrix]
         room = _SHARE * free_bytes(self.objective.compute.torch_device)
         graphs = self.objective.graphs(skip=len(self._kept))
         first_pass, held = not self._kept, _Held()
@@ -164,3 +169,6 @@ def _again(
         return grad(outputs, inputs, weights, retain_graph=True, materialize_grads=True)
     except RuntimeError as error:
         raise without_second_derivative(error, loss) from error
+
+
+_MATRICES = {"hessian": _hessian, "gauss-newton": _gauss_newton}

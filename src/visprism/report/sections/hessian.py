@@ -46,6 +46,7 @@ HESSIAN_TALLY = Section(
         "largest": "Largest",
         "smallest": "Smallest",
         "converged": "Converged share",
+        "ends_converged": "Of largest and smallest",
     },
 )
 
@@ -107,7 +108,7 @@ TRACE = Section(
     title="Trace of the Hessian",
     shows=(
         "Each row is an independent estimate of the sum of all eigenvalues; their mean is the "
-        "trace."
+        "trace. Weight decay adds itself once for each parameter."
     ),
     columns={"estimate": "Estimate"},
     figures={},
