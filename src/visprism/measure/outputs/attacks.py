@@ -1,0 +1,225 @@
+"""Attacks: small changes of pixels that raise a model's loss.
+
+All work on pixels in 0 ... 1 and stay there; one in a band of frequencies is not clipped, which
+would take it out of the band.
+
+Source: Goodfellow et al. (2015), Explaining and harnessing adversarial examples; Madry et al.
+(2018), Towards deep learning models resistant to adversarial attacks.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional
+
+from visprism.anatomy import forward
+from visprism.errors import InputError
+from visprism.measure.outputs.bands import RINGS, WIDTH, Ring, band, check_band, filtered
+from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.rng import stream
+
+ATTACKS = ("fgsm", "pgd", "random")
+NORMS = ("linf", "l2")
+
+Pixels = Float[Tensor, "b c h w"]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """How pixels are changed: by how much at most, and to what end.
+
+    "fgsm"    one step along the gradient of the loss: its sign, or its direction for "l2"
+    "pgd"     many steps, each followed by the nearest change that is allowed, from several
+              random starts, of which the one with the highest loss counts for each image
+    "random"  no gradient: random signs, or a random direction for "l2"
+
+    Raises:
+        InputError: if the attack, its norm or its band is none, or a number makes no sense.
+    """
+
+    name: str = "fgsm"
+    epsilon: float = 8 / 255  # the largest change of a pixel, or the norm of all changes
+    norm: Literal["linf", "l2"] = "linf"
+    steps: int = 10  # of PGD
+    step_size: float | None = None  # of PGD; by default 2.5 epsilon / steps
+    restarts: int = 1  # of PGD
+    frequency: float | None = None  # middle of a band, in pi rad/pixel; None: all
+    ring: Ring = "square"
+
+    def __post_init__(self) -> None:
+        if self.name not in ATTACKS:
+            raise InputError(f"unknown attack {self.name!r}; wants {', '.join(ATTACKS)}")
+        if self.norm not in NORMS:
+            raise InputError(f"norm is {self.norm!r}; wants {' or '.join(NORMS)}")
+        if self.ring not in RINGS:
+            raise InputError(f"ring is {self.ring!r}; wants {' or '.join(RINGS)}")
+        if not self.epsilon > 0 or self.steps < 1 or self.restarts < 1:
+            raise InputError(
+                f"epsilon is {self.epsilon}, steps {self.steps}, restarts {self.restarts}; wants "
+                "a change above 0, in pixels of 0 ... 1, and at least 1 step and start"
+            )
+        if self.frequency is not None:
+            check_band(self.frequency)
+
+    @property
+    def stride(self) -> float:
+        """How far a step of PGD goes."""
+        # Madry et al. let all steps together reach 2.5 times as far as allowed.
+        return 2.5 * self.epsilon / self.steps if self.step_size is None else self.step_size
+
+
+def attacked(
+    model: nn.Module,
+    pixels: Pixels,
+    targets: Int64[Tensor, " b"],
+    attack: Attack,
+    space: PixelSpace,
+    *,
+    seed: int = 0,
+    numbers: range | None = None,
+) -> Pixels:
+    """The pixels after an attack.
+
+    An image's randomness depends on the seed and its number. Costs a pass forward and back for
+    each step and start, and with PGD one more for each start.
+
+    Args:
+        model: in evaluation mode; its parameters get no gradients.
+        pixels: in 0 ... 1.
+        targets: whose loss is raised.
+        attack: which, and how strong.
+        space: how pixels become what the model takes.
+        seed: of random starts and signs.
+        numbers: of the images in the data.
+
+    Raises:
+        InputError: if the images have no frequency in the attack's band.
+    """
+    rng = _Draws(pixels, seed, numbers or range(len(pixels)))
+    limits = _Limits.of(attack, pixels)
+    if attack.name == "random":
+        return pixels + limits.nearest(limits.farthest(rng.normal(0)), pixels)
+    loss = _Loss(model, space, targets)
+    if attack.name == "fgsm":
+        change = limits.farthest(loss.gradient(pixels))
+        return pixels + limits.nearest(change, pixels)
+    best = pixels
+    highest = torch.full((len(pixels),), -torch.inf, device=pixels.device)
+    for start in range(attack.restarts):
+        change = limits.nearest(limits.anywhere(rng, start), pixels)
+        for _ in range(attack.steps):
+            step = limits.farthest(loss.gradient(pixels + change))
+            change = change + step * (attack.stride / attack.epsilon)
+            change = limits.nearest(change, pixels)
+        reached = loss.each(pixels + change)
+        better = reached > highest
+        highest = torch.where(better, reached, highest)
+        best = torch.where(better[:, None, None, None], pixels + change, best)
+    return best
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """The negative log-likelihood of pixels."""
+
+    model: nn.Module
+    space: PixelSpace
+    targets: Int64[Tensor, " b"]
+
+    def each(self, pixels: Pixels) -> Float[Tensor, " b"]:
+        with torch.no_grad():
+            return self._of(pixels)
+
+    def gradient(self, pixels: Pixels) -> Pixels:
+        with torch.enable_grad():
+            free = pixels.detach().requires_grad_()
+            (found,) = torch.autograd.grad(self._of(free).sum(), free)
+        return found
+
+    def _of(self, pixels: Pixels) -> Float[Tensor, " b"]:
+        logits = forward(self.model, self.space.standardised(pixels)).float()
+        return functional.cross_entropy(logits, self.targets, reduction="none")
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Random numbers of each image, whatever the batch."""
+
+    like: Pixels
+    seed: int
+    numbers: range
+
+    def normal(self, start: int) -> Pixels:
+        shape = self.like.shape[1:]
+        drawn = [
+            torch.randn(shape, generator=stream(self.seed, "attack", start, n))
+            for n in self.numbers
+        ]
+        return torch.stack(drawn).to(self.like)
+
+    def share(self, start: int) -> Float[Tensor, "b 1 1 1"]:
+        drawn = [
+            torch.rand((1, 1, 1), generator=stream(self.seed, "attack radius", start, n))
+            for n in self.numbers
+        ]
+        return torch.stack(drawn).to(self.like)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """The changes that an attack may make."""
+
+    attack: Attack
+    mask: Tensor | None  # of frequencies
+
+    @classmethod
+    def of(cls, attack: Attack, pixels: Pixels) -> "_Limits":
+        if attack.frequency is None:
+            return cls(attack, None)
+        size = (pixels.shape[-2], pixels.shape[-1])
+        mask = band(size, attack.frequency, ring=attack.ring)
+        if not mask.any():
+            raise InputError(
+                f"images of {size[0]}x{size[1]} have no frequency in the band at "
+                f"{attack.frequency:g} pi of width {WIDTH:g} pi; take another band"
+            )
+        return cls(attack, mask)
+
+    def farthest(self, towards: Pixels) -> Pixels:
+        """The longest change along a direction: by its sign, or by itself for "l2"."""
+        if self.attack.norm == "linf":
+            change = towards.sign()
+            return self._scaled(change if self.mask is None else filtered(change, self.mask))
+        return self._scaled(towards if self.mask is None else filtered(towards, self.mask))
+
+    def anywhere(self, rng: _Draws, start: int) -> Pixels:
+        """A random change, as likely anywhere within the norm."""
+        normal = rng.normal(start)
+        if self.attack.norm == "linf" and self.mask is None:
+            # Uniform in every pixel: the normal distribution through its own integral.
+            return self.attack.epsilon * torch.erf(normal / 2**0.5)
+        dimensions = normal[0].numel() if self.attack.norm == "l2" else 1
+        return self.farthest(normal) * rng.share(start) ** (1 / dimensions)
+
+    def nearest(self, change: Pixels, pixels: Pixels) -> Pixels:
+        """A change within the norm, and one that leaves pixels in 0 ... 1 if it may be clipped."""
+        if self.attack.norm == "linf" and self.mask is None:
+            change = change.clamp(-self.attack.epsilon, self.attack.epsilon)
+        else:
+            change = torch.where(
+                self._length(change) > self.attack.epsilon, self._scaled(change), change
+            )
+        return change if self.mask is not None else (pixels + change).clamp(0, 1) - pixels
+
+    def _scaled(self, change: Pixels) -> Pixels:
+        length = self._length(change)
+        longest = self.attack.epsilon / length.clamp(min=torch.finfo(change.dtype).tiny)
+        return change * longest
+
+    def _length(self, change: Pixels) -> Float[Tensor, "b 1 1 1"]:
+        if self.attack.norm == "linf":
+            return change.abs().amax((1, 2, 3), keepdim=True)
+        return change.flatten(1).norm(dim=1)[:, None, None, None]
