@@ -97,7 +97,7 @@ def head_removals(anatomy: Anatomy) -> tuple[list[Removal], list[str]]:
     return found, reasons
 
 
-def joint_removal(anatomy: Anatomy, removals: Sequence[Removal]) -> Removal:
+def joint_removal(removals: Sequence[Removal]) -> Removal:
     """Several removals at once, of different blocks."""
     first, *others = sorted(removals, key=lambda r: r.blocks[0].end)
     return Removal(

@@ -1,4 +1,4 @@
-"""Resuming: a forward pass that begins at a cut, with the tensor that an earlier pass left there.
+"""Resuming: a forward pass that begins at a cut, with the tensor that another pass left there.
 
 A cut is a tensor that everything passes through, so what lies before it need not run again:
 each torch function before it that works on the image gives an empty tensor of the right shape

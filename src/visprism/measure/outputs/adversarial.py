@@ -38,8 +38,9 @@ class Adversarial(Result):
         """What was found, with its numbers."""
         worst = int(self.accuracy.argmin())
         return [
-            f"{self.accuracy[worst]:.1%} of the images are right under {self.attack[worst]} with "
-            f"{self.norm[worst]} {self.epsilon[worst]:.3g}, {self.clean_accuracy:.1%} without"
+            f"{self.accuracy[worst]:.1%} of the images are right under {self.attack[worst]} "
+            f"with {self.norm[worst]} {self.epsilon[worst]:.3g}, {self.clean_accuracy:.1%} "
+            "without"
         ]
 
 

@@ -24,6 +24,8 @@ from visprism.rng import stream
 ATTACKS = ("fgsm", "pgd", "random")
 NORMS = ("linf", "l2")
 
+_FLAT = 1e-30  # longest gradient that has no direction
+
 Pixels = Float[Tensor, "b c h w"]
 
 
@@ -58,8 +60,8 @@ class Attack:
             raise InputError(f"ring is {self.ring!r}; wants {' or '.join(RINGS)}")
         if not self.epsilon > 0 or self.steps < 1 or self.restarts < 1:
             raise InputError(
-                f"epsilon is {self.epsilon}, steps {self.steps}, restarts {self.restarts}; wants "
-                "a change above 0, in pixels of 0 ... 1, and at least 1 step and start"
+                f"epsilon is {self.epsilon}, steps {self.steps}, restarts {self.restarts}; "
+                "wants a change above 0, in pixels of 0 ... 1, and at least 1 step and start"
             )
         if self.frequency is not None:
             check_band(self.frequency)
@@ -205,7 +207,7 @@ class _Limits:
         return self.farthest(normal) * rng.share(start) ** (1 / dimensions)
 
     def nearest(self, change: Pixels, pixels: Pixels) -> Pixels:
-        """A change within the norm, and one that leaves pixels in 0 ... 1 if it may be clipped."""
+        """A change within the norm; it leaves pixels in 0 ... 1 unless it has a band."""
         if self.attack.norm == "linf" and self.mask is None:
             change = change.clamp(-self.attack.epsilon, self.attack.epsilon)
         else:
@@ -215,9 +217,8 @@ class _Limits:
         return change if self.mask is not None else (pixels + change).clamp(0, 1) - pixels
 
     def _scaled(self, change: Pixels) -> Pixels:
-        length = self._length(change)
-        longest = self.attack.epsilon / length.clamp(min=torch.finfo(change.dtype).tiny)
-        return change * longest
+        # No direction at all, as of a loss that is flat, stays none.
+        return change * (self.attack.epsilon / self._length(change).clamp(min=_FLAT))
 
     def _length(self, change: Pixels) -> Float[Tensor, "b 1 1 1"]:
         if self.attack.norm == "linf":

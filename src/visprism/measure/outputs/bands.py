@@ -1,7 +1,7 @@
 """Bands of the frequency plane: rings of one width, and noise that lies in one of them.
 
-Frequencies are in pi rad/pixel. A ring is symmetric about frequency 0, so what it lets pass of a
-real image is real.
+Frequencies are in pi rad/pixel. A ring is symmetric about frequency 0, so what it lets pass of
+a real image is real.
 """
 
 from typing import Literal
@@ -39,7 +39,7 @@ def check_band(centre: float, width: float = WIDTH) -> None:
         raise InputError(f"width is {width}; wants more than 0, and at most 2, in pi rad/pixel")
     if not 0 <= centre <= 2**0.5:
         raise InputError(
-            f"there is no band at {centre}; wants the middle of one, from 0 to 1 in pi rad/pixel"
+            f"there is no band at {centre}; wants the middle of one, 0 to 1 in pi rad/pixel"
         )
 
 

@@ -50,7 +50,7 @@ def under_conditions(
             images, targets = labelled(batch, compute)
             pixels = space.pixels(images)
             shape, largest = tuple(pixels.shape[1:]), max(largest, len(targets))
-            # Numbers that are unique, whatever the processes; batches have one size but the last.
+            # Each image has its own, whatever the processes; only the last batch is smaller.
             start = (rank() + turn * world_size()) * largest
             numbers = range(start, start + len(targets))
             logits = _logits(model, space.standardised(pixels), compute)

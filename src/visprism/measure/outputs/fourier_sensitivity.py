@@ -88,8 +88,8 @@ def fourier_sensitivity(
     """
     if reach < 1 or step < 1 or not rms > 0:
         raise InputError(
-            f"reach is {reach}, step {step} and rms {rms}; wants whole numbers from 1 on, and a "
-            "strength above 0"
+            f"reach is {reach}, step {step} and rms {rms}; wants whole numbers from 1 on, and "
+            "a strength above 0"
         )
     half = half_plane(reach, step)
 
@@ -97,8 +97,8 @@ def fourier_sensitivity(
         size = (pixels.shape[-2], pixels.shape[-1])
         if 2 * reach > min(size):
             raise InputError(
-                f"images of {size[0]}x{size[1]} have frequencies up to {min(size) // 2} cycles, "
-                f"not up to {reach}; ask for a lower reach"
+                f"images of {size[0]}x{size[1]} have frequencies up to {min(size) // 2}, "
+                f"not to {reach}; ask for a lower reach"
             )
         wave = direction(size, half[which]).to(pixels) * (rms * (size[0] * size[1]) ** 0.5)
         return pixels + _signs(pixels, (seed, which), numbers) * wave

@@ -73,8 +73,8 @@ class Lesions(PerBlock):
             found.append(
                 f"Without {single.block[worst]} ({single.kind[worst]}) accuracy falls most, by "
                 f"{single.drop[worst]:.1%} ± {1.96 * single.drop_error[worst]:.1%} from "
-                f"{self.whole_accuracy:.1%}; {(single.drop <= 0).sum()} of {len(single)} blocks "
-                "can go without loss"
+                f"{self.whole_accuracy:.1%}; {(single.drop <= 0).sum()} of {len(single)} "
+                "blocks can go without loss"
             )
         if not self.resumed.all():
             found.append(
@@ -196,7 +196,7 @@ def _joint(anatomy: Anatomy, together: Sequence[int], draws: int, seed: int) -> 
         for draw in range(draws):
             generator = stream(seed, "lesions", number, draw)
             some = torch.randperm(len(units), generator=generator)[:number].tolist()
-            found.append(joint_removal(anatomy, [units[i] for i in some]))
+            found.append(joint_removal([units[i] for i in some]))
     return found
 
 

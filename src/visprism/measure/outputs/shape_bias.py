@@ -1,7 +1,7 @@
 """Shape bias: whether a model goes by an object's shape or by its texture.
 
-Source: Geirhos et al. (2019), ImageNet-trained CNNs are biased towards texture; increasing shape
-bias improves accuracy and robustness.
+Source: Geirhos et al. (2019), ImageNet-trained CNNs are biased towards texture; increasing
+shape bias improves accuracy and robustness.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ NO_CUE = -1  # the texture of an image that has none
 
 @dataclass(frozen=True)
 class ShapeBias(Result):
-    """Decisions on images whose shape and texture differ; a row for each shape, then for all."""
+    """Decisions on images whose shape and texture differ, for each shape and then for all."""
 
     category: np.ndarray  # of the shape; "all"
     images: np.ndarray  # whose shape and texture differ
@@ -66,7 +66,7 @@ def shape_bias(
     Raises:
         InputError: if the numbers do not fit, or no image has a conflict.
 
-    Source: Geirhos et al. (2019), sec. 2.4; Wilson (1927), Probable inference, for the interval.
+    Source: Geirhos et al. (2019), sec. 2.4; for the interval Wilson (1927), Probable inference.
     """
     shapes = predictions.targets.numpy()
     textures = np.asarray(textures)
@@ -86,8 +86,8 @@ def shape_bias(
     conflict = (shapes != textures) & (textures != NO_CUE)
     if not conflict.any():
         raise InputError(
-            "no image has a shape of one category and a texture of another; take a cue-conflict "
-            "set, as 'shapes?cues=conflict' or 'cue_conflict:DIR'"
+            "no image has a shape of one category and a texture of another; take a "
+            "cue-conflict set, as 'shapes?cues=conflict' or 'cue_conflict:DIR'"
         )
     decided = predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
     each = [conflict & (shapes == c) for c in range(len(categories))]
