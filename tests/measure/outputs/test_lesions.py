@@ -241,7 +241,7 @@ class Counting(nn.Module):
 def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
     anatomy = dissect(Counting().eval(), torch.randn(2, 3, 8, 8))
     images = torch.randn(6, 3, 8, 8)
-    found = lesion_study(anatomy, labelled_batches(images, classes=3), pieces=["blocks"])
+    found = lesion_study(anatomy, labelled_batches(images, 6, 3), pieces=["blocks"])
     assert not found.resumed.any()
     assert any("2 of 2 lesions ran the whole model" in s for s in found.sentences())
     targets = torch.arange(6) % 3

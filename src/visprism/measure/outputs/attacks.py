@@ -8,7 +8,6 @@ Source: Goodfellow et al. (2015), Explaining and harnessing adversarial examples
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int64
@@ -17,7 +16,7 @@ from torch.nn import functional
 
 from visprism.anatomy import forward
 from visprism.errors import InputError
-from visprism.measure.outputs.bands import RINGS, WIDTH, Ring, band, check_band, filtered
+from visprism.measure.outputs.bands import RINGS, WIDTH, band, check_band, filtered
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.rng import stream
 
@@ -44,12 +43,12 @@ class Attack:
 
     name: str = "fgsm"
     epsilon: float = 8 / 255  # the largest change of a pixel, or the norm of all changes
-    norm: Literal["linf", "l2"] = "linf"
+    norm: str = "linf"
     steps: int = 10  # of PGD
     step_size: float | None = None  # of PGD; by default 2.5 epsilon / steps
     restarts: int = 1  # of PGD
     frequency: float | None = None  # middle of a band, in pi rad/pixel; None: all
-    ring: Ring = "square"
+    ring: str = "square"
 
     def __post_init__(self) -> None:
         if self.name not in ATTACKS:

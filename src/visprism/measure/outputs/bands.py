@@ -4,8 +4,6 @@ Frequencies are in pi rad/pixel. A ring is symmetric about frequency 0, so what 
 a real image is real.
 """
 
-from typing import Literal
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, fft
@@ -13,7 +11,6 @@ from torch import Tensor, fft
 from visprism.errors import InputError
 
 WIDTH = 0.1  # in pi rad/pixel
-Ring = Literal["square", "round"]
 RINGS = ("square", "round")
 _EXACT = 1e-9
 CENTRES = tuple(round(0.1 * i, 1) for i in range(1, 10))
@@ -43,7 +40,7 @@ def check_band(centre: float, width: float = WIDTH) -> None:
         )
 
 
-def radius(size: tuple[int, int], ring: Ring = "square") -> Float[Tensor, "h w"]:
+def radius(size: tuple[int, int], ring: str = "square") -> Float[Tensor, "h w"]:
     """Distance of each frequency from 0, in the order of `torch.fft.fft2`.
 
     The larger of its two parts where rings are square, its length where they are round; 1 is
@@ -60,7 +57,7 @@ def radius(size: tuple[int, int], ring: Ring = "square") -> Float[Tensor, "h w"]
 
 
 def band(
-    size: tuple[int, int], centre: float, *, width: float = WIDTH, ring: Ring = "square"
+    size: tuple[int, int], centre: float, *, width: float = WIDTH, ring: str = "square"
 ) -> Bool[Tensor, "h w"]:
     """The frequencies from centre - width / 2 up to but not centre + width / 2.
 

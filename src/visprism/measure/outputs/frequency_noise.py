@@ -5,7 +5,6 @@ Source: Park and Kim (2022), How do vision transformers work?, fig. 2b.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from visprism.errors import InputError
 from visprism.measure.outputs.bands import (
     CENTRES,
     WIDTH,
-    Ring,
     band,
     check_band,
     check_ring,
@@ -31,7 +29,6 @@ from visprism.parallel import CPU, Compute, add_up
 from visprism.result import Provenance, Result
 from visprism.rng import stream
 
-Protocol = Literal["default", "paper"]
 RMS = 0.1  # in pixels of 0 ... 1
 EPSILON = 0.7  # of Park and Kim, in an answer about their code, which has 0.007
 
@@ -73,8 +70,8 @@ def frequency_noise(
     std: Sequence[float],
     frequencies: Sequence[float] = CENTRES,
     rms: float = RMS,
-    ring: Ring = "square",
-    protocol: Protocol = "default",
+    ring: str = "square",
+    protocol: str = "default",
     epsilon: float = EPSILON,
     seed: int = 0,
     compute: Compute = CPU,

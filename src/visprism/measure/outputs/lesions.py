@@ -129,7 +129,8 @@ def lesion_study(
     """
     check_evaluating(anatomy.model)
     removals, reasons = _removals(anatomy, pieces)
-    removals += _joint(anatomy, together, draws, seed)
+    single = [r for r in removals if "head" not in r.removed]
+    removals += _joint(single, together, draws, seed)
     if not removals:
         raise InputError(
             f"nothing of {type(anatomy.model).__name__} can be lesioned"
@@ -184,14 +185,17 @@ def _removals(anatomy: Anatomy, pieces: Sequence[str]) -> tuple[list[Removal], l
     return found, list(dict.fromkeys(reasons))
 
 
-def _joint(anatomy: Anatomy, together: Sequence[int], draws: int, seed: int) -> list[Removal]:
-    units, _ = unit_removals(anatomy) if together else ([], [])
+def _joint(
+    single: Sequence[Removal], together: Sequence[int], draws: int, seed: int
+) -> list[Removal]:
+    """Several of the removals at once; of a block that has two, the first."""
+    units = list({r.blocks: r for r in reversed(single)}.values())[::-1]
     found = []
     for number in together:
         if not 1 <= number <= len(units):
             raise InputError(
-                f"together is {number}; wants 1 to {len(units)}, as so many blocks of "
-                f"{type(anatomy.model).__name__} can be lesioned"
+                f"together is {number}; wants 1 to {len(units)}, as so many blocks can be "
+                "lesioned one by one"
             )
         for draw in range(draws):
             generator = stream(seed, "lesions", number, draw)
