@@ -79,7 +79,9 @@ def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
 @pytest.mark.parametrize("name", ["fgsm", "pgd"])
 def test_in_the_euclidean_norm_it_rises_by_epsilon_times_that_of_the_weights(linear, name):
     pixels, targets = grey()
-    found = attacked(linear, pixels, targets, Attack(name, 0.5, "l2", steps=60), SPACE)
+    found = attacked(
+        linear, pixels, targets, Attack(name, 0.5, "l2", steps=60, step_size=0.2), SPACE
+    )
     with torch.no_grad():
         rise = score(linear, found) - score(linear, pixels)
     torch.testing.assert_close(

@@ -222,8 +222,8 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, good, mean=(0.5,), std=(0.5,))
     with pytest.raises(InputError, match="there is no band at 3.0; wants the middle of one"):
         frequency_noise(model, good, **GREY, frequencies=[3.0])
-    with pytest.raises(InputError, match="width is 0; wants more than 0"):
-        band((8, 8), 0.5, width=0)
+    with pytest.raises(InputError, match="width is 0.0; wants more than 0"):
+        band((8, 8), 0.5, width=0.0)
     with pytest.raises(InputError, match="ring is 'oval'; wants square or round"):
         frequency_noise(model, good, **GREY, ring="oval")
     with pytest.raises(InputError, match="protocol is 'papers'; wants 'default' or 'paper'"):
