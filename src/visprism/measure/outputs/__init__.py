@@ -2,6 +2,7 @@
 
 from visprism.measure.outputs.adversarial import Adversarial, adversarial
 from visprism.measure.outputs.attacks import ATTACKS, Attack
+from visprism.measure.outputs.categories import classes_of
 from visprism.measure.outputs.corruption_errors import (
     ALEXNET,
     CorruptionErrors,
@@ -49,6 +50,7 @@ __all__ = [
     "Uncertainty",
     "adversarial",
     "by_category",
+    "classes_of",
     "corruption_errors",
     "fourier_sensitivity",
     "frequency_noise",

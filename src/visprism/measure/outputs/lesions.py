@@ -28,12 +28,12 @@ from visprism.anatomy import (
     unit_removals,
 )
 from visprism.errors import InputError
-from visprism.measure.features.per_block import PerBlock, described
+from visprism.measure.features.per_block import described
 from visprism.measure.outputs.intake import Labelled, check_evaluating, labelled
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.predictions import Predictions
 from visprism.parallel import CPU, Compute, rank, share, world_size
-from visprism.result import Provenance
+from visprism.result import Provenance, Result
 from visprism.rng import stream
 
 Progress = Callable[[Iterable], Iterable]
@@ -43,9 +43,14 @@ _TRIED = 2  # images, on which it is seen whether passes resume
 
 
 @dataclass(frozen=True)
-class Lesions(PerBlock):
+class Lesions(Result):
     """One row for each lesion; of several blocks at once the depth is NaN."""
 
+    block: np.ndarray  # its name; of several, all of them, joined by "+"
+    kind: np.ndarray  # "conv", "attention", ..., or "several"
+    stage: np.ndarray  # 0 for the stem, then one more each time that the grid shrinks
+    depth: np.ndarray  # 0 for the stem ... 1 for the last block before the head
+    subsampling: np.ndarray  # whether its grid is smaller than that of the block before
     removed: np.ndarray  # "block", "convolution", "head 3", or "several"
     number: np.ndarray  # of blocks that were lesioned
     accuracy: np.ndarray  # without it
