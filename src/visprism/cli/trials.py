@@ -1,4 +1,4 @@
-"""``visprism lesion``, ``noise``, ``attack``, ``shape-bias``: what a model bears, and goes by."""
+"""``visprism lesion``, ``noise``, ``attack``, ``shape-bias``: what a model bears and sees."""
 
 import argparse
 from argparse import ArgumentParser, Namespace

@@ -52,7 +52,10 @@ def trials(
 
 
 def lesions_of(
-    materials: Materials, inquiry: Inquiry, progress: Progress, **options: Any
+    materials: Materials,
+    inquiry: Inquiry,
+    progress: Progress,
+    **options: Any,  # noqa: ANN401 (of `lesion_study`)
 ) -> Found:
     """The lesions of one model; of one with attention, its statistics beside them.
 
@@ -89,7 +92,7 @@ def noise_of(
     *,
     reach: int = 0,
     step: int = 1,
-    **options: Any,
+    **options: Any,  # noqa: ANN401 (of `frequency_noise`)
 ) -> Found:
     """What noise of each band costs; with `reach` above 0 the Fourier sensitivity too."""
     common = _common(materials, inquiry, progress, "noise") | _standard(materials)

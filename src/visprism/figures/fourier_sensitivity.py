@@ -31,7 +31,7 @@ def bar(figure: Figure, axes: Sequence[Axes]) -> None:
 
 @figure(width=2.5, height=2.4, key=bar, key_width=0.7)
 def _(result: FourierSensitivity, ax: Axes) -> Axes:
-    """The error under noise of each direction of the Fourier basis; frequency 0 in the middle."""
+    """The error under each direction of the Fourier basis; frequency 0 is in the middle."""
     across = np.unique(result.horizontal)
     step = across[1] - across[0]
     image = np.full((len(across), len(across)), np.nan)

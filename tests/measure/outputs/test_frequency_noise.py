@@ -220,21 +220,23 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, flat(level=-0.25), **GREY)
     with pytest.raises(InputError, match="3 channels, but there are 1 means and 1 deviations"):
         frequency_noise(model, good, mean=(0.5,), std=(0.5,))
-    with pytest.raises(InputError, match="there is no band at 3.0; wants the middle of one"):
+    with pytest.raises(InputError, match=r"there is no band at 3.0; wants the middle of one"):
         frequency_noise(model, good, **GREY, frequencies=[3.0])
-    with pytest.raises(InputError, match="width is 0.0; wants more than 0"):
+    with pytest.raises(InputError, match=r"width is 0.0; wants more than 0"):
         band((8, 8), 0.5, width=0.0)
     with pytest.raises(InputError, match="ring is 'oval'; wants square or round"):
         frequency_noise(model, good, **GREY, ring="oval")
     with pytest.raises(InputError, match="protocol is 'papers'; wants 'default' or 'paper'"):
         frequency_noise(model, good, **GREY, protocol="papers")
-    with pytest.raises(InputError, match="rms is 0 and epsilon is 0.7; both want to be above"):
+    with pytest.raises(InputError, match=r"rms is 0 and epsilon is 0.7; both want to be above"):
         frequency_noise(model, good, **GREY, rms=0)
     with pytest.raises(InputError, match="metrics need targets"):
         frequency_noise(model, [good[0][0]], **GREY)
     with pytest.raises(InputError, match="have no label"):
         frequency_noise(model, [(good[0][0], good[0][1] - 1)], **GREY)
-    with pytest.raises(InputError, match="wanted images .* got dict; noise and attacks change"):
+    with pytest.raises(
+        InputError, match=r"wanted images .* got dict; noise and attacks change"
+    ):
         frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GREY)
     with pytest.raises(InputError, match="16x16 have frequencies up to 8, not to 9"):
         fourier_sensitivity(model, good, **GREY, reach=9)

@@ -40,8 +40,8 @@ FREQUENCY_NOISE = Section(
     stem="frequency-noise",
     title="Noise by frequency",
     shows=(
-        "How much accuracy noise costs that lies in one band of frequencies, equally strong in "
-        "every band unless the protocol is the paper's. A curve that rises to the right is of a "
+        "How much accuracy noise costs that lies in one band of frequencies, equally strong "
+        "in every band unless the protocol is the paper's. A curve that rises to the right is of a "
         "model that fine noise harms most."
     ),
     columns={
@@ -74,8 +74,8 @@ ADVERSARIAL = Section(
     stem="adversarial",
     title="Attacks",
     shows=(
-        "Accuracy when pixels are changed a little, to mislead the model or at random, against "
-        "how far each may change. Attacks that know the model should lie far below random ones; "
+        "Accuracy when pixels are changed a little, to mislead the model or at random, "
+        "against how far each may change. Attacks that know the model should lie far below random ones; "
         "where more steps do not lower the curve, the attack may be the weak part."
     ),
     columns={
@@ -95,8 +95,8 @@ SHAPE_BIAS = Section(
     stem="shape-bias",
     title="Shape or texture",
     shows=(
-        "Of images with the shape of one category and the texture of another, the share that the "
-        "model names by the shape among those that it names by either, with its 95 % interval."
+        "Of images with the shape of one category and the texture of another, the share that "
+        "the model names by the shape among those that it names by either, with its 95 % interval."
     ),
     columns={
         "category": "Shape",
