@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from visprism.figures.frame import figure
 from visprism.figures.style import FAINT, tip
@@ -43,11 +43,15 @@ def _(result: Adversarial, ax: Axes) -> Axes:
             gid=tip(f"{attack} · {norm}"),
         )
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    largest = (rows.norm == "linf").all() and not banded.all()
+    if largest:
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{255 * value:.3g}"))
+        ax.set_xticks(np.unique(place))
     ax.set(ylim=(0, 1.02), ylabel="Accuracy")
     ax.set_xlabel(
         "Frequency of the attack (π rad/pixel)"
         if banded.all()
-        else "Largest change ε (pixels in 0 … 1)"
+        else ("Largest change ε (of 255)" if largest else "Norm of the change ε")
     )
     ax.legend(fontsize=6, handlelength=1.8)
     return ax

@@ -89,16 +89,18 @@ def stages(ax: Axes, result: PerBlock | Lesions) -> None:
     ends = (before + (after - before) / 2)[new]
     for end in ends:
         ax.axvline(end, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)), zorder=1)
+    if not len(ends):
+        return
     numbers = result.stage[np.concatenate([[True], new])]
     edges = np.concatenate([result.depth[:1], ends, result.depth[-1:]])
     for number, left, right in zip(numbers, edges[:-1], edges[1:], strict=True):
         ax.text(
             (left + right) / 2,
-            1.0,
+            0.995,
             f"stage {number}" if number == numbers[0] else f"{number}",
             transform=ax.get_xaxis_transform(),
             ha="center",
-            va="bottom",
+            va="top",
             fontsize=6,
             color=FAINT,
         )

@@ -63,7 +63,7 @@ def vit():
 
 
 class Line(nn.Module):
-    """Three blocks in a row that add a part of what they have learnt; the second adds nothing."""
+    """Three blocks in a row that add to what comes in; the second adds nothing."""
 
     def __init__(self):
         super().__init__()

@@ -5,6 +5,7 @@ are kept and divided once.
 """
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,7 +72,7 @@ class Paired:
             raise InputError("no images were seen; is the data empty?")
         return whole
 
-    def columns(self) -> dict[str, np.ndarray]:
+    def columns(self) -> dict[str, Any]:
         """For each condition accuracy and NLL, and what changed, with standard errors."""
         n = self.images
         right, fall, fall_2, loss, rise, rise_2 = (self._sums / n).T.numpy()

@@ -127,7 +127,8 @@ def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> P
             "categories are those of another model"
         )
     members = predictions.members.double().log_softmax(-1)
-    return Predictions(_joined(members, classes).float(), predictions.targets)
+    joined = _joined(members, classes).float()
+    return Predictions(joined, predictions.targets, predictions.provenance)
 
 
 def _joined(logs: Float[Tensor, "s n k"], classes: Sequence[Sequence[int]]) -> Tensor:

@@ -41,8 +41,8 @@ FREQUENCY_NOISE = Section(
     title="Noise by frequency",
     shows=(
         "How much accuracy noise costs that lies in one band of frequencies, equally strong "
-        "in every band unless the protocol is the paper's. A curve that rises to the right is of a "
-        "model that fine noise harms most."
+        "in every band unless the protocol is the paper's. A curve that rises to the right is "
+        "of a model that fine noise harms most."
     ),
     columns={
         "frequency": "Frequency (π rad/pixel)",
@@ -75,8 +75,8 @@ ADVERSARIAL = Section(
     title="Attacks",
     shows=(
         "Accuracy when pixels are changed a little, to mislead the model or at random, "
-        "against how far each may change. Attacks that know the model should lie far below random ones; "
-        "where more steps do not lower the curve, the attack may be the weak part."
+        "against how far each may change. Attacks that know the model should lie far below "
+        "random ones; where more steps do not lower the curve, the attack may be the weak part."
     ),
     columns={
         "attack": "Attack",
@@ -96,7 +96,8 @@ SHAPE_BIAS = Section(
     title="Shape or texture",
     shows=(
         "Of images with the shape of one category and the texture of another, the share that "
-        "the model names by the shape among those that it names by either, with its 95 % interval."
+        "the model names by the shape among those that it names by either, with its 95 % "
+        "interval."
     ),
     columns={
         "category": "Shape",
