@@ -1,4 +1,4 @@
-"""The figures of lesions, noise, attacks and cue conflicts show their numbers in their places."""
+"""The figures of lesions, noise, attacks and cue conflicts show their numbers in place."""
 
 import numpy as np
 import pytest
