@@ -1,7 +1,6 @@
 """Outputs: what a model's predictions tell."""
 
 from visprism.measure.outputs.adversarial import Adversarial, adversarial
-from visprism.measure.outputs.attacks import ATTACKS, Attack
 from visprism.measure.outputs.categories import classes_of
 from visprism.measure.outputs.corruption_errors import (
     ALEXNET,
@@ -13,7 +12,9 @@ from visprism.measure.outputs.fourier_sensitivity import (
     fourier_sensitivity,
 )
 from visprism.measure.outputs.frequency_noise import FrequencyRobustness, frequency_noise
-from visprism.measure.outputs.lesions import Lesions, lesion_study
+from visprism.measure.outputs.lesion_study import lesion_study
+from visprism.measure.outputs.lesions import Lesions
+from visprism.measure.outputs.limits import ATTACKS, Attack
 from visprism.measure.outputs.outcomes import Outcomes, outcomes
 from visprism.measure.outputs.predict import predict
 from visprism.measure.outputs.predictions import Predictions

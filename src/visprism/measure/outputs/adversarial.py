@@ -7,9 +7,10 @@ import numpy as np
 from torch import Tensor, nn
 
 from visprism.errors import InputError
-from visprism.measure.outputs.attacks import Attack, attacked
+from visprism.measure.outputs.attacks import attacked
 from visprism.measure.outputs.conditions import Progress, under_conditions
 from visprism.measure.outputs.intake import Labelled
+from visprism.measure.outputs.limits import Attack
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.parallel import CPU, Compute
 from visprism.result import Provenance, Result
