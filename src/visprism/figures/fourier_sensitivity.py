@@ -31,7 +31,7 @@ def bar(figure: Figure, axes: Sequence[Axes]) -> None:
 
 @figure(width=2.5, height=2.4, key=bar, key_width=0.7)
 def _(result: FourierSensitivity, ax: Axes) -> Axes:
-    """The error under each direction of the Fourier basis; frequency 0 is in the middle."""
+    """The error under each direction of the Fourier basis; the cross is frequency 0."""
     across = np.unique(result.horizontal)
     step = across[1] - across[0]
     image = np.full((len(across), len(across)), np.nan)
@@ -47,6 +47,7 @@ def _(result: FourierSensitivity, ax: Axes) -> Axes:
         origin="lower",
         interpolation="nearest",
     )
+    ax.plot(0, 0, marker="+", markersize=5, markeredgewidth=0.7, color="white")
     ax.set(xlabel="Horizontal frequency (cycles)", ylabel="Vertical frequency (cycles)")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(5, integer=True))
