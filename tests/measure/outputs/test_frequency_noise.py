@@ -228,7 +228,9 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, good, **GREY, ring="oval")
     with pytest.raises(InputError, match="protocol is 'papers'; wants 'default' or 'paper'"):
         frequency_noise(model, good, **GREY, protocol="papers")
-    with pytest.raises(InputError, match=r"rms is 0.0 and epsilon is 0.7; both want to be above"):
+    with pytest.raises(
+        InputError, match=r"rms is 0.0 and epsilon is 0.7; both want to be above"
+    ):
         frequency_noise(model, good, **GREY, rms=0.0)
     with pytest.raises(InputError, match="metrics need targets"):
         frequency_noise(model, [good[0][0]], **GREY)
