@@ -18,10 +18,15 @@ from visprism.measure.features import (
 )
 from visprism.measure.landscape import Landscape, Trajectory
 from visprism.measure.outputs import (
+    Adversarial,
     CorruptionErrors,
+    FourierSensitivity,
+    FrequencyRobustness,
+    Lesions,
     Reliability,
     RiskCoverage,
     Robustness,
+    ShapeBias,
     Stability,
 )
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
@@ -415,6 +420,93 @@ def stability():
     )
 
 
+def lesions():
+    columns = {name: np.append(column[1:], column[3:4]) for name, column in BLOCKS.items()}
+    return Lesions(
+        **columns,
+        removed=np.array(["convolution", "block", "block", "block", "head 2"]),
+        number=np.ones(5, dtype=int),
+        accuracy=np.array([0.5, 0.7, 0.4, 0.8, 0.75]),
+        drop=np.array([0.3, 0.1, 0.4, 0.0, 0.05]),
+        drop_error=np.full(5, 0.02),
+        nll=np.array([2.0, 1.5, 2.5, 1.0, 1.1]),
+        nll_rise=np.array([1.0, 0.5, 1.5, 0.0, 0.1]),
+        nll_rise_error=np.full(5, 0.1),
+        resumed=np.ones(5, dtype=bool),
+        whole_accuracy=0.8,
+        whole_nll=1.0,
+        provenance=PROVENANCE,
+    )
+
+
+def frequency_robustness():
+    drop = np.array([0.1, 0.3, 0.6])
+    return FrequencyRobustness(
+        frequency=np.array([0.1, 0.5, 0.9]),
+        rms=np.full(3, 0.1),
+        accuracy=0.8 - drop,
+        drop=drop,
+        drop_error=np.array([0.01, 0.02, 0.03]),
+        nll=drop + 1,
+        nll_rise=drop,
+        nll_rise_error=np.full(3, 0.1),
+        clean_accuracy=0.8,
+        clean_nll=1.0,
+        provenance=PROVENANCE,
+    )
+
+
+def sensitivity():
+    vertical, horizontal = (k.ravel() for k in np.mgrid[-2:3:2, -2:3:2])
+    error = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.4, 0.3, 0.2, 0.1])
+    return FourierSensitivity(
+        vertical=vertical,
+        horizontal=horizontal,
+        error=error,
+        error_rise=error - 0.1,
+        error_rise_error=np.full(9, 0.01),
+        clean_error=0.1,
+        rms=0.1,
+        nyquist=16.0,
+        provenance=PROVENANCE,
+    )
+
+
+def attacks():
+    accuracy = np.array([0.7, 0.5, 0.6, 0.2, 0.4])
+    return Adversarial(
+        attack=np.array(["fgsm", "fgsm", "pgd", "pgd", "fgsm"]),
+        norm=np.full(5, "linf"),
+        epsilon=np.array([1, 4, 1, 4, 4]) / 255,
+        frequency=np.array([np.nan] * 4 + [0.5]),
+        steps=np.array([1, 1, 10, 10, 1]),
+        restarts=np.ones(5, dtype=int),
+        accuracy=accuracy,
+        drop=0.8 - accuracy,
+        drop_error=np.full(5, 0.02),
+        nll=1.8 - accuracy,
+        nll_rise=0.8 - accuracy,
+        nll_rise_error=np.full(5, 0.05),
+        clean_accuracy=0.8,
+        clean_nll=1.0,
+        provenance=PROVENANCE,
+    )
+
+
+def cues():
+    return ShapeBias(
+        category=np.array(["cat", "car", "all"]),
+        images=np.array([10, 10, 20]),
+        shape_decisions=np.array([6, 2, 8]),
+        texture_decisions=np.array([2, 6, 8]),
+        bias=np.array([0.75, 0.25, 0.5]),
+        low=np.array([0.41, 0.07, 0.28]),
+        high=np.array([0.93, 0.59, 0.72]),
+        accuracy=np.array([0.6, 0.2, 0.4]),
+        provenance=PROVENANCE,
+    )
+
+
 MAKERS = {
     maker.__name__: maker
     for maker in (
@@ -443,6 +535,11 @@ MAKERS = {
         robustness,
         corruption_errors,
         stability,
+        lesions,
+        frequency_robustness,
+        sensitivity,
+        attacks,
+        cues,
     )
 }
 

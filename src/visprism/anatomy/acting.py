@@ -223,6 +223,11 @@ def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:
     return new
 
 
+def under_way(model: nn.Module) -> bool:
+    """Whether operations of the model are acted at just now."""
+    return model in _RUNNING
+
+
 # Empty again when all surgery has ended.
 _RUNNING: WeakKeyDictionary[nn.Module, _Counting] = WeakKeyDictionary()
 

@@ -70,6 +70,40 @@ def attend(
         yield kept
 
 
+@contextmanager
+def without_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[None]:
+    """Inside, one head of an attention gives nothing: all its weights are 0.
+
+    Args:
+        anatomy: of the model that will run.
+        attention: of this anatomy.
+        head: its number, the first is 0.
+
+    Raises:
+        InputError: if there is no such head, or the attention is one operation together with
+            what follows it, as `nn.MultiheadAttention` is.
+    """
+    op = anatomy.graph.nodes[attention.node].op
+    heads = attention.attended.heads
+    if not 0 <= head < heads:
+        raise InputError(f"{attention.name} has heads 0 to {heads - 1}, and no head {head}")
+    if op == "multi_head_attention_forward":
+        raise InputError(
+            f"{attention.name} is an nn.MultiheadAttention, which joins its heads within one "
+            "operation; only the whole block can be lesioned"
+        )
+
+    def silence(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
+        weights, anew = _WEIGHTS.get(op, _softmax)(args, kwargs, out)
+        values = attention.attended.weights(weights, _images(attention, weights)).clone()
+        values[:, :, head] = 0
+        return anew(attention.attended.tensor(values, weights.shape))
+
+    calls = {attention.node: silence}
+    with sized(anatomy), at_operations(anatomy, reads={}, changes={}, calls=calls):
+        yield
+
+
 def _images(attention: Attention, weights: Tensor) -> int:
     """Number of images in a batch, from the size of its weights."""
     rows = weights.shape[:-2].numel()

@@ -7,10 +7,10 @@ eagerly. Operations may stand inside each other, in any order: what is watched i
 model works on after all changes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -111,6 +111,15 @@ def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
 
     Source: Veit et al. (2016), Residual networks behave like ensembles, sec. 4.1.
     """
+    return replace(anatomy, block, identity_of(anatomy, block))
+
+
+def identity_of(anatomy: Anatomy, block: Block) -> Callable[[Tensor], Tensor]:
+    """What the block would give if it handed its input on, as a function of that input.
+
+    Raises:
+        InputError: as `lesion`.
+    """
     _check_own(anatomy, block)
     before, after = (anatomy.graph.nodes[i] for i in (block.start, block.end))
     if not _has_identity(before, after):
@@ -126,7 +135,29 @@ def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
             x = x if goes.axes == "b c h w" else x.permute(0, 2, 3, 1)
         return x if before.shape == after.shape else x.reshape(len(x), *(after.shape or ())[1:])
 
-    return replace(anatomy, block, identity)
+    return identity
+
+
+def convolutions_of(anatomy: Anatomy, block: Block) -> tuple[Node, ...]:
+    """The spatial convolutions of a block that keep the shape of what comes in."""
+    nodes = anatomy.graph.nodes
+    return tuple(
+        node
+        for node in nodes[block.start + 1 : block.end + 1]
+        if node.role == "conv"
+        and node.inputs
+        and node.shape is not None
+        and nodes[node.inputs[0]].shape == node.shape
+    )
+
+
+def without_convolution(anatomy: Anatomy, node: Node) -> AbstractContextManager[None]:
+    """Inside, this convolution hands its input on unchanged."""
+
+    def instead(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Tensor:  # noqa: ANN401
+        return (args[0] if args else kwargs["input"]).clone()
+
+    return at_operations(anatomy, reads={}, changes={}, calls={node.index: instead})
 
 
 def _check_own(anatomy: Anatomy, block: Block) -> None:

@@ -5,7 +5,16 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from visprism.cli import anatomy, catalogue, demo, examine, hessian, landscape, outputs
+from visprism.cli import (
+    anatomy,
+    catalogue,
+    demo,
+    examine,
+    hessian,
+    landscape,
+    outputs,
+    trials,
+)
 from visprism.cli.naming import DATA, MODEL
 
 
@@ -150,6 +159,29 @@ def parser() -> argparse.ArgumentParser:
     )
     _models(robust), _data(robust), _measuring(robust), outputs.evaluate_options(robust)
     outputs.robustness_options(robust)
+
+    cut = command(
+        "lesion", trials.lesion, "what the model loses when each block is taken out", both
+    )
+    _models(cut), _data(cut), _measuring(cut), trials.lesion_options(cut)
+    noisy = command("noise", trials.noise, "what noise of each band of frequencies costs", both)
+    _models(noisy), _data(noisy), _measuring(noisy), trials.noise_options(noisy)
+    hostile = command(
+        "attack",
+        trials.attack,
+        "what small changes cost that are made to mislead the model, on 256 images if no"
+        " --limit is named",
+        both,
+    )
+    _models(hostile), _data(hostile), _measuring(hostile), trials.attack_options(hostile)
+    hostile.set_defaults(limit=256)
+    cues = command(
+        "shape-bias",
+        trials.shape_bias,
+        "whether the model goes by shape or by texture, on images where they conflict",
+        both,
+    )
+    _models(cues), _data(cues), _measuring(cues)
 
     blocks = command("anatomy", anatomy.anatomy, "the blocks of a model, as a table", MODEL)
     blocks.add_argument("model", metavar="MODEL")

@@ -1,6 +1,14 @@
 """Data: labelled images by name, and the batches that a model takes."""
 
-from visprism.data import cifar, folder, hub, parquet, shapes, stored  # noqa: F401 (register)
+from visprism.data import (  # noqa: F401 (they register)
+    cifar,
+    cue_conflict,
+    folder,
+    hub,
+    parquet,
+    shapes,
+    stored,
+)
 from visprism.data.batches import Batches, batches, framing
 from visprism.data.image_set import ImageSet
 from visprism.data.load import load_data

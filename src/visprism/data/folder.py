@@ -18,7 +18,7 @@ def _folders(path: Path) -> list[Path]:
     return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _images(path: Path) -> list[Path]:
+def images_below(path: Path) -> list[Path]:
     """Image files anywhere below `path`, hidden ones left out."""
     return sorted(
         p
@@ -56,9 +56,9 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
         split = chosen_split(list(splits), split, name)
         root = splits[split]
     classes = _folders(root)
-    files = [(file, target) for target, c in enumerate(classes) for file in _images(c)]
+    files = [(file, target) for target, c in enumerate(classes) for file in images_below(c)]
     if not files:
-        classes, files = [], [(file, NO_CLASS) for file in _images(root)]
+        classes, files = [], [(file, NO_CLASS) for file in images_below(root)]
     if not files:
         raise InputError(f"{name} holds no image; wants {root}/CLASS/IMAGE or {root}/IMAGE")
     paths = [file for file, _ in files]

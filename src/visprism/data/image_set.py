@@ -35,6 +35,8 @@ class ImageSet:
     # What is wrong with an image's file, found without fully decoding it.
     fault: Callable[[int], str | None] = field(default=no_fault, repr=False)
     skipped: tuple[str, ...] = field(default=(), repr=False)  # the faults of what was left out
+    # Of images whose shape is of one class and whose texture of another, that other class.
+    textures: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
     framed: bool = False  # cropped to a model's frame already, so that no border is cut off
 
     def __len__(self) -> int:
@@ -66,6 +68,7 @@ class ImageSet:
             targets=self.targets[positions],
             read=lambda some: self.read([chosen[i] for i in some]),
             fault=lambda i: self.fault(chosen[i]),
+            textures=None if self.textures is None else self.textures[positions],
         )
 
 

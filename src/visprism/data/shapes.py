@@ -23,6 +23,9 @@ from visprism.rng import stream
 
 COUNTS = {"train": 50_000, "test": 10_000}  # as many as CIFAR-10 has
 TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}
+# How shape and texture go together: each pair equally often; texture i with shape i alone; any
+# texture but that. A model that learns where they agree can go by either.
+CUES = ("independent", "agree", "conflict")
 
 # Ranges of what is drawn at random; docs/data.md says how hard they make it. The filling is
 # lighter and has more colour than the background, in whatever hues.
@@ -70,13 +73,14 @@ class Scenes:
     background: Surface
 
 
-def scenes(key: int, positions: Int64[np.ndarray, " b"]) -> Scenes:
+def scenes(key: int, positions: Int64[np.ndarray, " b"], cues: str = "independent") -> Scenes:
     """What the images at these positions show.
 
-    Each hundred of consecutive images holds every pair of a shape and a texture once.
+    Each hundred of consecutive images holds every pair of a shape and a texture once, if they
+    are independent.
     """
     draw = iter(draws(key, positions, 32))
-    shape, texture = labels(positions)
+    shape, texture = labels(positions, cues)
     other = (texture + 1 + (9 * next(draw)).astype(np.int64)) % 10
     scale = _between(SCALE, draw)
     room = SPREAD * (1 - 1.36 * scale)  # some tips are cut off by the image's edge
@@ -92,9 +96,16 @@ def scenes(key: int, positions: Int64[np.ndarray, " b"]) -> Scenes:
     )
 
 
-def labels(positions: Int64[np.ndarray, " b"]) -> tuple[np.ndarray, np.ndarray]:
+def labels(
+    positions: Int64[np.ndarray, " b"], cues: str = "independent"
+) -> tuple[np.ndarray, np.ndarray]:
     """Shape and texture of the images at these positions."""
-    return positions % len(SILHOUETTES), positions // len(SILHOUETTES) % len(TEXTURES)
+    shape, turn = positions % len(SILHOUETTES), positions // len(SILHOUETTES)
+    if cues == "agree":
+        return shape, shape
+    if cues == "conflict":
+        return shape, (shape + 1 + turn % (len(TEXTURES) - 1)) % len(TEXTURES)
+    return shape, turn % len(TEXTURES)
 
 
 def _surface(
@@ -175,13 +186,21 @@ def _column(values: PerImage) -> Float[np.ndarray, "b 1 1"]:
 
 @DATA.register
 def shapes(
-    *, split: str | None = None, size: int = 32, target: str = "shape", seed: int = 0
+    *,
+    split: str | None = None,
+    size: int = 32,
+    target: str = "shape",
+    cues: str = "independent",
+    seed: int = 0,
 ) -> ImageSet:
     """Ten silhouettes filled with ten textures, drawn as they are needed, at any `size`.
 
     Raises:
-        InputError: if there is no such split or target, or the size is not from 8 to 4096.
+        InputError: if there is no such split, target or way of cues, or the size is not from 8
+            to 4096.
     """
+    if cues not in CUES:
+        raise InputError(f"shapes: cues is {cues!r}; wants {', '.join(CUES)}")
     if target not in TARGETS:
         raise InputError(f"shapes: target is {target!r}; wants {' or '.join(TARGETS)}")
     if not 8 <= size <= 4096:
@@ -196,13 +215,15 @@ def shapes(
         return [
             Image.fromarray(image)
             for start in range(0, len(chosen), at_once)
-            for image in render(scenes(key, chosen[start : start + at_once]), size)
+            for image in render(scenes(key, chosen[start : start + at_once], cues), size)
         ]
 
+    both = dict(zip(TARGETS, labels(positions, cues), strict=True))
     return ImageSet(
         source="shapes",
         split=split,
         class_names=TARGETS[target],
-        targets=dict(zip(TARGETS, labels(positions), strict=True))[target],
+        targets=both[target],
         read=read,
+        textures=both["texture"],
     )

@@ -19,6 +19,15 @@ from visprism.examine.output import (
     write_tables,
 )
 from visprism.examine.outputs import Evaluation, corrupted, evaluate, perturbed
+from visprism.examine.trials import (
+    Trial,
+    attacks_of,
+    lesions_of,
+    noise_of,
+    shape_bias_of,
+    trials,
+    write_beside_attention,
+)
 
 __all__ = [
     "Bending",
@@ -26,6 +35,8 @@ __all__ = [
     "Inquiry",
     "Progress",
     "Survey",
+    "Trial",
+    "attacks_of",
     "attention_maps_of",
     "corrupted",
     "densities_of",
@@ -36,12 +47,17 @@ __all__ = [
     "hessians_of",
     "landscape_within",
     "landscapes_of",
+    "lesions_of",
     "load_models",
+    "noise_of",
     "output_folder",
     "perturbed",
     "prepare",
+    "shape_bias_of",
     "take_apart",
+    "trials",
     "write_attention_maps",
+    "write_beside_attention",
     "write_comparisons",
     "write_figures",
     "write_paths",

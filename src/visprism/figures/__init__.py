@@ -5,16 +5,21 @@
 """
 
 from visprism.figures import (  # noqa: F401 (each registers its figure)
+    adversarial,
     anatomy,
     attention,
     cka,
     density,
     fourier,
+    fourier_sensitivity,
+    frequency_noise,
     hessian,
     landscape,
+    lesions,
     receptive_field,
     reliability,
     robustness,
+    shape_bias,
     singular_values,
     tally,
     trajectory,

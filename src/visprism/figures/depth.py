@@ -23,6 +23,7 @@ from visprism.figures.style import (
 )
 from visprism.figures.text import inches
 from visprism.measure.features.per_block import PerBlock
+from visprism.measure.outputs import Lesions
 
 _KEY_SIZE = 7.0  # points
 _KEY_HANDLE = 0.3  # inches; a marker and the gaps about it
@@ -55,6 +56,11 @@ def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarr
         shade = shade_of(str(kind), subsampling=bool(subsampling))
         if shade and end > start:
             ax.axvspan(start, end, color=SHADES[shade], linewidth=0, zorder=0, label=shade)
+    return points(ax, result, value, error)
+
+
+def points(ax: Axes, result: PerBlock | Lesions, value: np.ndarray, error: np.ndarray) -> Axes:
+    """One point per block with its 95 % interval, against depth."""
     ax.plot(result.depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
     for i, (name, kind) in enumerate(zip(result.block, result.kind, strict=True)):
         ax.errorbar(
@@ -74,6 +80,30 @@ def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarr
         )
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalised depth")
     return ax
+
+
+def stages(ax: Axes, result: PerBlock | Lesions) -> None:
+    """A line where a new stage begins, and the stages' numbers above."""
+    before, after = result.depth[:-1], result.depth[1:]
+    new = result.stage[1:] != result.stage[:-1]
+    ends = (before + (after - before) / 2)[new]
+    for end in ends:
+        ax.axvline(end, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)), zorder=1)
+    if not len(ends):
+        return
+    numbers = result.stage[np.concatenate([[True], new])]
+    edges = np.concatenate([result.depth[:1], ends, result.depth[-1:]])
+    for number, left, right in zip(numbers, edges[:-1], edges[1:], strict=True):
+        ax.text(
+            (left + right) / 2,
+            0.995,
+            f"stage {number}" if number == numbers[0] else f"{number}",
+            transform=ax.get_xaxis_transform(),
+            ha="center",
+            va="top",
+            fontsize=6,
+            color=FAINT,
+        )
 
 
 def from_zero(ax: Axes) -> None:

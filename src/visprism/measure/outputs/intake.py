@@ -4,13 +4,23 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Int64
-from torch import Tensor
+from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size
 from visprism.errors import InputError
 from visprism.parallel import Compute
 
 Labelled = Images | Sequence  # (images, targets); images alone are refused
+
+
+def check_evaluating(model: nn.Module) -> None:
+    """Whether the model is in evaluation mode.
+
+    Raises:
+        InputError: if not.
+    """
+    if any(module.training for module in model.modules()):
+        raise InputError("the model is in training mode; call model.eval() first")
 
 
 def labelled(batch: Labelled, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:

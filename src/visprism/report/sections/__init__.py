@@ -27,6 +27,13 @@ from visprism.report.sections.receptive_field import RECEPTIVE_FIELD, RECEPTIVE_
 from visprism.report.sections.sharpness import SHARPNESS
 from visprism.report.sections.singular_values import EFFECTIVE_RANK, SINGULAR_VALUES
 from visprism.report.sections.trajectory import TRAJECTORY
+from visprism.report.sections.trials import (
+    ADVERSARIAL,
+    FOURIER_SENSITIVITY,
+    FREQUENCY_NOISE,
+    LESIONS,
+    SHAPE_BIAS,
+)
 from visprism.report.sections.variance import VARIANCE
 from visprism.report.sections.weights import PATCH_FILTERS, POSITIONAL_SIMILARITY
 
@@ -61,4 +68,9 @@ SECTIONS: list[Section] = [
     ROBUSTNESS,
     CORRUPTION_ERRORS,
     STABILITY,
+    LESIONS,
+    FREQUENCY_NOISE,
+    FOURIER_SENSITIVITY,
+    ADVERSARIAL,
+    SHAPE_BIAS,
 ]

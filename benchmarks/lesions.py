@@ -1,0 +1,113 @@
+"""What a lesion study costs: resumed passes beside running the whole model for each lesion.
+
+Both ways take turns in one run, on noise, with the same lesions; `study` is resumed passes with
+the pass that is kept, `naive` one whole pass for each lesion under `lesion`, and one without.
+Seconds are CPU time of one thread, medians; `difference` is the largest of any logit.
+
+    python benchmarks/lesions.py            # prints the table
+    python benchmarks/lesions.py --write    # and writes benchmarks/results/lesions.json
+
+Claim: a study takes about half of the naive time or less, and gives the same logits.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import timm
+import torch
+from torch import Tensor
+
+from visprism.anatomy import Anatomy, Removal, cuts_of, dissect, forward, record, unit_removals
+
+RESULTS = Path(__file__).parent / "results" / "lesions.json"
+MODELS = {
+    "resnet50": {},
+    "vit_tiny_patch16_224": {},
+    "swin_tiny_patch4_window7_224": {},
+    "convnext_tiny": {},
+    "mixer_s32_224": {},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=list(MODELS), metavar="NAME")
+    parser.add_argument("--images", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"{'model':<32}{'lesions':>8}{'naive':>9}{'study':>9}{'ratio':>7}{'difference':>12}")
+    rows = []
+    for name in arguments.models:
+        row = measured(name, arguments.images, arguments.repeats)
+        rows.append(row)
+        print(
+            f"{name:<32}{row['lesions']:8}{row['naive']:9.2f}{row['study']:9.2f}"
+            f"{row['study'] / row['naive']:7.2f}{row['difference']:12.1e}",
+            flush=True,
+        )
+    if arguments.write:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
+        print(f"wrote {RESULTS}")
+
+
+@torch.no_grad()
+def measured(name: str, number: int, repeats: int) -> dict:
+    torch.manual_seed(0)
+    model = timm.create_model(name, **MODELS.get(name, {})).eval()
+    images = torch.randn(number, 3, 224, 224)
+    anatomy = dissect(model, images)
+    removals, _ = unit_removals(anatomy)
+    study(anatomy, removals, images[:1])  # warms up
+    taken: dict[str, list[float]] = {"naive": [], "study": []}
+    difference = 0.0
+    for _ in range(repeats):
+        logits = {}
+        for way, run in (("naive", naive), ("study", study)):
+            start = time.process_time()
+            logits[way] = run(anatomy, removals, images)
+            taken[way].append(time.process_time() - start)
+        both = zip(logits["naive"], logits["study"], strict=True)
+        difference = max(difference, *(float((a - b).abs().max()) for a, b in both))
+    return {
+        "model": name,
+        "lesions": len(removals),
+        "naive": median(taken["naive"]),
+        "study": median(taken["study"]),
+        "difference": difference,
+    }
+
+
+def naive(anatomy: Anatomy, removals: list[Removal], images: Tensor) -> list[Tensor]:
+    return [forward(anatomy.model, images), *(r.whole(anatomy, images) for r in removals)]
+
+
+def study(anatomy: Anatomy, removals: list[Removal], images: Tensor) -> list[Tensor]:
+    recording = record(anatomy, images, cuts_of(removals))
+    return [recording.logits, *(r.resumed(anatomy, images, recording) for r in removals)]
+
+
+def setting(arguments: argparse.Namespace) -> dict:
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {
+        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
+        "threads": torch.get_num_threads(),
+        "images": arguments.images,
+        "repeats": arguments.repeats,
+        "versions": {n: version(n) for n in ("visprism", "torch", "timm")}
+        | {"python": platform.python_version()},
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Adversarial robustness: what attacks of several kinds and strengths cost."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor, nn
+
+from visprism.errors import InputError
+from visprism.measure.outputs.attacks import attacked
+from visprism.measure.outputs.conditions import Progress, under_conditions
+from visprism.measure.outputs.intake import Labelled
+from visprism.measure.outputs.limits import Attack
+from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.parallel import CPU, Compute
+from visprism.result import Provenance, Result
+
+
+@dataclass(frozen=True)
+class Adversarial(Result):
+    """One row for each attack."""
+
+    attack: np.ndarray  # "fgsm", "pgd", "random"
+    norm: np.ndarray  # "linf" or "l2"
+    epsilon: np.ndarray  # in pixels of 0 ... 1
+    frequency: np.ndarray  # middle of the band, in pi rad/pixel; NaN without one
+    steps: np.ndarray  # 1 but for PGD
+    restarts: np.ndarray
+    accuracy: np.ndarray  # under the attack
+    drop: np.ndarray
+    drop_error: np.ndarray  # standard error, paired by image
+    nll: np.ndarray
+    nll_rise: np.ndarray
+    nll_rise_error: np.ndarray
+    clean_accuracy: float = float("nan")
+    clean_nll: float = float("nan")
+
+    def sentences(self) -> list[str]:
+        """What was found, with its numbers."""
+        worst = int(self.accuracy.argmin())
+        return [
+            f"{self.accuracy[worst]:.1%} of the images are right under {self.attack[worst]} "
+            f"with {self.norm[worst]} {self.epsilon[worst]:.3g}, {self.clean_accuracy:.1%} "
+            "without"
+        ]
+
+
+def adversarial(
+    model: nn.Module,
+    batches: Iterable[Labelled],
+    attacks: Sequence[Attack],
+    *,
+    mean: Sequence[float],
+    std: Sequence[float],
+    seed: int = 0,
+    compute: Compute = CPU,
+    progress: Progress | None = None,
+    provenance: Provenance | None = None,
+) -> Adversarial:
+    """Accuracy and NLL under each attack, on the same images.
+
+    Attacks know the model and the targets. A low accuracy is a bound from above of what the
+    best attack would leave; a high one under few steps proves nothing.
+
+    Args:
+        model: in evaluation mode.
+        batches: each is (images, targets), all of one size but the last.
+        attacks: one or several.
+        mean: by which the images were standardised, of each channel.
+        std: the same.
+        seed: of random starts and signs.
+        compute: device and precision.
+        progress: wraps the batches to show how far it is.
+        provenance: what is known of the model and the data; the rest is filled in here.
+
+    Raises:
+        InputError: if there is no attack; the images have no labels or other channels, or are
+            not in 0 ... 1 when the standardisation is undone; or the model is in training mode.
+
+    Source: see `visprism.measure.outputs.attacks`.
+    """
+    if not attacks:
+        raise InputError("there is no attack; give at least one, as Attack('fgsm')")
+    space = PixelSpace(mean, std)
+
+    def changed(which: int, pixels: Tensor, targets: Tensor, numbers: range) -> Tensor:
+        with compute.autocast():
+            return attacked(
+                model, pixels, targets, attacks[which], space, seed=seed, numbers=numbers
+            )
+
+    sums, facts = under_conditions(
+        model,
+        batches,
+        space,
+        len(attacks),
+        changed,
+        compute=compute,
+        progress=progress,
+        provenance=provenance,
+    )
+    many = [a.name == "pgd" for a in attacks]
+    return Adversarial(
+        attack=np.array([a.name for a in attacks]),
+        norm=np.array([a.norm for a in attacks]),
+        epsilon=np.array([a.epsilon for a in attacks]),
+        frequency=np.array([np.nan if a.frequency is None else a.frequency for a in attacks]),
+        steps=np.array([a.steps if m else 1 for a, m in zip(attacks, many, strict=True)]),
+        restarts=np.array([a.restarts if m else 1 for a, m in zip(attacks, many, strict=True)]),
+        **sums.columns(),
+        clean_accuracy=sums.accuracy,
+        clean_nll=sums.nll,
+        provenance=replace(facts, seed=seed),
+    )

@@ -1,0 +1,158 @@
+"""Shape bias: whether a model goes by an object's shape or by its texture.
+
+Source: Geirhos et al. (2019), ImageNet-trained CNNs are biased towards texture; increasing
+shape bias improves accuracy and robustness.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from visprism.errors import InputError
+from visprism.measure.outputs.predictions import Predictions
+from visprism.result import Result
+
+_95 = 1.959963984540054  # of the normal distribution
+
+NO_CUE = -1  # the texture of an image that has none
+
+
+@dataclass(frozen=True)
+class ShapeBias(Result):
+    """Decisions on images whose shape and texture differ, for each shape and then for all."""
+
+    category: np.ndarray  # of the shape; "all"
+    images: np.ndarray  # whose shape and texture differ
+    shape_decisions: np.ndarray  # answered with the class of the shape
+    texture_decisions: np.ndarray  # with that of the texture
+    bias: np.ndarray  # shape decisions over both; NaN without any
+    low: np.ndarray  # 95 % Wilson interval of the bias
+    high: np.ndarray
+    accuracy: np.ndarray  # share of shape decisions among all images
+
+    def sentences(self) -> list[str]:
+        """What was found, with its numbers."""
+        *_, whole = range(len(self))
+        decided = self.shape_decisions[whole] + self.texture_decisions[whole]
+        if not decided:
+            return [f"None of {self.images[whole]} images is named by its shape or texture"]
+        return [
+            f"{self.bias[whole]:.1%} of {decided} decisions are for the shape (95 %: "
+            f"{self.low[whole]:.1%} to {self.high[whole]:.1%}), the others for the texture; "
+            f"{decided / self.images[whole]:.1%} of the images are named by either"
+        ]
+
+
+def shape_bias(
+    predictions: Predictions,
+    textures: Int64[np.ndarray, " n"],
+    categories: Sequence[str],
+) -> ShapeBias:
+    """The share of decisions for the shape among those for the shape or the texture.
+
+    Images show the shape of one category, which is their target, and the texture of another.
+    Where they are the same the image is no conflict and does not count, nor does a decision for
+    a third category.
+
+    Args:
+        predictions: over the categories, see `by_category`; the targets are shapes.
+        textures: category of each image's texture.
+        categories: their names.
+
+    Raises:
+        InputError: if the numbers do not fit, or no image has a conflict.
+
+    Source: Geirhos et al. (2019), sec. 2.4; for the interval Wilson (1927), Probable inference.
+    """
+    shapes = predictions.targets.numpy()
+    textures = np.asarray(textures)
+    if predictions.num_classes != len(categories):
+        raise InputError(
+            f"the model tells {predictions.num_classes} classes apart, the images show "
+            f"{len(categories)} categories; give the classes of each category to by_category"
+        )
+    if textures.shape != shapes.shape:
+        raise InputError(
+            f"there are {len(textures)} textures for {len(shapes)} images; give one for each"
+        )
+    if textures.max() >= len(categories):
+        raise InputError(
+            f"texture {textures.max()} is none of the {len(categories)} categories"
+        )
+    conflict = (shapes != textures) & (textures != NO_CUE)
+    if not conflict.any():
+        raise InputError(
+            "no image has a shape of one category and a texture of another; take a "
+            "cue-conflict set, as 'shapes?cues=conflict' or 'cue_conflict:DIR'"
+        )
+    decided = predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
+    each = [conflict & (shapes == c) for c in range(len(categories))]
+    groups = [(n, rows) for n, rows in zip(categories, each, strict=True) if rows.any()] + [
+        ("all", conflict)
+    ]
+    number = np.array([rows.sum() for _, rows in groups])
+    shape = np.array([(decided == shapes)[rows].sum() for _, rows in groups])
+    texture = np.array([(decided == textures)[rows].sum() for _, rows in groups])
+    low, high = wilson(shape, shape + texture)
+    return ShapeBias(
+        category=np.array([name for name, _ in groups]),
+        images=number,
+        shape_decisions=shape,
+        texture_decisions=texture,
+        bias=_over(shape, shape + texture),
+        low=low,
+        high=high,
+        accuracy=shape / number,
+        provenance=predictions.provenance,
+    )
+
+
+def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> Predictions:
+    """Predictions over categories, of which each joins several of the model's classes.
+
+    The score of a category is the logarithm of the mean probability of its classes, as Geirhos
+    et al. have it. Targets are taken to be categories already.
+
+    Raises:
+        InputError: if a category names a class that the model does not have.
+    """
+    highest = max(max(group) for group in classes)
+    if highest >= predictions.members.shape[-1]:
+        raise InputError(
+            f"class {highest} is none of the model's {predictions.members.shape[-1]}; the "
+            "categories are those of another model"
+        )
+    members = predictions.members.double().log_softmax(-1)
+    joined = _joined(members, classes).float()
+    return Predictions(joined, predictions.targets, predictions.provenance)
+
+
+def _joined(logs: Float[Tensor, "s n k"], classes: Sequence[Sequence[int]]) -> Tensor:
+    means = [logs[..., list(g)].logsumexp(-1) - np.log(len(g)) for g in classes]
+    joined = torch.stack(means, dim=-1)
+    return joined if len(joined) > 1 else joined[0]
+
+
+def wilson(
+    successes: Int64[np.ndarray, " k"], trials: Int64[np.ndarray, " k"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % interval of shares; 0 to 1 where nothing was tried.
+
+    Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
+    """
+    n = np.maximum(trials, 1)
+    share, z2 = successes / n, _95**2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = _95 / (1 + z2 / n) * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2))
+    empty = trials == 0
+    low = np.where(empty, 0.0, (middle - half).clip(0, 1))
+    high = np.where(empty, 1.0, (middle + half).clip(0, 1))
+    return low, high
+
+
+def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)

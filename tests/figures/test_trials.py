@@ -1,0 +1,96 @@
+"""The figures of lesions, noise, attacks and cue conflicts show their numbers in place."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from visprism.figures import plot
+from visprism.figures.style import colour_of
+
+
+def markers(ax):
+    """Each point that is drawn alone, or with its interval."""
+    return {
+        (round(float(x), 6), round(float(y), 6)): to_hex(line.get_color())
+        for line in ax.lines
+        if line.get_marker() not in ("None", "none", None, "")
+        for x, y in line.get_xydata()
+    }
+
+
+def test_each_lesion_stands_at_its_depth_in_the_colour_of_its_kind(made, ax):
+    result = made["lesions"]
+    plot(result, ax)
+    found = markers(ax)
+    for i in range(4):
+        place = (round(result.depth[i], 6), round(result.drop[i], 6))
+        assert found[place] == colour_of(result.kind[i]).lower()
+    assert (0.75, 0.05) in found  # a head of the attention
+    assert ax.get_ylabel() == "Accuracy drop"
+    plot(result, ax, quantity="nll_rise")
+    assert (0.75, 1.5) in markers(ax)
+
+
+def test_stages_are_parted_half_way_between_their_blocks(made, ax):
+    plot(made["lesions"], ax)
+    dashed = [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"]
+    assert dashed == [0.375]  # stage 0 ends at 0.25, stage 1 begins at 0.5
+    assert [t.get_text() for t in ax.texts] == ["stage 0", "1"]
+
+
+@pytest.mark.parametrize("beside", ["nmi", "distance"])
+def test_attention_stands_over_the_same_depth(made, ax, beside):
+    attention = made["attention_statistics"]
+    plot(made["lesions"], ax, attention=attention, beside=beside)
+    other = next(a for a in ax.figure.axes if a is not ax)
+    x, y = other.lines[0].get_data()
+    np.testing.assert_allclose(x, [0.75, 1.0])
+    values = getattr(attention, beside)
+    np.testing.assert_allclose(y, [values[:2].mean(), values[2:].mean()])
+
+
+def test_the_drop_stands_over_the_frequency_of_the_noise(made, ax):
+    result = made["frequency_robustness"]
+    plot(result, ax)
+    curve = max(ax.lines, key=lambda line: len(line.get_xdata()))
+    np.testing.assert_array_equal(curve.get_xdata(), result.frequency)
+    np.testing.assert_array_equal(curve.get_ydata(), result.drop)
+    (area,) = ax.collections
+    corners = area.get_paths()[0].vertices
+    assert corners[:, 1].max() == pytest.approx(0.6 + 1.96 * 0.03)
+    assert ax.get_ylim()[0] == 0
+
+
+def test_the_map_has_each_error_at_its_frequency(made, ax):
+    result = made["sensitivity"]
+    plot(result, ax)
+    (image,) = ax.images
+    left, right, bottom, top = image.get_extent()
+    assert (left, right, bottom, top) == (-3, 3, -3, 3)
+    shown = image.get_array()
+    for i, j, error in zip(result.vertical, result.horizontal, result.error, strict=True):
+        assert shown[(i + 2) // 2, (j + 2) // 2] == error
+
+
+def test_accuracy_stands_over_the_strength_of_attacks_without_a_band(made, ax):
+    result = made["attacks"]
+    plot(result, ax)
+    found = markers(ax)
+    assert len(found) == 4
+    for i in range(4):
+        assert (round(result.epsilon[i], 6), result.accuracy[i]) in found
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert labels == ["FGSM, L∞", "PGD, L∞"]
+    ax.clear()
+    plot(result.rows(np.isfinite(result.frequency)), ax)
+    assert list(markers(ax)) == [(0.5, 0.4)]
+
+
+def test_each_category_has_its_bias_and_interval(made, ax):
+    result = made["cues"]
+    plot(result, ax)
+    assert list(markers(ax)) == [(0.75, 2), (0.25, 1), (0.5, 0)]
+    spans = [c.get_segments()[0][:, 0].tolist() for c in ax.collections]
+    assert spans == list(map(list, zip(result.low, result.high, strict=True)))
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == ["cat", "car", "all"]

@@ -1,0 +1,248 @@
+"""Laws of noise in bands and of Fourier sensitivity (src/visprism/measure/outputs)."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.errors import InputError
+from visprism.measure.outputs import fourier_sensitivity, frequency_noise
+from visprism.measure.outputs.bands import (
+    CENTRES,
+    band,
+    filtered,
+    of_rms,
+    paper_band,
+    radius,
+)
+from visprism.measure.outputs.fourier_sensitivity import direction, half_plane
+from visprism.result import Result
+
+SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
+GREY = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+
+
+class Waves(nn.Module):
+    """Tells whether there is more of a wave in the image than a little: class 1, or else 0."""
+
+    def __init__(self, wave):
+        super().__init__()
+        self.register_buffer("wave", wave)
+
+    def forward(self, x):
+        strength = (x * self.wave).sum((2, 3)).abs().amax(1)
+        return torch.stack([torch.full_like(strength, 0.5), strength], dim=1)
+
+
+def flat(number=16, size=(16, 16), level=0.5):
+    """Images of one grey, standardised as `GREY` says, and targets 0."""
+    images = torch.full((number, 3, *size), (level - 0.5) / 0.25)
+    return [
+        (x, torch.zeros(len(x), dtype=torch.long)) for x in images.split(max(1, number // 2))
+    ]
+
+
+# Bands.
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("ring", "last"), [("square", 10), ("round", 14)])
+def test_bands_part_the_plane(size, ring, last):
+    every = [band(size, i / 10, ring=ring) for i in range(last + 1)]
+    assert torch.equal(sum(b.int() for b in every), torch.ones(size, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ring", ["square", "round"])
+def test_a_band_holds_the_frequencies_about_its_middle(size, ring):
+    far = radius(size, ring)
+    for centre in CENTRES:
+        inside = far[band(size, centre, ring=ring)]
+        assert ((inside - centre).abs() <= 0.05 + 1e-6).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ring", ["square", "round"])
+def test_a_band_holds_the_opposite_of_each_frequency(size, ring):
+    height, width = size
+    i, j = np.indices(size)
+    for centre in CENTRES:
+        mask = band(size, centre, ring=ring).numpy()
+        assert (mask == mask[-i % height, -j % width]).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_a_band_lets_pass_is_real(size):
+    noise = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
+    for centre in CENTRES:
+        mask = band(size, centre)
+        found = torch.fft.ifft2(torch.fft.fft2(noise) * mask)
+        assert found.imag.abs().max() < 1e-6
+        torch.testing.assert_close(filtered(noise, mask), found.real)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_noise_has_the_same_energy_in_every_band(size, channels):
+    noise = torch.randn(2, channels, *size, generator=torch.Generator().manual_seed(0))
+    for centre in CENTRES:
+        mask = band(size, centre)
+        if mask.any():
+            found = of_rms(filtered(noise, mask), 0.1)
+            rms = found.double().square().mean((1, 2, 3)).sqrt()
+            assert rms == pytest.approx(0.1, rel=1e-3)
+            outside = torch.fft.fft2(found.double()).abs()[..., ~mask]
+            assert outside.max() < 1e-4 if outside.numel() else True
+
+
+def test_the_papers_noise_grows_with_frequency_as_was_measured():
+    # RMS of epsilon = 1 at 224x224, as the reference's own code gives it.
+    signs = torch.randn(4, 3, 224, 224, generator=torch.Generator().manual_seed(0)).sign()
+    rms = [
+        filtered(signs, paper_band((224, 224), f)).square().mean().sqrt() for f in (0.05, 0.75)
+    ]
+    assert [float(x) for x in rms] == pytest.approx([0.102, 0.443], rel=0.03)
+
+
+# What it costs.
+
+
+def test_only_noise_of_the_models_own_frequency_costs_anything():
+    wave = direction((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
+    model = Waves(wave).eval()
+    found = frequency_noise(model, flat(20, (20, 20)), **GREY, rms=0.2)
+    assert found.frequency[found.drop > 0].tolist() == [0.3]
+    assert (found.drop_error[found.drop == 0] == 0).all()
+    assert found.clean_accuracy == 1
+    assert found.drop == pytest.approx(1 - found.accuracy)
+    assert "Noise at 0.3π costs most accuracy" in found.sentences()[0]
+
+
+def test_the_noise_that_is_added_has_the_strength_that_is_said():
+    seen = []
+
+    class Looking(nn.Module):
+        def forward(self, x):
+            seen.append(x)
+            return x.mean((2, 3))
+
+    found = frequency_noise(
+        Looking().eval(), flat(4, (33, 33)), mean=(0.5,) * 3, std=(0.2, 0.25, 0.4), rms=0.05
+    )
+    assert found.rms == pytest.approx(0.05, rel=1e-3)
+    std = torch.tensor([0.2, 0.25, 0.4])[:, None, None]
+    clean, *noisy = seen[:10]
+    for x in noisy:
+        assert float(((x - clean) * std).square().mean().sqrt()) == pytest.approx(
+            0.05, rel=1e-3
+        )
+
+
+@pytest.mark.parametrize("protocol", ["default", "paper"])
+def test_an_images_noise_depends_on_its_number_alone(protocol):
+    model = Waves(direction((16, 16), (4, 1))).eval()
+    images, targets = flat(20)[0][0].repeat(2, 1, 1, 1), torch.zeros(20, dtype=torch.long)
+    results = [
+        frequency_noise(
+            model,
+            list(zip(images.split(size), targets.split(size), strict=True)),
+            **GREY,
+            protocol=protocol,
+            epsilon=0.3,
+        )
+        for size in (20, 7)
+    ]
+    for name in ("accuracy", "nll_rise", "nll_rise_error", "rms"):
+        one, cut = (getattr(r, name) for r in results)
+        assert one == pytest.approx(cut, abs=1e-6)
+    assert results[0].provenance.protocol == protocol
+
+
+def test_bands_without_a_frequency_are_left_out_and_named():
+    model = Waves(direction((7, 7), (1, 0))).eval()
+    found = frequency_noise(model, flat(4, (7, 7)), **GREY)
+    assert found.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
+    assert found.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
+    with pytest.raises(InputError, match="images of 7x7 have no frequency in any of the bands"):
+        frequency_noise(model, flat(4, (7, 7)), **GREY, frequencies=[0.1])
+
+
+# Fourier sensitivity.
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 9), (8, 12)])
+def test_directions_are_a_basis(size):
+    reach = min(size) // 2
+    waves = torch.stack([direction(size, k).flatten() for k in half_plane(reach, 1)]).double()
+    assert waves.norm(dim=1) == pytest.approx(1)
+    for k, wave in zip(half_plane(reach, 1), waves, strict=True):
+        own = torch.fft.fft2(wave.view(size)).abs() > 1e-5
+        both = torch.zeros(size, dtype=torch.bool)
+        both[k[0] % size[0], k[1] % size[1]] = True
+        both[-k[0] % size[0], -k[1] % size[1]] = True
+        assert torch.equal(own, both)
+
+
+def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
+    model = Waves(direction((16, 16), (2, 3))).eval()
+    found = fourier_sensitivity(model, flat(), **GREY, reach=4, rms=0.05)
+    assert len(found) == 81
+    bright = found.error > 0
+    places = set(zip(found.vertical[bright], found.horizontal[bright], strict=True))
+    assert places == {(2, 3), (-2, -3)}
+    assert (found.error[bright] == 1).all()
+    assert found.clean_error == 0
+    assert found.nyquist == 8
+    assert "A wave of (2, 3) cycles makes 100.0% of the images wrong" in found.sentences()[0]
+
+
+def test_of_every_second_frequency_every_second_is_looked_at():
+    model = Waves(direction((16, 16), (2, 3))).eval()
+    found = fourier_sensitivity(model, flat(2), **GREY, reach=4, step=2)
+    assert sorted({*found.vertical.tolist()}) == [-4, -2, 0, 2, 4]
+
+
+# Contracts and errors.
+
+
+def test_results_are_saved_and_read(tmp_path):
+    model = Waves(direction((16, 16), (2, 3))).eval()
+    found = frequency_noise(model, flat(), **GREY, frequencies=[0.3])
+    found.save(tmp_path / "a.npz")
+    assert Result.load(tmp_path / "a.npz").ring == "square"
+
+
+def test_what_a_user_can_get_wrong():
+    model, good = Waves(direction((16, 16), (4, 1))).eval(), flat()
+    with pytest.raises(
+        InputError, match=r"lie in -0\.25 \.\.\. -0\.25 once .* not in 0 \.\.\. 1"
+    ):
+        frequency_noise(model, flat(level=-0.25), **GREY)
+    with pytest.raises(InputError, match="3 channels, but there are 1 means and 1 deviations"):
+        frequency_noise(model, good, mean=(0.5,), std=(0.5,))
+    with pytest.raises(InputError, match=r"there is no band at 3.0; wants the middle of one"):
+        frequency_noise(model, good, **GREY, frequencies=[3.0])
+    with pytest.raises(InputError, match=r"width is 0.0; wants more than 0"):
+        band((8, 8), 0.5, width=0.0)
+    with pytest.raises(InputError, match="ring is 'oval'; wants square or round"):
+        frequency_noise(model, good, **GREY, ring="oval")
+    with pytest.raises(InputError, match="protocol is 'papers'; wants 'default' or 'paper'"):
+        frequency_noise(model, good, **GREY, protocol="papers")
+    with pytest.raises(
+        InputError, match=r"rms is 0.0 and epsilon is 0.7; both want to be above"
+    ):
+        frequency_noise(model, good, **GREY, rms=0.0)
+    with pytest.raises(InputError, match="metrics need targets"):
+        frequency_noise(model, [good[0][0]], **GREY)
+    with pytest.raises(InputError, match="have no label"):
+        frequency_noise(model, [(good[0][0], good[0][1] - 1)], **GREY)
+    with pytest.raises(
+        InputError, match=r"wanted images .* got dict; noise and attacks change"
+    ):
+        frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GREY)
+    with pytest.raises(InputError, match="16x16 have frequencies up to 8, not to 9"):
+        fourier_sensitivity(model, good, **GREY, reach=9)
+    with pytest.raises(InputError, match="reach is 0, step 1 and rms"):
+        fourier_sensitivity(model, good, **GREY, reach=0)
+    with pytest.raises(InputError, match=r"training mode; call model.eval\(\) first"):
+        frequency_noise(model.train(), good, **GREY)

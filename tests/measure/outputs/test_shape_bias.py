@@ -1,0 +1,135 @@
+"""Laws of shape bias (src/visprism/measure/outputs/{shape_bias,categories}.py)."""
+
+import numpy as np
+import pytest
+import torch
+
+from visprism.data import load_data
+from visprism.errors import InputError
+from visprism.measure.outputs import Predictions, by_category, shape_bias
+from visprism.measure.outputs.categories import SIXTEEN, classes_of
+from visprism.measure.outputs.shape_bias import wilson
+from visprism.result import Result
+
+
+def answers(decided, shapes, classes=3):
+    """Predictions of these classes."""
+    logits = 5 * torch.nn.functional.one_hot(torch.tensor(decided), classes).float()
+    return Predictions(logits, torch.tensor(shapes))
+
+
+# By hand.
+
+
+def test_decisions_for_shape_and_texture_are_counted_and_others_left_out():
+    shapes, textures = [0, 0, 1, 1, 2, 2], np.array([1, 2, 0, 1, 0, 1])
+    decided = [0, 2, 1, 1, 2, 0]  # shape, texture, shape, no conflict, shape, neither
+    found = shape_bias(answers(decided, shapes), textures, ["a", "b", "c"])
+    assert found.category.tolist() == ["a", "b", "c", "all"]
+    assert found.images.tolist() == [2, 1, 2, 5]
+    assert found.shape_decisions.tolist() == [1, 1, 1, 3]
+    assert found.texture_decisions.tolist() == [1, 0, 0, 1]
+    np.testing.assert_allclose(found.bias, [0.5, 1, 1, 0.75])
+    np.testing.assert_allclose(found.accuracy, [0.5, 1, 0.5, 0.6])
+    assert found.sentences()[0].startswith("75.0% of 4 decisions are for the shape")
+    assert "80.0% of the images are named by either" in found.sentences()[0]
+
+
+def test_the_interval_is_wilsons():
+    # Newcombe (1998), Two-sided confidence intervals for the single proportion, table I.
+    low, high = wilson(np.array([81, 15, 0, 1]), np.array([263, 148, 20, 29]))
+    np.testing.assert_allclose(low, [0.2553, 0.0624, 0.0, 0.0061], atol=5e-5)
+    np.testing.assert_allclose(high, [0.3662, 0.1605, 0.1611, 0.1718], atol=5e-5)
+    low, high = wilson(np.array([0]), np.array([0]))
+    assert (low[0], high[0]) == (0, 1)
+
+
+def test_without_any_decision_there_is_no_bias():
+    found = shape_bias(answers([2, 2], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
+    assert np.isnan(found.bias).all()
+    assert found.sentences() == ["None of 2 images is named by its shape or texture"]
+
+
+def test_the_score_of_a_category_is_the_mean_probability_of_its_classes():
+    logits = torch.log(torch.tensor([[0.3, 0.3, 0.35, 0.05], [0.5, 0.0001, 0.4, 0.0999]]))
+    joined = by_category(Predictions(logits, torch.tensor([0, 1])), [(0, 1), (2,)])
+    np.testing.assert_allclose(
+        joined.logits.exp().numpy(), [[0.3, 0.35], [0.25005, 0.4]], rtol=1e-5
+    )
+
+
+def test_a_model_that_sees_shapes_has_a_bias_of_1_and_one_that_sees_textures_of_0():
+    images = load_data("shapes?cues=conflict", limit=90)
+    assert (images.textures != images.targets).all()
+    for seen, bias in ((images.targets, 1), (images.textures, 0)):
+        found = shape_bias(
+            answers(seen.tolist(), images.targets.tolist(), 10),
+            images.textures,
+            images.class_names,
+        )
+        assert found.bias[-1] == bias
+        assert found.images[-1] == 90
+
+
+def test_shapes_agree_or_conflict_as_is_asked_for():
+    agree = load_data("shapes?cues=agree")
+    assert (agree.textures == agree.targets).all()
+    conflict = load_data("shapes?cues=conflict")
+    pairs = np.zeros((10, 10), int)
+    np.add.at(pairs, (conflict.targets, conflict.textures), 1)
+    assert (np.diag(pairs) == 0).all()
+    others = pairs[~np.eye(10, dtype=bool)]
+    assert others.max() - others.min() <= 1
+    # A subset keeps each image's own texture, and the picture is drawn with it.
+    part = conflict.subset(np.array([4, 13]))
+    assert part.textures.tolist() == conflict.textures[[4, 13]].tolist()
+    whole, _ = load_data("shapes")[13]
+    assert whole.tobytes() != part[1][0].tobytes()
+
+
+# The sixteen categories.
+
+
+def test_the_sixteen_categories_are_the_published_classes():
+    # Geirhos et al. (2018), app. C: 207 classes in all; some whose ImageNet names are known.
+    assert sum(map(len, SIXTEEN.values())) == 207
+    assert len({c for group in SIXTEEN.values() for c in group}) == 207
+    known = {"airplane": 404, "cat": 281, "elephant": 386, "knife": 499, "truck": 867}
+    assert all(number in SIXTEEN[name] for name, number in known.items())
+
+
+def test_classes_are_those_of_imagenet_or_of_the_images_themselves():
+    assert classes_of(["bear", "cat"], 1000) == [SIXTEEN["bear"], SIXTEEN["cat"]]
+    assert classes_of(["x", "y"], 2) == [(0,), (1,)]
+
+
+# Contracts and errors.
+
+
+def test_results_are_saved_and_read(tmp_path):
+    found = shape_bias(answers([0, 1], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
+    found.save(tmp_path / "a.npz")
+    assert Result.load(tmp_path / "a.npz").bias.tolist() == [1, 1, 1]
+
+
+def test_what_a_user_can_get_wrong():
+    given = answers([0, 1], [0, 1])
+    names = ["a", "b", "c"]
+    with pytest.raises(InputError, match="tells 3 classes apart, the images show 2 categories"):
+        shape_bias(given, np.array([1, 0]), ["a", "b"])
+    with pytest.raises(InputError, match="there are 3 textures for 2 images"):
+        shape_bias(given, np.array([1, 0, 0]), names)
+    with pytest.raises(InputError, match="texture 3 is none of the 3 categories"):
+        shape_bias(given, np.array([3, 0]), names)
+    with pytest.raises(InputError, match="no image has a shape of one category and a texture"):
+        shape_bias(given, np.array([0, 1]), names)
+    with pytest.raises(
+        InputError, match="class 3 is none of the model's 3; the categories are"
+    ):
+        by_category(given, [(0, 3)])
+    with pytest.raises(InputError, match="x is none of the sixteen categories of Geirhos"):
+        classes_of(["cat", "x"], 1000)
+    with pytest.raises(InputError, match="the model has 10 classes; wants a model of the 2"):
+        classes_of(["cat", "dog"], 10)
+    with pytest.raises(InputError, match="cues is 'both'; wants independent, agree, conflict"):
+        load_data("shapes?cues=both")
