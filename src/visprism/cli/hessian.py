@@ -1,12 +1,13 @@
 """``visprism hessian`` and ``density``: how the loss is curved about a model's weights."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visprism.cli.examine import Found, inquiry_of, measure_and_write, writers_of
 from visprism.cli.text import verdicts
+from visprism.cli.values import positive
 
 if TYPE_CHECKING:
     from visprism.examine import Bending, Progress
@@ -52,3 +53,21 @@ def _bending(arguments: Namespace) -> "Bending":
     if "phases" in given:
         given["phases"] = tuple(map(Path, given["phases"]))
     return Bending(**given)
+
+
+def hessian_options(to: ArgumentParser) -> None:
+    """Which eigenvalues, of which objective and parameters."""
+    to.add_argument("-k", type=positive, default=5, metavar="N", help="eigenvalues (5)")
+    to.add_argument(
+        "--weight-decay",
+        type=float,
+        default=0.05,
+        metavar="WD",
+        help="of the L2 term (%(default)s)",
+    )
+    to.add_argument(
+        "--parameters",
+        default="all",
+        metavar="WHICH",
+        help="all (default), a pattern of names as '*.attn.*', block:NAME, stage:N, kind:KIND",
+    )

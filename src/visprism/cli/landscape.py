@@ -1,12 +1,13 @@
 """``visprism landscape`` and ``trajectory``: the loss about weights, and their way."""
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from visprism.cli.examine import Found, inquiry_of, measure_and_write, writers_of
 from visprism.cli.text import verdicts
+from visprism.cli.values import positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,3 +86,37 @@ def trajectory(arguments: Namespace) -> None:
         write_tables(found, folder), write_figures(found, folder)
     print(verdicts(found))
     print(f"Written, look at {arguments.out / 'figures'}")
+
+
+def planes_options(to: ArgumentParser) -> None:
+    """Which planes, and on which images."""
+    to.add_argument(
+        "--points", type=positive, default=21, metavar="N", help="of the grid, a side (21); odd"
+    )
+    to.add_argument("--reach", type=float, default=1.0, metavar="R", help="from -R to R (1.0)")
+    to.add_argument(
+        "--pairs", type=positive, default=1, metavar="N", help="of random directions (1)"
+    )
+    to.add_argument("--lines", action="store_true", help="along single directions only")
+    to.add_argument(
+        "--normalisation", default="filter", choices=["filter", "layer", "none", "paper"]
+    )
+    to.add_argument(
+        "--weight-decay", type=float, default=0.05, metavar="WD", help="of the L2 term (0.05)"
+    )
+    to.add_argument(
+        "--plane",
+        nargs="+",
+        default=["random"],
+        metavar="FILE",
+        help="through the model and 1 or 2 checkpoints, in place of random directions",
+    )
+    to.add_argument(
+        "--batch-norm",
+        default="frozen",
+        choices=["frozen", "reestimated"],
+        help="running statistics: the model's (default), or estimated anew at each point",
+    )
+    to.add_argument(
+        "--augment", action="store_true", help="images as the paper's networks are trained"
+    )

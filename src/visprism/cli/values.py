@@ -1,0 +1,36 @@
+"""Values: what an option takes, read from text; anything else is told in one sentence."""
+
+import argparse
+from pathlib import Path
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def query(text: str) -> tuple[int, int] | str:
+    """A pixel, or one of the words for a query."""
+    row, comma, column = text.partition(",")
+    if comma and row.isdecimal() and column.isdecimal():
+        return int(row), int(column)
+    if text not in {"class", "mean"}:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no query; wants a pixel, as 112,80, or class, or mean"
+        )
+    return text
+
+
+def folder(text: str) -> Path:
+    """A path that is not empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name; name a folder")
+    return Path(text)
+
+
+def size(text: str) -> tuple[int, int]:
+    """(height, width), from ``224`` or ``224x160``."""
+    height, _, width = text.partition("x")
+    return positive(height), positive(width or height)
