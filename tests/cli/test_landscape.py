@@ -5,9 +5,12 @@ import pytest
 import torch
 
 from visprism.cli import main
+from visprism.data import batches, load_data
 from visprism.examine import Inquiry, landscape_within, load_models, prepare
 from visprism.examine.budget import GRIDS, grid_within
+from visprism.measure.curvature import top_eigenvalues
 from visprism.measure.landscape import Landscape, landscape
+from visprism.measure.parameters import Objective
 from visprism.models import load_model, save_checkpoint
 from visprism.result import Result
 
@@ -44,6 +47,27 @@ def test_it_writes_the_surfaces_a_page_and_no_part_of_a_run(surveyed):
     assert (len(result), result.classes, result.provenance.images) == (18, 10, 6)
     assert result.a.max() == 0.1
     assert "data-surface" in (surveyed / "report.html").read_text("utf-8")
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_along_the_sharpest_directions_the_loss_bends_as_the_hessian_says(tmp_path):
+    options = ["--data", "shapes", "--limit", "6", "--points", "3", "--reach", "0.001"]
+    plane = ["--plane", "hessian", "--weight-decay", "0", "--out", str(tmp_path)]
+    assert main(["landscape", "resnet20", *options, *plane]) == 0
+    surface = Result.load(tmp_path / NAME)
+    loaded = load_model("resnet20")
+    batch = next(
+        iter(batches(load_data("shapes", limit=6), loaded.preprocessing, batch_size=6))
+    )
+    sharpest = top_eigenvalues(Objective(loaded.model, [batch]), k=2, which="LA")
+
+    def bend(a, b):
+        one, other = (surface.nll[(surface.a == s * a) & (surface.b == s * b)] for s in (1, -1))
+        middle = surface.nll[(surface.a == 0) & (surface.b == 0)]
+        return float((one + other - 2 * middle)[0]) / 0.001**2
+
+    assert bend(0.001, 0) == pytest.approx(sharpest.value[0], rel=0.1)
+    assert bend(0, 0.001) == pytest.approx(sharpest.value[1], rel=0.1)
 
 
 @pytest.mark.usefixtures("without_figures")

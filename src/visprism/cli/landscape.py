@@ -28,10 +28,12 @@ def landscape(arguments: Namespace) -> None:
 
     inquiry = inquiry_of(arguments, ("landscape",))
     names = ("points", "reach", "pairs", "lines", "normalisation", "weight_decay")
-    plane = () if arguments.plane == ["random"] else tuple(map(Path, arguments.plane))
+    words = arguments.plane in (["random"], ["hessian"])
+    plane = () if words else tuple(map(Path, arguments.plane))
     survey = Survey(
         **{name: getattr(arguments, name) for name in (*names, "batch_norm", "augment")},
         checkpoints=plane,
+        eigenvectors=arguments.plane == ["hessian"],
     )
     used: list[Path] = []
 
@@ -108,8 +110,9 @@ def planes_options(to: ArgumentParser) -> None:
         "--plane",
         nargs="+",
         default=["random"],
-        metavar="FILE",
-        help="through the model and 1 or 2 checkpoints, in place of random directions",
+        metavar="random|hessian|FILE",
+        help="along random directions (default), along the two sharpest, or through the model"
+        " and 1 or 2 checkpoints",
     )
     to.add_argument(
         "--batch-norm",

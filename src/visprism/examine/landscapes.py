@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -12,18 +13,23 @@ from visprism.anatomy import costs
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
 from visprism.figures import panel, save_figure
+from visprism.measure.curvature import top_eigenpairs
 from visprism.measure.landscape import (
     Landscape,
     Plane,
     Projection,
     landscape,
+    plane_along,
     plane_through,
     project,
     random_planes,
 )
+from visprism.measure.parameters import Objective
 from visprism.models.checkpoints import read_state_dict
 from visprism.report import Examination
 from visprism.report.examination import slug
+
+_SHARPEST = 128  # images whose Hessian's eigenvectors make a plane
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Survey:
     batch_norm: Literal["frozen", "reestimated"] = "frozen"
     augment: bool = False
     checkpoints: tuple[Path, ...] = ()  # of the plane; none: random directions
+    eigenvectors: bool = False  # of the two largest Hessian eigenvalues, in their place
 
 
 def landscapes_of(
@@ -114,6 +121,14 @@ def planes_of(
     model = materials.anatomy.model
     if states:
         return [plane_through(model, states, points=survey.points)]
+    if survey.eigenvectors:
+        some = list(batches_of(materials, inquiry, survey))[
+            : -(-_SHARPEST // inquiry.batch_size)
+        ]
+        objective = Objective(model, some, compute=inquiry.compute)
+        _, vectors = top_eigenpairs(objective, k=2, which="LA", tol=1e-2, seed=inquiry.seed)
+        along = (objective.unflatten(v.cpu()) for v in vectors)
+        return [plane_along(model, *along, points=survey.points, reach=survey.reach)]
     return random_planes(
         model,
         pairs=survey.pairs,
@@ -136,6 +151,11 @@ def batches_of(materials: Materials, inquiry: Inquiry, survey: Survey) -> Iterab
 def _notes(materials: Materials, survey: Survey) -> tuple[str, ...]:
     """What a reader must know."""
     notes = []
+    if survey.eigenvectors:
+        notes.append(
+            "Directions are the eigenvectors of the two largest Hessian eigenvalues on "
+            f"{_SHARPEST} of the images at most, of length 1."
+        )
     if survey.checkpoints and survey.batch_norm == "frozen":
         names = [type(m).__name__ for m in materials.anatomy.model.modules()]
         if any("BatchNorm" in name for name in names):
