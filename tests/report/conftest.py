@@ -31,12 +31,18 @@ from visprism.measure.features import (
 from visprism.measure.landscape import landscape, random_planes, trajectory
 from visprism.measure.outputs import (
     CLEAN,
+    Attack,
+    adversarial,
     corruption_errors,
+    fourier_sensitivity,
+    frequency_noise,
+    lesion_study,
     outcomes,
     predict,
     reliability,
     risk_coverage,
     robustness,
+    shape_bias,
     stability,
     temperature,
     uncertainty,
@@ -134,6 +140,21 @@ def of_outputs(network, images, about):
     )
 
 
+def of_trials(network, anatomy, images, about):
+    targets = torch.arange(8) % 5
+    given = [(images, targets)]
+    scale = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "provenance": about}
+    categories = ["disk", "cross", "star", "arrow", "ring"]
+    predictions = predict(network, given, provenance=about)
+    return (
+        lesion_study(anatomy, given, provenance=about),
+        frequency_noise(network, given, frequencies=(0.2, 0.8), **scale),
+        fourier_sensitivity(network, given, reach=1, **scale),
+        adversarial(network, given, [Attack("fgsm", 0.1)], **scale),
+        shape_bias(predictions, network(images).argmax(1).numpy(), categories),
+    )
+
+
 def examined(name, depth):
     with torch.random.fork_rng():
         torch.manual_seed(depth)
@@ -179,6 +200,7 @@ def examined(name, depth):
             positional_similarity(anatomy, provenance=about),
             *of_curvature(network, batches, about),
             *of_outputs(network, images, about),
+            *of_trials(network, anatomy, images, about),
         ),
     )
 

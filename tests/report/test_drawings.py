@@ -54,6 +54,12 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "robustness",
         "corruption-errors",
         "stability",
+        "lesions",
+        "lesions-nll",
+        "frequency-noise",
+        "fourier-sensitivity",
+        "adversarial",
+        "shape-bias",
     ]
     for drawing in found:
         titles = [ax.get_title() for ax in drawing.figure.axes]

@@ -122,9 +122,8 @@ def planes_of(
     if states:
         return [plane_through(model, states, points=survey.points)]
     if survey.eigenvectors:
-        some = list(batches_of(materials, inquiry, survey))[
-            : -(-_SHARPEST // inquiry.batch_size)
-        ]
+        number = -(-_SHARPEST // inquiry.batch_size)
+        some = list(islice(batches_of(materials, inquiry, survey), number))
         objective = Objective(model, some, compute=inquiry.compute)
         _, vectors = top_eigenpairs(objective, k=2, which="LA", tol=1e-2, seed=inquiry.seed)
         along = (objective.unflatten(v.cpu()) for v in vectors)

@@ -33,6 +33,7 @@ def inline_svg(figure: Figure, *, prefix: str, label: str) -> Markup:
         )
     svg = file.getvalue()
     svg = _ALONE.sub("", svg[svg.index("<svg") :])
+    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # equal images have equal ones
     svg = re.sub(rf'<g id="{TIP}[^"]*"/>', "", svg)  # an artist that has nothing to show
     svg = re.sub(rf'<g id="{TIP}([^"]*)"', r'<g class="tip"><title>\1</title', svg)
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)

@@ -262,7 +262,7 @@ def test_parametrized_weights_have_the_differences_of_their_gradients(
     step = 1e-5 * v
     rise = objective.gradient(objective.theta + step)
     rise -= objective.gradient(objective.theta - step)
-    np.testing.assert_allclose(objective.hvp(v), rise / 2e-5, atol=1e-7)
+    np.testing.assert_allclose(objective.hvp(v), rise / 2e-5, rtol=1e-5, atol=1e-6)
 
 
 # Contracts and errors.
