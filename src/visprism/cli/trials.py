@@ -188,4 +188,7 @@ def _number(text: str) -> int:
 def _share(text: str) -> float:
     """A number, or a fraction such as 8/255."""
     above, slash, below = text.partition("/")
-    return float(above) / float(below) if slash else float(above)
+    try:
+        return float(above) / float(below) if slash else float(above)
+    except ZeroDivisionError:
+        raise ValueError(text) from None

@@ -176,8 +176,20 @@ def test_a_loss_without_a_slope_changes_nothing():
     pixels, targets = grey(2)
     pixels = pixels.float()
     for norm in ("linf", "l2"):
-        attack = Attack("fgsm", 50.0, norm)
+        attack = Attack("fgsm", 0.5, norm)
         assert torch.equal(attacked(Deaf().eval(), pixels, targets, attack, SPACE), pixels)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"epsilon": 4.0}, "pixels are 0 ... 1; four steps of 255 are written 4/255"),
+        ({"name": "pgd", "step_size": -0.01}, "wants a length above 0"),
+    ],
+)
+def test_refuses_sizes_that_make_no_sense(wrong, match):
+    with pytest.raises(InputError, match=match):
+        Attack(**wrong)
 
 
 # The study.
@@ -223,7 +235,7 @@ def test_results_are_saved_and_read(network, tmp_path):
     found = adversarial(network, batches, [Attack()], mean=MEAN, std=STD)
     found.save(tmp_path / "a.npz")
     assert Result.load(tmp_path / "a.npz").attack.tolist() == ["fgsm"]
-    assert "of the images are right under fgsm with linf 0.0314" in found.sentences()[0]
+    assert "of the images are right under fgsm with linf 8/255" in found.sentences()[0]
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,13 @@ class Adversarial(Result):
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
-        worst = int(self.accuracy.argmin())
+        worst = int(np.lexsort((self.epsilon, self.accuracy))[0])  # by the smallest change
+        size = f"{self.epsilon[worst]:.3g}"
+        if self.norm[worst] == "linf":
+            size = f"{255 * self.epsilon[worst]:.3g}/255"
         return [
             f"{self.accuracy[worst]:.1%} of the images are right under {self.attack[worst]} "
-            f"with {self.norm[worst]} {self.epsilon[worst]:.3g}, {self.clean_accuracy:.1%} "
-            "without"
+            f"with {self.norm[worst]} {size}, {self.clean_accuracy:.1%} without"
         ]
 
 

@@ -54,10 +54,12 @@ class FrequencyRobustness(Result):
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
         worst, best = int(self.drop.argmax()), int(self.drop.argmin())
+        if (self.drop <= 1.96 * self.drop_error).all():
+            return ["Noise of no band costs accuracy that can be told from chance"]
         return [
-            f"Noise at {self.frequency[worst]:.1f}π costs most accuracy, "
+            f"Noise at {self.frequency[worst]:.3g}π costs most accuracy, "
             f"{self.drop[worst]:.1%} ± {1.96 * self.drop_error[worst]:.1%} of "
-            f"{self.clean_accuracy:.1%}; at {self.frequency[best]:.1f}π it costs "
+            f"{self.clean_accuracy:.1%}; at {self.frequency[best]:.3g}π it costs "
             f"{self.drop[best]:.1%}"
         ]
 
@@ -121,6 +123,10 @@ def frequency_noise(
     for frequency in frequencies:
         check_band(frequency)
     check_ring(ring)
+    if protocol == "paper" and ring != "square":
+        raise InputError(f"ring is {ring!r}; the paper's protocol has rings of its own")
+    if not len(frequencies):
+        raise InputError("no frequency is named; wants the middles of bands, as 0.1 ... 0.9")
     space = PixelSpace(mean, std)
     power = torch.zeros(len(frequencies), 2, dtype=torch.float64)  # sum of squares, and number
 

@@ -40,11 +40,12 @@ class Lesions(Result):
         single = self.single
         if len(single.block):
             worst = int(single.drop.argmax())
+            harmless = int((single.drop <= 1.96 * single.drop_error).sum())
             found.append(
                 f"Without {single.block[worst]} ({single.kind[worst]}) accuracy falls most, by "
                 f"{single.drop[worst]:.1%} ± {1.96 * single.drop_error[worst]:.1%} from "
-                f"{self.whole_accuracy:.1%}; {(single.drop <= 0).sum()} of {len(single)} "
-                "blocks can go without loss"
+                f"{self.whole_accuracy:.1%}; {harmless} of {len(single)} parts cost nothing "
+                "that can be told from chance"
             )
         if not self.resumed.all():
             found.append(

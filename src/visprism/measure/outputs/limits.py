@@ -51,6 +51,13 @@ class Attack:
                 f"epsilon is {self.epsilon}, steps {self.steps}, restarts {self.restarts}; "
                 "wants a change above 0, in pixels of 0 ... 1, and at least 1 step and start"
             )
+        if self.norm == "linf" and self.epsilon > 1:
+            raise InputError(
+                f"epsilon is {self.epsilon}, and pixels are 0 ... 1; four steps of 255 are "
+                "written 4/255"
+            )
+        if self.step_size is not None and not self.step_size > 0:
+            raise InputError(f"step_size is {self.step_size}; wants a length above 0")
         if self.frequency is not None:
             check_band(self.frequency)
 

@@ -40,10 +40,16 @@ class ShapeBias(Result):
         decided = self.shape_decisions[whole] + self.texture_decisions[whole]
         if not decided:
             return [f"None of {self.images[whole]} images is named by its shape or texture"]
+        doubt = ""
+        named, chance = decided / self.images[whole], 2 / whole if whole else 1.0
+        if named <= chance:
+            doubt = (
+                f", no more than by chance ({chance:.1%}): is the model one of these classes?"
+            )
         return [
             f"{self.bias[whole]:.1%} of {decided} decisions are for the shape (95 %: "
             f"{self.low[whole]:.1%} to {self.high[whole]:.1%}), the others for the texture; "
-            f"{decided / self.images[whole]:.1%} of the images are named by either"
+            f"{named:.1%} of the images are named by either{doubt}"
         ]
 
 
