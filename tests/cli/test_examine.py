@@ -29,6 +29,8 @@ def examined(tmp_path_factory):
 
 def test_examine_writes_a_page_tables_and_figures_and_nothing_else(examined):
     assert {p.name for p in examined.iterdir()} == {"report.html", "results", "figures"}
+    for stem in ("uncertainty", "hessian-tally", "landscape"):
+        assert len(list(examined.glob(f"results/*-{stem}.npz"))) == 2
     stems = {"anatomy", "fourier", "high-frequency", "variance", "variance-tally"}
     stems |= {"receptive-field", "receptive-maps", "patch-filters"}
     stems |= {"cka", "block-structure"}
@@ -252,7 +254,7 @@ def test_a_model_that_cannot_be_differentiated_keeps_its_other_analyses(tmp_path
     assert main(["examine", model, *TINY, *size, "--out", f"{tmp_path}/b"]) == 0
     said = capsys.readouterr().out
     assert "Without receptive fields: block 'stem' has" in said
-    assert "Without Hessian and landscape: build has 5 classes and shapes" in said
+    assert "Without uncertainty, hessian, landscape: build has 5 classes and shapes" in said
     assert list(tmp_path.glob("b/results/*-variance.npz"))
     assert not list(tmp_path.glob("b/results/*receptive*"))
 

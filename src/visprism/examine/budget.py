@@ -1,4 +1,4 @@
-"""Budgets: as many mini-batches and as fine a landscape as there is time for."""
+"""Budgets: what needs labels, as much of it as there is time for."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -11,6 +11,7 @@ from visprism.examine.hessians import Bending, hessian_of
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.landscapes import Survey, batches_of, planes_of
 from visprism.examine.materials import Materials
+from visprism.examine.outputs import Evaluation, metrics_of
 from visprism.measure.landscape import Landscape, landscape, random_planes
 from visprism.result import Result
 
@@ -20,17 +21,27 @@ _HESSIAN = 0.5  # share of the time
 _TRIED = 32  # images to take the time of
 
 
-def bent_or_note(
+def labelled_or_note(
     materials: Materials, inquiry: Inquiry, *, progress: Progress
 ) -> tuple[tuple[Result, ...], tuple[str, ...]]:
-    """The Hessian and the landscape within the minutes of the inquiry, where it asks for them.
+    """What needs labels: metrics of predictions, and the Hessian and the landscape.
 
-    There is neither in no time. Where the images have no labels, or other classes than the
-    model, that is a note: nothing else of an examination needs them.
+    The last two take the minutes of the inquiry; in no time there is neither. Where the images
+    have no labels, or other classes than the model, that is a note: nothing else of an
+    examination needs them.
     """
     seconds = 60 * inquiry.minutes
     label = f"{materials.model.label}, landscape"
+    notes: list[str] = []
+
+    def metrics() -> tuple[Result, ...]:
+        shown = partial(progress, label=f"{materials.model.label}, predictions")
+        found, reasons = metrics_of(materials, inquiry, Evaluation(), shown)
+        notes.extend(reasons)
+        return found
+
     makers: dict[str, Callable[[], tuple[Result, ...]]] = {
+        "uncertainty": metrics,
         "hessian": lambda: hessian_of(
             materials,
             inquiry,
@@ -47,13 +58,20 @@ def bent_or_note(
             ),
         ),
     }
-    asked = [name for name in makers if name in inquiry.analyses and seconds > 0]
+    asked = [name for name in makers if name in inquiry.analyses]
+    if seconds <= 0:
+        asked = [name for name in asked if name == "uncertainty"]
+    found: list[Result] = []
+    left = list(asked)
     try:
         if asked:
             materials.check_classes()
-        return tuple(result for name in asked for result in makers[name]()), ()
+        while left:
+            found += makers[left[0]]()
+            left.pop(0)
     except InputError as error:
-        return (), (f"Without Hessian and landscape: {error}.",)
+        notes.append(f"Without {', '.join(left)}: {error}.")
+    return tuple(found), tuple(notes)
 
 
 def landscape_within(

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from visprism.anatomy import attentions, costs
 from visprism.errors import InputError
-from visprism.examine.budget import bent_or_note
+from visprism.examine.budget import labelled_or_note
 from visprism.examine.fields import fields_of, fields_or_note
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials, prepare
@@ -110,8 +110,8 @@ def _examined(materials: Materials, inquiry: Inquiry, *, progress: Progress) -> 
     about = materials.provenance(inquiry)
     if "weights" in inquiry.analyses:
         drawn += weights_of(anatomy, replace(about, data="", preprocessing=""))
-    bent, reasons = bent_or_note(materials, inquiry, progress=progress)
-    drawn += bent
+    labelled, reasons = labelled_or_note(materials, inquiry, progress=progress)
+    drawn += labelled
     notes += [*reasons, *left_out(materials.image_set)]
     facts = replace(costs(anatomy), provenance=drawn[0].provenance if drawn else about)
     return Examination(label, facts, tuple(drawn), tuple(notes))

@@ -28,6 +28,7 @@ class Inquiry:
         "cka",
         "receptive-field",
         "weights",
+        "uncertainty",
         "hessian",
         "landscape",
     )

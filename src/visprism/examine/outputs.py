@@ -112,17 +112,18 @@ def _evaluated(
         found, notes = _robust(materials, inquiry, evaluation, progress)
     else:
         shown = partial(progress, label=f"{label}, batches")
-        found, notes = _clean(materials, inquiry, evaluation, shown)
+        found, notes = metrics_of(materials, inquiry, evaluation, shown)
     facts = replace(costs(materials.anatomy), provenance=found[0].provenance)
     return Examination(label, facts, found, (*notes, *left_out(materials.image_set)))
 
 
-def _clean(
+def metrics_of(
     materials: Materials,
     inquiry: Inquiry,
     evaluation: Evaluation,
     shown: Callable[[Iterable], Iterable],
 ) -> tuple[tuple[Result, ...], tuple[str, ...]]:
+    """Every metric of one model's predictions, and what to say of one that there cannot be."""
     predictions = predict(
         materials.model.model,
         materials.batches(inquiry.batch_size),
