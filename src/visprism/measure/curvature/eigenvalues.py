@@ -74,7 +74,7 @@ def top_eigenvalues(
         tol: relative residual at which a value has converged.
         seed: of the start.
         matrix: "hessian", or "gauss-newton", which has no negative eigenvalue.
-        block: start vectors; an eigenvalue that is there twice is seen twice by two.
+        block: start vectors, which go through the products side by side.
         most_products: after which to stop; what has not converged says so.
         seconds: after which to stop.
         provenance: what is known of the model and the data; the rest is filled in here.
