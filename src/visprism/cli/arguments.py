@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         return new
 
     both = f"{MODEL}\n{DATA}"
-    whole = command("examine", examine.examine, "every analysis of models, and a report", both)
+    whole = command("examine", examine.examine, "models side by side in one report", both)
     measured_options(whole)
     fourier_options(whole)
     kernel_options(whole)
