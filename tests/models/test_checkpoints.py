@@ -7,12 +7,19 @@ nothing.
 import os
 import pickle
 from argparse import Namespace
+from dataclasses import dataclass
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
+from visprism.errors import InputError
+from visprism.models import load_model
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
+from visprism.models.metadata import Metadata, read_metadata
+from visprism.preprocessing import Preprocessing
+from visprism.result import Provenance
 
 
 def network(seed=0, width=4):
@@ -62,7 +69,79 @@ def test_what_wraps_the_weights_is_taken_off(tmp_path, wrap):
     assert_same_weights(fresh, trained)
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """A training run."""
+
+    epochs: int = 3
+    lr: float = 0.1
+    widths: tuple[int, ...] = (4, 8)
+
+
+def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
+    path = tmp_path / "a.safetensors"
+    known = Metadata(
+        recipe={"epochs": 3, "lr": 0.1, "widths": [4, 8]},
+        preprocessing=Preprocessing((32, 48), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear"),
+        class_names=("cat", "Dogge \N{LATIN SMALL LETTER A WITH DIAERESIS}"),
+        metrics={"accuracy": 0.75, "nll": 1.5},
+        provenance=Provenance(data="shapes", image_shape=(3, 32, 48), seed=4),
+    )
+    save_checkpoint(
+        network(),
+        path,
+        recipe=Recipe(),
+        preprocessing=known.preprocessing,
+        class_names=known.class_names,
+        metrics=known.metrics,
+        provenance=known.provenance,
+    )
+    assert read_metadata(path) == known
+
+
+def test_a_loaded_model_gets_its_images_as_its_checkpoint_says(tmp_path):
+    path = tmp_path / "a.safetensors"
+    stated = Preprocessing((32, 32), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    save_checkpoint(load_model("resnet20").model, path, preprocessing=stated)
+    assert load_model(f"resnet20@{path}").preprocessing == stated
+    save_checkpoint(load_model("resnet20").model, path)
+    assert load_model(f"resnet20@{path}").preprocessing == load_model("resnet20").preprocessing
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.pt"])
+def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
+    state = network().state_dict()
+    (save_file if name.endswith("safetensors") else torch.save)(state, tmp_path / name)
+    assert read_metadata(tmp_path / name) == Metadata()
+
+
 # Contracts and errors.
+
+
+@pytest.mark.parametrize(
+    ("known", "sentence"),
+    [
+        ({"recipe": 3}, "a dataclass or a dictionary as its recipe, got a int"),
+        ({"recipe": {"path": object()}}, "text, numbers, lists and dictionaries, but Object"),
+        ({"recipe": {"weights": torch.zeros(1)}}, "but Object of type Tensor"),
+    ],
+)
+def test_metadata_that_no_file_can_hold_are_refused_before_it_is_written(
+    tmp_path, known, sentence
+):
+    with pytest.raises(InputError, match=sentence):
+        save_checkpoint(network(), tmp_path / "a.safetensors", **known)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"), [(None, "does not exist"), (b"none", "it is no safetensors file")]
+)
+def test_metadata_of_a_file_that_cannot_be_read(tmp_path, content, sentence):
+    if content:
+        (tmp_path / "a.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match=sentence):
+        read_metadata(tmp_path / "a.safetensors")
 
 
 def misfit(change):

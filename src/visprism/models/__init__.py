@@ -3,6 +3,15 @@
 from visprism.models import resnet, vit  # noqa: F401 (they register their models)
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.loading import LoadedModel, load_model
+from visprism.models.metadata import Metadata, read_metadata
 from visprism.models.zoo import MODELS
 
-__all__ = ["MODELS", "LoadedModel", "load_checkpoint", "load_model", "save_checkpoint"]
+__all__ = [
+    "MODELS",
+    "LoadedModel",
+    "Metadata",
+    "load_checkpoint",
+    "load_model",
+    "read_metadata",
+    "save_checkpoint",
+]

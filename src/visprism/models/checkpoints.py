@@ -18,19 +18,50 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from visprism.errors import InputError
-from visprism.result import written_whole
+from visprism.models.metadata import encoded
+from visprism.preprocessing import Preprocessing
+from visprism.result import Provenance, written_whole
 
 _SHOWN = 3  # keys of each sort in an error message
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
 _NESTS = ("state_dict", "model")  # where training scripts put the state dict
 
 
-def save_checkpoint(model: nn.Module, path: Path) -> None:
-    """Write the state dict of `model` as safetensors, whole or not at all."""
+def save_checkpoint(
+    model: nn.Module,
+    path: Path | str,
+    *,
+    recipe: object = None,
+    preprocessing: Preprocessing | None = None,
+    class_names: Sequence[str] = (),
+    metrics: Mapping[str, float] | None = None,
+    provenance: Provenance | None = None,
+) -> None:
+    """Write a model's weights and what is known of it as safetensors, whole or not at all.
+
+    Args:
+        model: its state dict is written.
+        path: should end in .safetensors, by which `load_checkpoint` knows the format.
+        recipe: how it was trained: a dataclass or a dictionary.
+        preprocessing: how it wants its images; `load_model` then follows it.
+        class_names: in the order of the logits.
+        metrics: what was measured, by name.
+        provenance: with which versions, data and command.
+
+    Raises:
+        InputError: if something in the metadata has no place in JSON.
+    """
+    head = encoded(
+        recipe=recipe,
+        preprocessing=preprocessing,
+        class_names=tuple(class_names),
+        metrics=metrics,
+        provenance=provenance,
+    )
     # Copies: the format has no place for two names of one tensor.
     state = {k: v.detach().cpu().clone().contiguous() for k, v in model.state_dict().items()}
-    with written_whole(path) as scratch:
-        save_file(state, scratch)
+    with written_whole(Path(path)) as scratch:
+        save_file(state, scratch, metadata=head)
 
 
 def load_checkpoint(model: nn.Module, path: Path) -> None:

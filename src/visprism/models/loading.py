@@ -10,6 +10,7 @@ from torch import nn
 
 from visprism.errors import InputError
 from visprism.models.checkpoints import load_checkpoint
+from visprism.models.metadata import read_metadata
 from visprism.models.sources import SOURCES
 from visprism.models.spec import ModelSpec
 from visprism.preprocessing import Preprocessing
@@ -30,7 +31,8 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     """The model that `text` names; see `visprism.models.spec` for the ways to name one.
 
     Weights are random, drawn from `seed`, unless `text` names a checkpoint or a Hugging Face
-    folder that holds weights, or `pretrained` asks timm, torchvision or Hugging Face.
+    folder that holds weights, or `pretrained` asks timm, torchvision or Hugging Face. A
+    checkpoint that says how its model wants the images is followed.
 
     Raises:
         InputError: if there is no such model, it does not take an argument, cannot be built,
@@ -43,6 +45,7 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
         model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=asked)
     if spec.checkpoint is not None:
         load_checkpoint(model, spec.checkpoint)
+        preprocessing = read_metadata(spec.checkpoint).preprocessing or preprocessing
         weights = ""
     remark = f" ({weights})" if weights else ""
     return LoadedModel(model.eval(), preprocessing, text + remark, spec.label + remark)
