@@ -22,6 +22,7 @@ from visprism.measure.attention import rollout as rollout
 from visprism.measure.curvature import hessian_curves as hessian_curves
 from visprism.measure.curvature import hessian_spectrum as hessian_spectrum
 from visprism.measure.curvature import hessian_tally as hessian_tally
+from visprism.measure.curvature import product_cost as product_cost
 from visprism.measure.curvature import spectral_density as spectral_density
 from visprism.measure.curvature import top_eigenpairs as top_eigenpairs
 from visprism.measure.curvature import top_eigenvalues as top_eigenvalues

@@ -5,7 +5,7 @@ from visprism.anatomy.attention import Attention, Weights, attentions
 from visprism.anatomy.blocks import Anatomy, Block
 from visprism.anatomy.cost import Costs, costs
 from visprism.anatomy.dissect import dissect
-from visprism.anatomy.forward import Images, batch_size, forward, pixels
+from visprism.anatomy.forward import Images, batch_size, check_repeatable, forward, pixels
 from visprism.anatomy.kinds import Kind
 from visprism.anatomy.layers import layers
 from visprism.anatomy.layout import Layout
@@ -32,6 +32,7 @@ __all__ = [
     "attend",
     "attentions",
     "batch_size",
+    "check_repeatable",
     "costs",
     "cuts_of",
     "dissect",

@@ -14,6 +14,8 @@ from visprism.errors import InputError
 
 Images = Tensor | Mapping[str, Tensor]
 
+_SAME = 1e-3  # relative: a GPU adds up in another order each time
+
 
 def forward(model: nn.Module, images: Images) -> Tensor:
     """The model's logits, or its main output where it has no logits.
@@ -29,6 +31,27 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     if isinstance(images, Mapping) and set(images) <= set(_arguments(model)):
         return _logits(model(**images), model)
     return _logits(model(images), model)
+
+
+@torch.no_grad()
+def check_repeatable(model: nn.Module, images: Images) -> None:
+    """The model gives the same twice; its buffers are put back.
+
+    Raises:
+        InputError: if it draws random numbers, or changes its buffers and goes by them.
+    """
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        once, again = forward(model, images), forward(model, images)
+    finally:
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    apart = float((once - again).abs().max())
+    if apart > _SAME * float(once.abs().max()):
+        raise InputError(
+            f"{type(model).__name__} gives other logits each time (by up to {apart:.2g}), so "
+            "it draws random numbers or changes its buffers in evaluation mode; turn that off"
+        )
 
 
 def pixels(images: object) -> Float[Tensor, "b c h w"]:

@@ -113,17 +113,7 @@ def parser() -> argparse.ArgumentParser:
         both,
     )
     measured_options(bends)
-    hessian.hessian_options(bends)
-    bends.add_argument(
-        "--augment", action="store_true", help="on images as the paper trains on them, too"
-    )
-    bends.add_argument(
-        "--phases",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="checkpoints in the place of the model's own weights, as phases in one figure",
-    )
+    hessian.spectrum_options(bends)
     bends.set_defaults(limit=256)
     every = command(
         "density",
@@ -133,13 +123,7 @@ def parser() -> argparse.ArgumentParser:
         both,
     )
     measured_options(every)
-    hessian.hessian_options(every)
-    every.add_argument(
-        "--runs", type=positive, default=2, metavar="N", help="independent starts (2)"
-    )
-    every.add_argument(
-        "--steps", type=positive, default=40, metavar="N", help="of Lanczos in each (40)"
-    )
+    hessian.density_options(every)
     every.set_defaults(limit=256, weight_decay=0.0)
     surfaces = command(
         "landscape",

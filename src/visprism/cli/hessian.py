@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from visprism.cli.examine import Found, inquiry_of, measure_and_write, writers_of
 from visprism.cli.text import verdicts
-from visprism.cli.values import positive
+from visprism.cli.values import minutes, positive
 
 if TYPE_CHECKING:
     from visprism.examine import Bending, Progress
@@ -52,10 +52,43 @@ def _bending(arguments: Namespace) -> "Bending":
     given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
     if "phases" in given:
         given["phases"] = tuple(map(Path, given["phases"]))
-    return Bending(**given)
+    return Bending(**given, minutes=getattr(arguments, "most_minutes", None))
 
 
-def hessian_options(to: ArgumentParser) -> None:
+def spectrum_options(to: ArgumentParser) -> None:
+    """Of which mini-batches, for how long."""
+    _bent(to)
+    to.add_argument(
+        "--augment", action="store_true", help="on images as the paper trains on them, too"
+    )
+    to.add_argument(
+        "--phases",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="checkpoints in the place of the model's own weights, as phases in one figure",
+    )
+    to.add_argument(
+        "--minutes",
+        type=minutes,
+        dest="most_minutes",
+        metavar="M",
+        help="for each model, after which no further mini-batch is begun; none: all of them",
+    )
+
+
+def density_options(to: ArgumentParser) -> None:
+    """How fine the density is."""
+    _bent(to)
+    to.add_argument(
+        "--runs", type=positive, default=2, metavar="N", help="independent starts (2)"
+    )
+    to.add_argument(
+        "--steps", type=positive, default=40, metavar="N", help="of Lanczos in each (40)"
+    )
+
+
+def _bent(to: ArgumentParser) -> None:
     """Which eigenvalues, of which objective and parameters."""
     to.add_argument("-k", type=positive, default=5, metavar="N", help="eigenvalues (5)")
     to.add_argument(

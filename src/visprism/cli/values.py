@@ -11,6 +11,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def minutes(text: str) -> float:
+    """A length of time above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+    return found
+
+
 def query(text: str) -> tuple[int, int] | str:
     """A pixel, or one of the words for a query."""
     row, comma, column = text.partition(",")

@@ -45,8 +45,8 @@ def labelled_or_note(
         "hessian": lambda: hessian_of(
             materials,
             inquiry,
-            Bending(weight_decay=0.0),  # which would shift every eigenvalue by itself
-            seconds=_HESSIAN * seconds,
+            # Weight decay would shift every eigenvalue by itself.
+            Bending(weight_decay=0.0, minutes=_HESSIAN * inquiry.minutes),
             progress=progress,
         ),
         "landscape": lambda: (

@@ -1,10 +1,10 @@
 """Hessians as a part of an examination: of which objectives, phases and mini-batches."""
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 from torch import nn
@@ -18,6 +18,7 @@ from visprism.measure.curvature import (
     hessian_spectrum,
     hessian_tally,
     joined,
+    product_cost,
     spectral_density,
     top_eigenvalues,
     trace,
@@ -26,6 +27,9 @@ from visprism.measure.parameters import Objective, sharpness
 from visprism.models.checkpoints import load_checkpoint
 from visprism.report import Examination
 from visprism.result import Result
+
+_PRODUCTS = 20  # that five eigenvalues take, as a rule
+_LONG = 60  # seconds: what is over before is not announced
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Bending:
     parameters: str = "all"  # as `Objective` takes them
     augment: bool = False  # on augmented images too
     phases: tuple[Path, ...] = ()  # checkpoints; none: the model as it is
+    minutes: float | None = None  # for the mini-batches of a model; None: all of them
     runs: int = 2  # of the density
     steps: int = 40
 
@@ -76,7 +81,6 @@ def hessian_of(
     bending: Bending,
     *,
     progress: Progress,
-    seconds: float | None = None,
 ) -> tuple[Result, ...]:
     """The spectrum of one model's mini-batches, its tally and its curves.
 
@@ -85,7 +89,6 @@ def hessian_of(
         inquiry: how.
         bending: of what.
         progress: shows how far it is.
-        seconds: after which no new mini-batch is begun; one is measured in any case.
 
     Raises:
         InputError: as `hessians_of`.
@@ -94,9 +97,9 @@ def hessian_of(
     data: dict[str, Iterable] = {"": materials.batches(inquiry.batch_size)}
     if bending.augment:
         data = {"clean": data[""], "augmented": materials.augmented(inquiry)}
-    if seconds is not None:
-        data = {name: _Within(each, seconds / len(data)) for name, each in data.items()}
     label = f"{materials.model.label}, mini-batches"
+    label += _expected(materials, inquiry, bending) if bending.minutes is None else ""
+    seconds = bending.minutes and 60 * bending.minutes / max(1, len(bending.phases))
     found = joined(
         hessian_spectrum(
             model,
@@ -106,6 +109,7 @@ def hessian_of(
             parameters=bending.parameters,
             phase=phase,
             seed=inquiry.seed,
+            seconds=seconds,
             compute=inquiry.compute,
             progress=partial(progress, label=f"{label}, {phase}" if phase else label),
             provenance=materials.provenance(inquiry),
@@ -113,6 +117,14 @@ def hessian_of(
         for phase, model in _phases(materials, bending)
     )
     return found, hessian_tally(found, seed=inquiry.seed), hessian_curves(found)
+
+
+def _expected(materials: Materials, inquiry: Inquiry, bending: Bending) -> str:
+    """What the mini-batches of one phase and one sort of images will take, in words."""
+    model, batches = materials.anatomy.model, materials.batches(inquiry.batch_size)
+    one = Objective(model, [batches[0]], parameters=bending.parameters, compute=inquiry.compute)
+    seconds = product_cost(one).seconds(_PRODUCTS) * len(batches)
+    return f" (about {ceil(seconds / 60)} min)" if seconds > _LONG else ""
 
 
 def _density_of(
@@ -178,18 +190,3 @@ def _examination(
         label = label.removesuffix(" (random weights)")
     facts = replace(costs(materials.anatomy), provenance=results[0].provenance)
     return Examination(label, facts, results)
-
-
-@dataclass(frozen=True)
-class _Within:
-    """Items until the time is over; at least one."""
-
-    items: Iterable
-    seconds: float
-
-    def __iter__(self) -> Iterator:
-        begun = time.monotonic()
-        for item in self.items:
-            yield item
-            if time.monotonic() - begun > self.seconds:
-                return

@@ -76,12 +76,16 @@ def _(
     """
     if view == "slices" or len(np.unique(result.b)) == 1:
         return _slices(ax, result, quantity)
-    rows = result.rows(result.pair == pair)
-    return (
+    rows, pairs = result.rows(result.pair == pair), len(np.unique(result.pair))
+    if view == "surface":
         _surface(ax, rows, quantity)
-        if view == "surface"
-        else _contour(ax, rows, quantity, path)
-    )
+    else:
+        _contour(ax, rows, quantity, path)
+    if pairs > 1:
+        which, at = f"pair {pair + 1} of {pairs}", {"xy": (0.98, 0.02), "ha": "right"}
+        back = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
+        ax.annotate(which, xycoords="axes fraction", fontsize="x-small", bbox=back, **at)
+    return ax
 
 
 def _contour(ax: Axes, rows: Landscape, quantity: Quantity, path: Projection | None) -> Axes:

@@ -13,6 +13,7 @@ from visprism.measure.curvature import (
     hessian_spectrum,
     hessian_tally,
     joined,
+    product_cost,
     top_eigenvalues,
 )
 from visprism.measure.parameters import Objective
@@ -170,6 +171,21 @@ def test_phases_are_joined_in_their_order(network, batches):
     assert len(found) == 2 * len(spectra[0])
     assert list(dict.fromkeys(found.phase)) == ["init", "end"]
     assert found.products == sum(s.products for s in spectra)
+
+
+def test_in_no_time_each_data_has_one_mini_batch(network, batches):
+    found = hessian_spectrum(network, {"one": batches, "two": batches}, k=2, seconds=1e-9)
+    assert sorted(zip(found.data, found.batch, found.rank, strict=True)) == sorted(
+        (data, 0, rank) for data in ("one", "two") for rank in (0, 0, 1, 2)
+    )
+    assert len(hessian_spectrum(network, batches, k=2, seconds=1e9)) == 3 * 4
+
+
+def test_the_cost_of_products_is_told_before_they_are_made(network, batches):
+    cost = product_cost(Objective(network, batches))
+    assert cost.seconds(1) == cost.first > 0
+    assert cost.seconds(21) == pytest.approx(cost.first + 20 * cost.each)
+    assert cost.bytes > sum(images.nbytes for images, _ in batches)
 
 
 # Contracts and errors.

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,13 @@ from visprism.testing import assert_results_equal
 def squares(logits, targets):
     """Half the squared error of each example: a loss whose landscape is a parabola."""
     return ((logits - targets) ** 2).sum(1) / 2
+
+
+class Drawing(nn.Module):
+    """Dropout that is never off."""
+
+    def forward(self, images):
+        return nn.functional.dropout(images, training=True)
 
 
 class Small(nn.Sequential):
@@ -278,6 +286,11 @@ def test_half_precision_is_near(small, batches):
         for p in ("fp32", "bf16")
     )
     assert half.provenance.precision == "bf16"
+    (middle,) = np.flatnonzero((full.a == 0) & (full.b == 0))
+    assert half.rounding == pytest.approx(abs(half.nll[middle] - full.nll[middle]), rel=1e-3)
+    assert full.rounding == 0
+    assert ("in bf16" in " ".join(half.sentences())) == (half.rounding > 1e-3)
+    assert "in bf16" in " ".join(replace(half, rounding=0.01).sentences())
     assert 0 < abs(half.nll / full.nll - 1).max() < 0.02
 
 
@@ -437,6 +450,12 @@ def test_a_loss_that_is_not_finite_at_the_weights_is_refused(small, batches):
 def test_a_model_in_training_mode_is_refused(small, batches):
     with pytest.raises(InputError, match=r"in training mode; call model\.eval\(\) first"):
         landscape(small.train(), batches)
+
+
+def test_a_model_that_draws_random_numbers_is_refused(small, batches):
+    noisy = nn.Sequential(Drawing(), small).eval()
+    with pytest.raises(InputError, match=r"other logits each time.* turn that off"):
+        landscape(noisy, batches, lines(noisy))
 
 
 def test_data_without_labels_is_refused(small, batches):

@@ -272,6 +272,40 @@ def test_refuses_a_loss_that_gives_one_number(network, images, classes):
         objective.gradient()
 
 
+class Drawing(nn.Module):
+    """Dropout that is never off."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, images):
+        return functional.dropout(self.network(images), training=True)
+
+
+class Counting(nn.Module):
+    """A model that goes by how often it ran."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, images):
+        self.runs += 1
+        return self.network(images) * self.runs
+
+
+@pytest.mark.parametrize("kind", [Drawing, Counting])
+def test_refuses_a_model_that_gives_other_logits_each_time(kind, network, images, classes):
+    model = kind(network).eval()
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with pytest.raises(InputError, match=r"other logits each time.* turn that off"):
+        Objective(model, [(images, classes)])
+    for name, buffer in model.named_buffers():
+        torch.testing.assert_close(buffer, before[name], rtol=0, atol=0)
+
+
 def test_refuses_a_model_in_training_mode(network, images, classes):
     with pytest.raises(InputError, match=r"training mode; call model.eval\(\) first"):
         Objective(network.train(), [(images, classes)])

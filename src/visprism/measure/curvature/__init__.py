@@ -1,5 +1,6 @@
 """Curvature: the second derivatives of the loss with respect to the parameters."""
 
+from visprism.measure.curvature.cost import ProductCost, product_cost
 from visprism.measure.curvature.density import SpectralDensity, Trace, spectral_density, trace
 from visprism.measure.curvature.eigenvalues import Eigenvalues, top_eigenpairs, top_eigenvalues
 from visprism.measure.curvature.facts import Curvature
@@ -17,12 +18,14 @@ __all__ = [
     "HessianCurves",
     "HessianSpectrum",
     "HessianTally",
+    "ProductCost",
     "SpectralDensity",
     "Trace",
     "hessian_curves",
     "hessian_spectrum",
     "hessian_tally",
     "joined",
+    "product_cost",
     "spectral_density",
     "top_eigenpairs",
     "top_eigenvalues",

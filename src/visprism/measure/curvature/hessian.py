@@ -63,6 +63,7 @@ def hessian_spectrum(
     phase: str = "",
     seed: int = 0,
     together: int | None = None,
+    seconds: float | None = None,
     compute: Compute = CPU,
     progress: Progress | None = None,
     provenance: Provenance | None = None,
@@ -95,6 +96,8 @@ def hessian_spectrum(
         seed: of the starts.
         together: how many mini-batches are solved at once; None: one on a CPU, where several
             were found no faster, and as many as fit on a GPU.
+        seconds: after which no further mini-batch is begun, shared evenly by the data; each
+            has one in any case. `product_cost` tells beforehand what a mini-batch takes.
         compute: device.
         progress: wraps the mini-batches to show how far it is.
         provenance: what is known of the model and the data; the rest is filled in here.
@@ -125,7 +128,8 @@ def hessian_spectrum(
     counts = np.zeros(2, dtype=int)  # images, products
     largest, shape, size = 0, (), 0
     for data, each in named.items():
-        for group in groups(each, together, objective, progress):
+        share = None if seconds is None else seconds / len(named)
+        for group in groups(each, together, objective, progress, share):
             here = objective(group[0][1])
             values, products = solved(here, group, requests, tol, (seed, "hessian", data))
             rows += [(phase, data, *row) for row in values]

@@ -1,5 +1,6 @@
 """Mini-batches: the eigenvalues of each one's own Hessian, one by one or several at once."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
@@ -27,11 +28,15 @@ def groups(
     together: int | None,
     objective: Callable[[Batch], Objective],
     progress: Progress | None,
+    seconds: float | None,
 ) -> Iterator[Group]:
     """This process's mini-batches, as many of one shape at once as are asked for, or fit."""
     group: Group = []
+    begun = time.monotonic()
     shown = progress if progress and rank() == 0 else iter
     for i, batch in enumerate(shown(share(batches))):
+        if i and seconds is not None and time.monotonic() - begun > seconds:
+            break
         together = together or _fitting(objective(batch))
         if group and (len(group) == together or not _alike(group[0][1], batch)):
             yield group

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
+from visprism.anatomy import check_repeatable, dissect
 from visprism.anatomy.forward import as_written
 from visprism.errors import InputError
 from visprism.measure.landscape import moving
@@ -86,7 +86,8 @@ def landscape(
 
     Raises:
         InputError: if the model is in training mode, the data has no labels, the loss of the
-            model's own weights is not finite, or `resume` is of another landscape.
+            model's own weights is not finite, the model gives other logits each time, or
+            `resume` is of another landscape.
     """
     _check(model, batch_norm, weight_decay)
     planes = random_planes(model) if planes is None else list(planes)
@@ -114,6 +115,10 @@ def landscape(
                 f"the loss of the model's own weights is {centre.nll.mean()}; a landscape "
                 "needs a finite one: check the weights, the images and the precision"
             )
+        exact = centre
+        if compute.precision != "fp32":
+            whole = replace(compute, precision="fp32")
+            exact = _measured(model, ready, loss, batch_norm, whole)
         todo: Iterable[int] = [n for n in range(len(points)) if n not in rows]
         shown = progress if progress and rank() == 0 else iter
         mine: Rows = {}
@@ -151,6 +156,7 @@ def landscape(
         normalisation=planes[0].normalisation,
         batch_norm=batch_norm,
         loss=_name(loss),
+        rounding=abs(float(centre.nll.mean() - exact.nll.mean())),
         provenance=facts,
     )
 
@@ -179,6 +185,7 @@ def _prepared(
         stack.enter_context(compute.borrow(model))
         stack.enter_context(as_written())
         stack.enter_context(statistics_kept(model))
+        check_repeatable(model, samples.few())
         samples = stack.enter_context(moving.channels_last(model, samples))
         if batch_norm == "frozen":
             stack.enter_context(folded(model, foldable(model, samples.few())))

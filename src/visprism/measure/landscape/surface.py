@@ -14,6 +14,8 @@ RINGS = (
     1.0,
 )  # distances from the weights at which the rise is told, where it is known
 
+TOLERABLE = 1e-3  # nats that rounding may cost without a word
+
 
 @dataclass(frozen=True)
 class Landscape(Result):
@@ -38,6 +40,7 @@ class Landscape(Result):
     normalisation: str = "filter"  # of random directions
     batch_norm: str = "frozen"  # or "reestimated"
     loss: str = "cross_entropy"
+    rounding: float = 0.0  # nats that a lower precision costs at the model's own weights
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
@@ -45,6 +48,11 @@ class Landscape(Result):
         for radius, rise, spread, pairs in self.rings():
             of = f" ± {spread:.2g} over {pairs} pairs" if pairs > 1 else ""
             told.append(f"at a distance of {radius:g} the NLL has risen by {rise:.3g}{of}")
+        if self.rounding > TOLERABLE:
+            told.append(
+                f"in {self.provenance.precision} the NLL of the model's own weights is off by "
+                f"{self.rounding:.2g} nats, so smaller differences say nothing"
+            )
         lost = int((~np.isfinite(self.nll)).sum())
         if lost:
             told.append(f"the loss is not finite at {lost} of {len(self)} points")

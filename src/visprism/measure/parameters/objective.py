@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from visprism.anatomy import Anatomy, Images, dissect, forward, pixels
+from visprism.anatomy import Anatomy, Images, check_repeatable, dissect, forward, pixels
+from visprism.anatomy.forward import as_written
 from visprism.errors import InputError
 from visprism.measure.parameters.differentiable import BatchNorm, differentiable
 from visprism.measure.parameters.folding import Pair, foldable, folded
@@ -47,7 +48,7 @@ class Objective:
 
     Raises:
         InputError: if the model is in training mode, there is no batch, a selection matches
-            nothing, or the weight decay is negative.
+            nothing, the weight decay is negative, or the model gives other logits each time.
     """
 
     model: nn.Module
@@ -82,6 +83,8 @@ class Objective:
                 f"{'none' if first is None else type(first).__name__}"
             )
         some = _first_images(first[0])
+        with as_written():
+            check_repeatable(self.model, some)
 
         def anatomy() -> Anatomy:
             return dissect(self.model, some)
