@@ -1,13 +1,19 @@
 """Laws of every network of the zoo (src/visprism/models)."""
 
+import re
+
 import pytest
 import torch
 
 from visprism.models import MODELS, load_model
+from visprism.models.zoo import image_size
 from visprism.rng import stream
 
+# The smallest of each family; the others differ in numbers alone.
+SMALL = ["resnet20", "vit_pico_patch4_32", "preact_resnet18_32", "alter_resnet18_32"]
 
-@pytest.fixture(params=list(MODELS))
+
+@pytest.fixture(params=SMALL)
 def model(request):
     model = load_model(request.param).model
     for parameter in model.parameters():
@@ -21,11 +27,17 @@ def images():
     return torch.randn(4, 3, 32, 32, generator=stream(0, "test"))
 
 
+def test_the_smallest_of_each_family_is_tested():
+    assert {MODELS[name].__module__ for name in SMALL} == {
+        f.__module__ for f in MODELS.values()
+    }
+
+
 def test_an_image_becomes_one_logit_per_class(model, images):
     assert model(images).shape == (4, 10)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SMALL)
 def test_takes_the_arguments_of_timm(name):
     model = load_model(f"{name}?num_classes=7&in_chans=1").model
     assert model(torch.zeros(2, 1, 32, 32)).shape == (2, 7)
@@ -39,6 +51,25 @@ def test_every_parameter_gets_a_gradient(model, images):
     model.train()(images).square().sum().backward()
     dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert not dead
+
+
+# The deepest of a family have more of the same blocks, and take seconds even so.
+@pytest.mark.parametrize("name", [n for n in MODELS if not re.search("101|152", n)])
+def test_every_parameter_of_every_network_is_used_at_its_own_size(name):
+    side = image_size(name)
+    with torch.device("meta"):  # shapes alone: no arithmetic, no memory
+        model = MODELS[name]()
+        logits = model(torch.zeros(2, 3, side, side))
+    logits.sum().backward()
+    assert logits.shape == (2, 1000 if side == 224 else 10)
+    assert not [n for n, p in model.named_parameters() if p.grad is None]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_first_line_says_what_it_is_and_the_last_whose(name):
+    lines = (MODELS[name].__doc__ or "").strip().splitlines()
+    assert f"{image_size(name)}x{image_size(name)}" in lines[0]
+    assert any(line.strip().startswith("Source: ") for line in lines)
 
 
 # What was published.

@@ -1,6 +1,11 @@
 """Models: a zoo of our own, and every other model by name."""
 
-from visprism.models import resnet, vit  # noqa: F401 (they register their models)
+from visprism.models import (  # noqa: F401 (they register their models)
+    alter_resnet,
+    preact_resnet,
+    resnet,
+    vit,
+)
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.loading import LoadedModel, load_model
 from visprism.models.metadata import Metadata, read_metadata

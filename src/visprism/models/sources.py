@@ -22,21 +22,22 @@ from visprism.models.data_configs import (
 )
 from visprism.models.mistakes import arguments_named, unknown_model
 from visprism.models.spec import ModelSpec, Source
-from visprism.models.zoo import MODELS
+from visprism.models.timm_entries import PREFIX
+from visprism.models.zoo import MODELS, image_size
 from visprism.preprocessing import Preprocessing
 
 RANDOM = "random weights"
-_ZOO_SIZE = (32, 32)  # of images, for a network of the zoo that takes any
 Built = tuple[nn.Module, Preprocessing, str]
 
 
 def names_elsewhere() -> list[str]:
-    """Every model that timm and torchvision list, with its prefix."""
+    """Every model that timm and torchvision list, with its prefix; the zoo's are not theirs."""
     import timm
     from torchvision import models
 
     torchvision = models.list_models(module=models)
-    return [f"timm:{n}" for n in timm.list_models()] + [f"torchvision:{n}" for n in torchvision]
+    timms = timm.list_models(exclude_filters=f"{PREFIX}*")
+    return [f"timm:{n}" for n in timms] + [f"torchvision:{n}" for n in torchvision]
 
 
 def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
@@ -118,7 +119,8 @@ def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
         )
     with arguments_named(spec, MODELS[spec.name]):
         model = MODELS[spec.name](**spec.arguments)
-    return model, from_attributes(model, spec.arguments, default=_ZOO_SIZE), RANDOM
+    side = image_size(spec.name)
+    return model, from_attributes(model, spec.arguments, default=(side, side)), RANDOM
 
 
 def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the function decides)

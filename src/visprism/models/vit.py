@@ -10,7 +10,7 @@ from visprism.models.zoo import MODELS
 def vit_pico_patch4_32(
     *, img_size: int = 32, num_classes: int = 10, in_chans: int = 3
 ) -> nn.Module:
-    """ViT of 0.2 million parameters with 4x4 patches, so that a 32x32 image has an 8x8 grid.
+    """ViT of 0.2 million parameters for images of 32x32, with 4x4 patches.
 
     It has no class token, its table of positions starts as sines and cosines, and its branches
     start at a fifth of their strength (LayerScale): from timm's usual start it learns less in a

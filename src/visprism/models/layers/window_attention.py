@@ -1,0 +1,142 @@
+"""Window attention: multi-head self-attention among the pixels of each window of a map."""
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from visprism.errors import InputError
+
+
+def head_width(width: int, num_heads: int, head_dim: int | None) -> int:
+    """Channels of each head: `head_dim`, or an equal share of `width`.
+
+    Raises:
+        InputError: if there is no head, a head has no channel, or `width` has no equal shares.
+    """
+    if num_heads < 1 or (head_dim is not None and head_dim < 1):
+        raise InputError(
+            f"got {num_heads} heads of {head_dim} channels; an attention wants at least one of "
+            "each"
+        )
+    if head_dim is None and width % num_heads:
+        raise InputError(
+            f"{width} channels do not divide into {num_heads} heads; choose a number of heads "
+            f"that divides {width}, or name head_dim"
+        )
+    return width // num_heads if head_dim is None else head_dim
+
+
+class WindowAttention(nn.Module):
+    """Multi-head self-attention inside windows, with a bias for each relative position.
+
+    In every window of p x p pixels and every head, with queries, keys and values q, k, v of d
+    channels from one linear map of the input,
+
+        out = softmax(q k^T / sqrt(d) + B) v,
+        B[i, j] = table[row_j - row_i, column_j - column_i]
+
+    and a linear map of all heads' `out` gives the output. Windows begin at the upper left
+    corner, or `shift` pixels from it, as in every second block of Swin; those at a border are
+    then smaller. Where windows do not divide the map, the last ones are smaller too. Costs two
+    products of p^2 d multiply-accumulates for each pixel and head, beside the linear maps.
+
+    Source: Liu et al. (2021), Swin Transformer, sec. 3.2, eq. 4; Park and Kim (2022), How do
+    vision transformers work?, sec. 4, for its place in a CNN.
+    """
+
+    def __init__(
+        self,
+        in_chans: int,
+        out_chans: int | None = None,
+        *,
+        num_heads: int,
+        head_dim: int | None = 64,
+        window: int = 7,
+        shift: int = 0,
+        qkv_bias: bool = False,
+        shared_bias: bool = False,
+    ) -> None:
+        """Make a layer with random weights.
+
+        Args:
+            in_chans: of the feature map.
+            out_chans: of the output; `in_chans` if not named.
+            num_heads: of the attention.
+            head_dim: channels of a head; None shares `in_chans` among them.
+            window: side of a window in pixels.
+            shift: of the windows to the lower right, in pixels.
+            qkv_bias: whether queries, keys and values have a constant of their own.
+            shared_bias: one table of relative positions for all heads, as in the code of
+                Park and Kim, instead of one for each.
+
+        Raises:
+            InputError: if heads, window or shift do not fit.
+        """
+        super().__init__()
+        if window < 1 or not 0 <= shift < window:
+            raise InputError(
+                f"got windows of {window} pixels shifted by {shift}; wants at least 1 pixel "
+                "and a shift from 0 to less than the window"
+            )
+        width = head_width(in_chans, num_heads, head_dim)
+        self.num_heads, self.window, self.shift = num_heads, window, shift
+        self.qkv = nn.Linear(in_chans, 3 * num_heads * width, bias=qkv_bias)
+        distances = 2 * window - 1
+        tables = 1 if shared_bias else num_heads
+        self.relative_bias = nn.Parameter(torch.empty(tables, distances, distances))
+        nn.init.trunc_normal_(self.relative_bias, std=0.02)  # as in Swin
+        self.proj = nn.Linear(num_heads * width, out_chans or in_chans)
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
+        """The output at each pixel, from the pixels of its window."""
+        (batch, _, height, width), p = x.shape, self.window
+        x = pad(x, (0, -width % p, 0, -height % p))
+        if self.shift:
+            x = x.roll((-self.shift, -self.shift), dims=(2, 3))
+        i, j = x.shape[2] // p, x.shape[3] // p
+        tokens = rearrange(x, "b c (i p) (j q) -> (b i j) (p q) c", p=p, q=p)
+        q, k, v = rearrange(
+            self.qkv(tokens), "n t (three g d) -> three n g t d", three=3, g=self.num_heads
+        )
+        bias = self._bias().to(q.dtype)
+        if self.shift or (height, width) != (i * p, j * p):
+            apart = ~self._together(height, width).to(x.device)
+            alone = bias.masked_fill(apart[:, None], -torch.inf)  # (windows, heads, t, t)
+            bias = alone.expand(batch, *alone.shape).flatten(0, 1)
+        out = scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        out = self.proj(rearrange(out, "n g t d -> n t (g d)"))
+        x = rearrange(out, "(b i j) (p q) c -> b c (i p) (j q)", i=i, j=j, p=p, q=p)
+        if self.shift:
+            x = x.roll((self.shift, self.shift), dims=(2, 3))
+        return x[:, :, :height, :width]
+
+    def _bias(self) -> Float[Tensor, "g t t"]:
+        """The table's entries for each two places of a window, for each head."""
+        place = torch.arange(self.window, device=self.relative_bias.device)
+        offset = place[None, :] - place[:, None] + self.window - 1  # [query, key]
+        entries = self.relative_bias[:, offset[:, None, :, None], offset[None, :, None, :]]
+        table = entries.flatten(3).flatten(1, 2)
+        return table.expand(self.num_heads, -1, -1)
+
+    def _together(self, height: int, width: int) -> Bool[Tensor, "windows t t"]:
+        """Whether two places of a window see each other.
+
+        The last window holds what was rolled over from the other side; padding sees padding
+        alone, so that no place has nothing to look at.
+        """
+        p = self.window
+        rows = self._number(height)[:, None]
+        columns = self._number(width)[None, :]
+        both = rows * (width + 2) + columns
+        both = both.masked_fill((rows < 0) | (columns < 0), -1)
+        of_token = rearrange(both, "(i p) (j q) -> (i j) (p q)", p=p, q=p)
+        return of_token[:, :, None] == of_token[:, None, :]
+
+    def _number(self, length: int) -> Int[Tensor, "padded"]:
+        """For each place along an axis, as rolled, the number of its window; -1 for padding."""
+        place = torch.arange(length + -length % self.window)
+        number = (place - self.shift).div(self.window, rounding_mode="floor") + 1
+        number = number.masked_fill(place >= length, -1)
+        return number.roll(-self.shift)

@@ -1,0 +1,107 @@
+"""Laws of residual blocks (src/visprism/models/layers/{preactivation,msa_block}.py)."""
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
+from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
+from visprism.rng import stream
+
+HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
+BLOCKS = {
+    "basic": PreActBasic,
+    "bottleneck": PreActBottleneck,
+    "msa": lambda *a, **k: MSABlock(*a, **HEADS, **k),
+    "post msa": lambda *a, **k: PostActMSABlock(*a, **HEADS, **k),
+}
+ALL = pytest.mark.parametrize("make", BLOCKS.values(), ids=BLOCKS)
+
+
+def images(*shape):
+    return torch.randn(*shape, generator=stream(0, "images"))
+
+
+# Shapes are those of a convolution of the same stride.
+
+
+@ALL
+@pytest.mark.parametrize("size", [(8, 8), (7, 7), (9, 6), (3, 5)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_grid_is_that_of_a_3x3_convolution(make, size, stride):
+    block = make(8, 16, stride)
+    like = nn.Conv2d(8, 16, 3, stride, padding=1)
+    assert block(images(2, 8, *size)).shape == like(images(2, 8, *size)).shape
+
+
+@ALL
+@pytest.mark.parametrize("stride", [1, 2])
+def test_every_parameter_gets_a_gradient(make, stride):
+    block = make(8, 16, stride)
+    block(images(2, 8, 8, 8)).square().sum().backward()
+    dead = [n for n, p in block.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not dead
+
+
+# Closed forms.
+
+
+@pytest.mark.parametrize("make", [PreActBasic, PreActBottleneck, BLOCKS["msa"]])
+def test_a_silent_branch_leaves_the_sum_untouched(make):
+    block = make(16, 16)
+    for parameter in list(block.parameters())[-2:]:
+        nn.init.zeros_(parameter)
+    if isinstance(block, MSABlock):
+        nn.init.zeros_(block.attn.proj.weight)
+        nn.init.zeros_(block.attn.proj.bias)
+    x = images(2, 16, 5, 5)
+    torch.testing.assert_close(block(x), x, rtol=0, atol=0)
+
+
+def test_the_post_activation_block_rectifies_the_shortcut_of_a_silent_branch():
+    block = PostActMSABlock(16, 16, **HEADS)
+    nn.init.zeros_(block.norm2.weight)
+    x = images(2, 16, 5, 5)
+    torch.testing.assert_close(block(x), x.relu(), rtol=0, atol=0)
+
+
+def test_a_strided_msa_block_averages_what_the_attention_gives():
+    block = MSABlock(8, 8, 2, **HEADS).eval()
+    given = []
+    block.attn.register_forward_hook(lambda _m, _i, output: given.append(output))
+    x = images(1, 8, 4, 4)
+    active = block.act1(block.norm1(x))
+    branch = block(x) - block.downsample(active)
+    by_hand = given[0].unfold(2, 2, 2).unfold(3, 2, 2).mean((-1, -2))
+    torch.testing.assert_close(branch, by_hand)
+
+
+# Options.
+
+
+@ALL
+def test_stochastic_depth_drops_the_branch_of_some_images_in_training_only(make):
+    block = make(8, 8, drop_path=0.5)
+    block.eval()
+    x = images(2, 8, 4, 4)
+    torch.testing.assert_close(block(x), block(x), rtol=0, atol=0)
+    assert block.drop_path.drop_prob == 0.5
+
+
+@ALL
+def test_mc_dropout_is_a_dropout_module_that_works_alone(make):
+    block = make(8, 8, mc_dropout=0.5).eval()
+    x = images(2, 8, 4, 4)
+    still = block(x)
+    torch.testing.assert_close(block(x), still, rtol=0, atol=0)
+    (dropout,) = [m for m in block.modules() if isinstance(m, nn.Dropout)]
+    dropout.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        assert not torch.allclose(block(x), still)
+
+
+@pytest.mark.parametrize("make", [MSABlock, PostActMSABlock])
+def test_the_attention_reads_a_quarter_of_the_channels_unless_told_otherwise(make):
+    assert make(8, 16, **HEADS).attn.qkv.in_features == 4
+    assert make(8, 16, width=6, **HEADS).attn.qkv.in_features == 6

@@ -1,0 +1,137 @@
+"""Laws of window attention (src/visprism/models/layers/window_attention.py)."""
+
+import math
+
+import pytest
+import torch
+
+from visprism.models.layers.window_attention import WindowAttention
+from visprism.rng import stream
+
+
+def made(seed=0, *arguments, **options):
+    """A layer in float64 with random weights, its tables large enough to matter."""
+    layer = WindowAttention(*arguments, **options).double()
+    for name, parameter in layer.named_parameters():
+        torch.nn.init.normal_(parameter, std=0.5, generator=stream(seed, name))
+    return layer
+
+
+def by_loop(layer, x):
+    """Pixel by pixel: each looks at those of its window, found by arithmetic on coordinates."""
+    height, width = x.shape[2:]
+    heads, p, s = layer.num_heads, layer.window, layer.shift
+    qkv = layer.qkv(x.permute(0, 2, 3, 1))
+    q, k, v = qkv.unflatten(-1, (3, heads, -1)).unbind(3)
+    out = torch.zeros_like(q)
+    pixels = [(r, c) for r in range(height) for c in range(width)]
+    for r, c in pixels:
+        own = ((r - s) // p, (c - s) // p)
+        seen = [(i, j) for i, j in pixels if ((i - s) // p, (j - s) // p) == own]
+        for head in range(heads):
+            table = layer.relative_bias[head % len(layer.relative_bias)]
+            scores = torch.stack(
+                [
+                    (q[:, r, c, head] * k[:, i, j, head]).sum(-1) / math.sqrt(q.shape[-1])
+                    + table[i - r + p - 1, j - c + p - 1]
+                    for i, j in seen
+                ]
+            )
+            weights = scores.softmax(0)
+            values = torch.stack([v[:, i, j, head] for i, j in seen])
+            out[:, r, c, head] = (weights[..., None] * values).sum(0)
+    return layer.proj(out.flatten(-2)).permute(0, 3, 1, 2)
+
+
+# Against a direct loop.
+
+
+@pytest.mark.parametrize("size", [(4, 4), (6, 4), (5, 7), (2, 3), (8, 3)])
+@pytest.mark.parametrize("shift", [0, 1, 2])
+def test_equals_a_loop_over_pixels_on_any_map(size, shift):
+    layer = made(0, 6, 5, num_heads=2, head_dim=3, window=4, shift=shift)
+    x = torch.randn(2, 6, *size, generator=stream(0, "x"), dtype=torch.float64)
+    torch.testing.assert_close(layer(x), by_loop(layer, x))
+
+
+def test_equals_the_loop_with_one_table_for_all_heads():
+    layer = made(0, 6, num_heads=3, head_dim=None, window=3, shared_bias=True, qkv_bias=True)
+    x = torch.randn(1, 6, 4, 3, generator=stream(0, "x"), dtype=torch.float64)
+    torch.testing.assert_close(layer(x), by_loop(layer, x))
+
+
+def test_gradients_are_those_of_the_loop():
+    layer = made(0, 4, num_heads=2, head_dim=2, window=3, shift=1)
+    x = torch.randn(1, 4, 4, 5, generator=stream(0, "x"), dtype=torch.float64)
+    ours = torch.autograd.grad(layer(x).square().sum(), list(layer.parameters()))
+    theirs = torch.autograd.grad(by_loop(layer, x).square().sum(), list(layer.parameters()))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+# Against another implementation.
+
+
+def test_equals_timms_window_attention():
+    from timm.models.swin_transformer import WindowAttention as Timms
+
+    ours = made(0, 12, num_heads=3, head_dim=None, window=4, qkv_bias=True)
+    timms = Timms(12, num_heads=3, window_size=4).double()
+    timms.qkv.load_state_dict(ours.qkv.state_dict())
+    timms.proj.load_state_dict(ours.proj.state_dict())
+    with torch.no_grad():  # timm's table counts from the key to the query, and has heads last
+        turned = ours.relative_bias.flip(1, 2)
+        timms.relative_position_bias_table.copy_(turned.flatten(1).T)
+    x = torch.randn(2, 12, 4, 4, generator=stream(0, "x"), dtype=torch.float64)
+    theirs = timms(x.flatten(2).mT).mT.unflatten(2, (4, 4))
+    torch.testing.assert_close(ours(x), theirs)
+
+
+# Closed forms.
+
+
+def test_uniform_attention_is_the_mean_of_each_window():
+    layer = WindowAttention(2, num_heads=1, head_dim=2, window=2).double()
+    with torch.no_grad():
+        layer.relative_bias.zero_()
+        layer.qkv.weight.copy_(torch.cat([torch.zeros(4, 2), torch.eye(2)]))
+        layer.proj.weight.copy_(torch.eye(2))
+        layer.proj.bias.zero_()
+    x = torch.arange(12.0, dtype=torch.float64).reshape(1, 2, 2, 3)
+    expected = torch.tensor([[[2.0, 2, 3.5], [2, 2, 3.5]], [[8, 8, 9.5], [8, 8, 9.5]]])
+    torch.testing.assert_close(layer(x)[0], expected.double())
+
+
+def test_the_tables_have_an_entry_for_each_offset_and_head():
+    assert WindowAttention(8, num_heads=2, window=4).relative_bias.shape == (2, 7, 7)
+    shared = WindowAttention(8, num_heads=2, window=4, shared_bias=True)
+    assert shared.relative_bias.shape == (1, 7, 7)
+
+
+# What leaves it unchanged.
+
+
+def test_a_shift_by_a_window_of_the_map_shifts_the_output():
+    layer = made(0, 4, num_heads=2, head_dim=2, window=2)
+    x = torch.randn(1, 4, 6, 6, generator=stream(0, "x"), dtype=torch.float64)
+    torch.testing.assert_close(layer(x.roll((2, 4), (2, 3))), layer(x).roll((2, 4), (2, 3)))
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize(("window", "shift"), [(0, 0), (4, 4), (4, -1)])
+def test_rejects_windows_and_shifts_that_do_not_fit(window, shift):
+    with pytest.raises(ValueError, match=f"windows of {window} pixels shifted by {shift}"):
+        WindowAttention(8, num_heads=2, window=window, shift=shift)
+
+
+def test_rejects_a_width_that_heads_do_not_divide():
+    with pytest.raises(ValueError, match="64 channels do not divide into 3 heads"):
+        WindowAttention(64, num_heads=3, head_dim=None)
+
+
+@pytest.mark.parametrize(("heads", "width"), [(0, 64), (2, 0)])
+def test_rejects_an_attention_of_nothing(heads, width):
+    with pytest.raises(ValueError, match="at least one of each"):
+        WindowAttention(64, num_heads=heads, head_dim=width)

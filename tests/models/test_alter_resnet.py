@@ -1,0 +1,125 @@
+"""Laws of pre-activation and Alter-ResNets (src/visprism/models/{preact,alter}_resnet.py)."""
+
+import pytest
+import timm
+import torch
+
+from visprism.anatomy import attentions, dissect
+from visprism.models import MODELS, load_model
+from visprism.models.alter_resnet import attention_places
+from visprism.models.layers.msa_block import MSABlock
+from visprism.models.layers.preactivation import PreActBottleneck
+from visprism.rng import stream
+
+SMALL = "alter_resnet18_32"
+
+
+def images(*shape):
+    return torch.randn(*shape, generator=stream(0, "images"))
+
+
+# Against another implementation.
+
+
+def renamed(ours):
+    """Names of timm's ResNetV2 for the tensors of a pre-activation ResNet of ours."""
+    names = {}
+    for key in ours:
+        stage, _, rest = key.partition(".")
+        if stage.startswith("layer"):
+            rest = rest.replace("downsample", "downsample.conv")
+            names[key] = f"stages.{int(stage[5:]) - 1}.blocks.{rest}"
+        else:
+            for mine, timms in (("conv1", "stem.conv"), ("fc", "head.fc")):
+                names[key] = names.get(key, key).replace(mine, timms)
+    return names
+
+
+def test_gives_the_logits_of_timms_pre_activation_resnet():
+    ours = load_model("preact_resnet50_224?num_classes=7").model
+    timms = timm.create_model("resnetv2_50", num_classes=7).eval()
+    state = ours.state_dict()
+    names = renamed(state)
+    assert len(timms.state_dict()) == len(state)
+    timms.load_state_dict(
+        {
+            names[key]: tensor[..., None, None] if key == "fc.weight" else tensor
+            for key, tensor in state.items()
+        }
+    )
+    x = images(2, 3, 64, 64)
+    with torch.no_grad():
+        theirs = timms(x)
+        torch.testing.assert_close(ours(x), theirs, rtol=1e-5, atol=1e-5 * theirs.abs().max())
+
+
+# Where the attention stands.
+
+
+@pytest.mark.parametrize(
+    ("depths", "msas", "places"),
+    [
+        ((3, 4, 6, 4), (0, 1, 1, 2), [set(), {3}, {5}, {1, 3}]),  # Park and Kim, fig. 10
+        ((3, 4, 6, 3), (0, 0, 0, 2), [set(), set(), set(), {0, 2}]),
+        ((1, 2), (1, 0), [{0}, set()]),
+    ],
+)
+def test_msas_are_every_second_block_from_the_end_of_a_stage(depths, msas, places):
+    assert attention_places(depths, msas) == places
+
+
+def test_is_a_pre_activation_resnet_with_some_blocks_replaced():
+    model = MODELS[SMALL](msas=(0, 0, 1, 1))
+    kinds = [type(block) for stage in (2, 3, 4) for block in getattr(model, f"layer{stage}")]
+    assert [kind is MSABlock for kind in kinds] == [False, False, False, True, False, True]
+
+
+def test_an_msa_may_be_the_first_block_of_a_strided_stage():
+    model = load_model("alter_resnet50_32?depths=(1,1,1,1)&msas=(1,1,1,1)").model
+    assert not [m for m in model.modules() if isinstance(m, PreActBottleneck)]
+    assert model(images(2, 3, 32, 32)).shape == (2, 10)
+    assert model.layer4(torch.zeros(1, 1024, 8, 8)).shape == (1, 2048, 4, 4)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (28, 36), (33, 17), (8, 8)])
+def test_any_size_of_image_will_do(size):
+    assert load_model(SMALL).model(images(1, 3, *size)).shape == (1, 10)
+
+
+def test_its_anatomy_alternates_convolution_and_attention():
+    anatomy = dissect(load_model(SMALL).model, images(2, 3, 32, 32))
+    blocks = [(b.name, b.kind, b.stage) for b in anatomy if b.name.startswith("layer")]
+    kinds = ["conv", "conv", *["conv", "attention"] * 3]
+    names = [f"layer{stage}.{block}" for stage in range(1, 5) for block in range(2)]
+    stages = [b[2] for b in blocks]
+    assert [(b[0], b[1]) for b in blocks] == list(zip(names, kinds, strict=True))
+    assert stages == sorted(stages)
+    assert len(set(stages)) == 4
+
+
+def test_the_attention_of_each_head_is_found_with_its_windows():
+    anatomy = dissect(load_model(SMALL).model, images(2, 3, 32, 32))
+    found = attentions(anatomy)
+    assert [a.name for a in found] == ["layer2.1", "layer3.1", "layer4.1"]
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("msas=(0,1,1)", r"msas=\(0, 1, 1\) names 3 stages, but the network has 4"),
+        ("msas=(0,0,0,0,1)", "names 5 stages, but the network has 4"),
+        ("msas=(0,0,0,3)", "wants 3 MSA blocks in stage 4, but of its 2 blocks 0 to 1"),
+        ("msas=(0,0,0,-1)", "wants -1 MSA blocks in stage 4"),
+        ("heads=(3,6)", r"heads=\(3, 6\) names 2 stages, but the network has 4"),
+        ("depths=()&msas=()", r"got depths \(\); wants one to 4 stages"),
+        ("head_dim=0", "got 3 heads of 0 channels|got 6 heads of 0 channels"),
+        ("head=cls", "unknown head 'cls'; choose gap, gap_mlp or attention_pool"),
+        ("windows=3", "takes no argument 'windows'; did you mean window"),
+    ],
+)
+def test_rejects_what_does_not_fit_in_one_sentence(options, message):
+    with pytest.raises(ValueError, match=message):
+        load_model(f"{SMALL}?{options}")

@@ -1,0 +1,139 @@
+"""Laws of names, the zoo's and timm's (src/visprism/models/{zoo,timm_entries}.py)."""
+
+import inspect
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from visprism.models import MODELS, load_model
+from visprism.models.zoo import image_size
+from visprism.rng import stream
+
+NAMES = {  # one of each family that gives feature maps, and the channels of all its maps
+    "preact_resnet18_32": [64, 64, 128, 256, 512],
+    "alter_resnet18_32": [64, 64, 128, 256, 512],
+}
+
+
+# In timm.
+
+
+def test_timm_lists_every_network_of_the_zoo():
+    ours = {name.removeprefix("visprism_") for name in timm.list_models("visprism_*")}
+    assert ours >= set(MODELS)  # tests may have added others
+
+
+def test_nothing_of_timms_own_was_replaced():
+    assert timm.create_model("resnet18").__class__.__module__ == "timm.models.resnet"
+    assert not [name for name in MODELS if timm.is_model(name) and name.startswith("visprism")]
+
+
+@pytest.mark.parametrize("name", ["preact_resnet18_32", "vit_pico_patch4_32"])
+def test_timm_builds_the_same_network(name):
+    theirs = timm.create_model(f"visprism_{name}", num_classes=7, in_chans=1).eval()
+    ours = MODELS[name](num_classes=7, in_chans=1).eval()
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(2, 1, 32, 32, generator=stream(0, "x"))
+    torch.testing.assert_close(ours(x), theirs(x))
+    assert theirs.pretrained_cfg["input_size"] == (3, 32, 32)
+
+
+@pytest.mark.parametrize(("name", "channels"), NAMES.items())
+def test_timm_gives_feature_maps_with_the_channels_and_reductions_it_states(name, channels):
+    network = timm.create_model(f"visprism_{name}", features_only=True).eval()
+    maps = network(torch.randn(1, 3, 32, 32, generator=stream(0, "x")))
+    assert [x.shape[1] for x in maps] == channels == network.feature_info.channels()
+    assert [32 // x.shape[2] for x in maps] == network.feature_info.reduction()
+
+
+@pytest.mark.parametrize(("name", "channels"), NAMES.items())
+def test_timm_gives_the_feature_maps_that_are_asked_for(name, channels):
+    network = timm.create_model(f"visprism_{name}", features_only=True, out_indices=(1, -1))
+    maps = network(torch.randn(2, 3, 32, 32, generator=stream(0, "x")))
+    assert [x.shape[1] for x in maps] == [channels[1], channels[-1]]
+
+
+def test_feature_maps_of_large_images_have_the_reductions_of_a_resnet():
+    network = timm.create_model("visprism_preact_resnet18_224", features_only=True).eval()
+    maps = network(torch.zeros(1, 3, 64, 64))
+    assert network.feature_info.reduction() == [2, 4, 8, 16, 32]
+    assert [x.shape[2] for x in maps] == [32, 16, 8, 4, 2]
+
+
+def test_a_network_without_classes_gives_features():
+    network = timm.create_model("visprism_preact_resnet18_32", num_classes=0).eval()
+    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 512)
+
+
+def test_pretrained_weights_are_refused():
+    with pytest.raises(ValueError, match="visprism_resnet20 comes without pretrained weights"):
+        timm.create_model("visprism_resnet20", pretrained=True)
+
+
+def test_a_feature_map_that_is_not_there_is_refused():
+    name = "visprism_preact_resnet18_32"
+    with pytest.raises(
+        ValueError, match=r"feature map 5, but PreActResNet has 5, so 0 \.\.\. 4"
+    ):
+        timm.create_model(name, features_only=True, out_indices=(0, 5))
+
+
+# In the zoo.
+
+
+def test_a_variant_has_the_options_of_its_family_alone():
+    options = inspect.signature(MODELS["alter_resnet50_224"]).parameters
+    assert {"num_classes", "msas", "window"} < set(options)
+    assert not {"block", "img_size"} & set(options)
+    assert options["num_classes"].default == 1000
+    assert options["window"].default == 7
+
+
+def test_an_option_changes_the_network():
+    wide = MODELS["alter_resnet18_32"](window=8).layer4[1].attn
+    assert wide.relative_bias.shape == (24, 15, 15)
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(
+        TypeError, match=r"resnet18_32\(\) got an unexpected keyword .* 'heads'"
+    ):
+        MODELS["preact_resnet18_32"](heads=3)
+    with pytest.raises(ValueError, match="no argument 'smoothin'; did you mean smoothing"):
+        load_model("preact_resnet18_32?smoothin=True")
+    with pytest.raises(ValueError, match="takes no argument 'depths'"):
+        load_model("preact_resnet18_32?depths=(1,1)")
+
+
+def test_images_are_prepared_for_the_size_in_the_name():
+    assert load_model("preact_resnet18_32").preprocessing.size == (32, 32)
+    assert load_model("preact_resnet18_224").preprocessing.size == (224, 224)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_name_says_the_size_and_the_family_says_the_classes(name):
+    classes = inspect.signature(MODELS[name]).parameters["num_classes"].default
+    assert (image_size(name), classes) in {(32, 10), (224, 1000)}
+
+
+def test_the_same_seed_gives_the_same_weights():
+    one, other, third = (
+        torch.cat(
+            [p.flatten() for p in load_model("alter_resnet18_32", seed=s).model.parameters()]
+        )
+        for s in (0, 0, 1)
+    )
+    assert torch.equal(one, other)
+    assert not torch.equal(one, third)
+
+
+def test_stochastic_depth_grows_from_none_to_its_rate():
+    model = MODELS["preact_resnet18_32"](drop_path_rate=0.7)
+    rates = [getattr(m.drop_path, "drop_prob", 0.0) for m in model.modules() if _is_block(m)]
+    assert rates == pytest.approx([0.1 * i for i in range(8)])
+
+
+def _is_block(module: nn.Module) -> bool:
+    return hasattr(module, "drop_path")
