@@ -2,8 +2,13 @@
 
 from visprism.models import (  # noqa: F401 (they register their models)
     alter_resnet,
+    conv_vit,
+    deit,
+    mixer,
+    pit,
     preact_resnet,
     resnet,
+    swin,
     vit,
 )
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint

@@ -1,9 +1,110 @@
-"""Vision transformers (Dosovitskiy et al. 2021), for images of 32x32, on timm's own."""
+"""Vision transformers (Dosovitskiy et al. 2021), made of timm's own."""
+
+from typing import Any, Literal
 
 import torch
+from timm.layers import Attention
+from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
+from visprism.errors import InputError
+from visprism.models.layers.heads import mlp
+from visprism.models.layers.patches import PatchEmbed
+from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo import MODELS
+
+Head = Literal["token", "gap", "gap_mlp", "attention_pool"]
+POOLS = {"token": "token", "gap": "avg", "gap_mlp": "avg", "attention_pool": "map"}  # timm's
+SIZES = {"tiny": ("Ti", 192, 3), "small": ("S", 384, 6), "base": ("B", 768, 12)}
+
+
+def vit(
+    width: int,
+    heads: int,
+    *,
+    img_size: int = 224,
+    patch_size: int = 16,
+    in_chans: int = 3,
+    num_classes: int = 1000,
+    depth: int = 12,
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+    qkv_bias: bool = False,
+    head: Head = "token",
+    drop_path_rate: float = 0.0,
+    mc_dropout: float = 0.0,
+) -> VisionTransformer:
+    """Patches become tokens; 12 blocks of attention over all of them and an MLP of 4x width.
+
+    Images of other sizes than `img_size` get their table of positions by bicubic interpolation.
+
+    Args:
+        width: channels of a token.
+        heads: of each attention, if `num_heads` does not say.
+        img_size: side of the images that the table of positions is made for.
+        patch_size: side of a patch in pixels.
+        in_chans: channels of an image.
+        num_classes: number of logits.
+        depth: number of blocks.
+        num_heads: of each attention.
+        head_dim: channels of a head, whatever the width; by default the width is shared.
+        qkv_bias: whether queries, keys and values have a constant of their own; timm's have.
+        head: what the logits come from: the class token, the mean of all tokens (without class
+            token), that through VGG's MLP, or one learned query's attention (without too).
+        drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
+        mc_dropout: rate of dropout behind the positions and every linear map of a block.
+
+    Raises:
+        InputError: if patches do not divide the image, or heads do not fit the width.
+
+    Source: Dosovitskiy et al. (2021), An image is worth 16x16 words; sizes as in Touvron et al.
+    (2021), Training data-efficient image transformers, table 1.
+    """
+    number = num_heads or heads
+    head_width(width, number, head_dim)
+    if head not in POOLS:
+        raise InputError(f"unknown head {head!r}; choose {', '.join(POOLS)}")
+    model = VisionTransformer(
+        img_size=img_size,
+        patch_size=patch_size,
+        in_chans=in_chans,
+        num_classes=num_classes,
+        embed_dim=width,
+        depth=depth,
+        num_heads=heads if head_dim else number,
+        qkv_bias=qkv_bias,
+        class_token=head == "token",
+        global_pool=POOLS[head],  # pyrefly: ignore
+        drop_path_rate=drop_path_rate,
+        pos_drop_rate=mc_dropout,
+        proj_drop_rate=mc_dropout,
+        embed_layer=PatchEmbed,
+        dynamic_img_size=True,
+    )
+    if head_dim:
+        for block in model.blocks:
+            block.attn = Attention(
+                width, number, head_dim, qkv_bias=qkv_bias, proj_drop=mc_dropout
+            )
+        model.init_weights()
+    if head == "gap_mlp" and num_classes:
+        model.head = mlp(width, num_classes)
+    return model
+
+
+def variants(family: str, patch_size: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """For each size of a family of ViTs, what it is called, and its shape."""
+    return {
+        f"{family}_{size}_patch{patch_size}": (
+            f"{title}/{patch_size}",
+            {"width": width, "heads": heads, "patch_size": patch_size},
+        )
+        for size, (title, width, heads) in SIZES.items()
+    }
+
+
+MODELS.register_family(vit, variants("vit", 2), (32,))
+MODELS.register_family(vit, variants("vit", 16), (224,))
 
 
 @MODELS.register

@@ -1,0 +1,89 @@
+"""MLP-Mixers (Tolstikhin et al. 2021), made of timm's own."""
+
+from typing import Literal
+
+from timm.models.mlp_mixer import MlpMixer
+from torch import nn
+
+from visprism.errors import InputError
+from visprism.models.layers.heads import AttentionPool, mlp
+from visprism.models.layers.patches import PatchEmbed
+from visprism.models.zoo import MODELS
+
+Head = Literal["gap", "gap_mlp", "attention_pool"]
+_HEADS = ("gap", "gap_mlp", "attention_pool")
+
+
+def mixer(
+    width: int,
+    *,
+    img_size: int = 224,
+    patch_size: int = 16,
+    in_chans: int = 3,
+    num_classes: int = 1000,
+    depth: int = 8,
+    head: Head = "gap",
+    drop_path_rate: float = 0.0,
+    mc_dropout: float = 0.0,
+) -> MlpMixer:
+    """Blocks of an MLP of width/2 over the tokens and one of 4x width over the channels.
+
+    The MLP over tokens has a weight for each pair of them, so only images of `img_size` run.
+
+    Args:
+        width: channels of a token.
+        img_size: side of the images.
+        patch_size: side of a patch in pixels.
+        in_chans: channels of an image.
+        num_classes: number of logits.
+        depth: number of blocks.
+        head: what the logits come from: the mean of all tokens, that through VGG's MLP, or one
+            learned query's attention.
+        drop_path_rate: of every block (stochastic depth).
+        mc_dropout: rate of dropout behind both linear maps of each MLP.
+
+    Raises:
+        InputError: if patches do not divide the image, or there is no such head.
+
+    Source: Tolstikhin et al. (2021), MLP-Mixer: an all-MLP architecture for vision, table 1;
+    the smallest is Park and Kim's.
+    """
+    if head not in _HEADS:
+        raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
+    stem = PatchEmbed(
+        img_size=img_size, patch_size=patch_size, in_chans=in_chans, embed_dim=width
+    )
+    model = MlpMixer(
+        img_size=img_size,
+        patch_size=patch_size,
+        in_chans=in_chans,
+        num_classes=num_classes,
+        num_blocks=depth,
+        embed_dim=width,
+        global_pool="" if head == "attention_pool" else "avg",
+        drop_path_rate=drop_path_rate,
+        proj_drop_rate=mc_dropout,
+    )
+    stem.proj = model.stem.proj
+    model.stem = stem
+    if head == "gap_mlp" and num_classes:
+        model.head = mlp(width, num_classes)
+    if head == "attention_pool":
+        model.head = nn.Sequential(AttentionPool(width).pool, model.head)
+    return model
+
+
+_SHAPES = {"tiny": ("Ti", 256, 8), "small": ("S", 512, 8), "base": ("B", 768, 12)}
+
+for _patch, _side in ((2, 32), (16, 224)):
+    MODELS.register_family(
+        mixer,
+        {
+            f"mixer_{size}_patch{_patch}": (
+                f"Mixer-{letters}/{_patch}",
+                {"width": width, "depth": depth, "patch_size": _patch},
+            )
+            for size, (letters, width, depth) in _SHAPES.items()
+        },
+        (_side,),
+    )

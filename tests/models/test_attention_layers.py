@@ -1,0 +1,186 @@
+"""Laws of local attention and of shifted windows (src/visprism/models/layers)."""
+
+import pytest
+import torch
+from timm.layers import Attention
+from timm.models.swin_transformer import SwinTransformerBlock
+
+from visprism.errors import InputError
+from visprism.models.layers import local_attention
+from visprism.models.layers.local_attention import LocalAttention
+from visprism.models.layers.shifted_windows import ShiftedWindowAttention
+from visprism.rng import stream
+
+
+def tokens(height, width, channels=12, batch=2):
+    shape = (batch, height, width, channels)
+    return torch.randn(shape, generator=stream(0, "tokens"), dtype=torch.float64)
+
+
+def layer(kind, *arguments, **options):
+    """A layer in float64, with weights large enough that attention is far from uniform."""
+    made = kind(*arguments, **options).double()
+    for name, parameter in made.named_parameters():
+        torch.nn.init.normal_(parameter, generator=stream(0, name))
+    return made
+
+
+@torch.no_grad()
+def by_hand(attention, x, near, bias=None):
+    """The definition: for every head and token, a softmax over the tokens that are near."""
+    height, width = x.shape[1:3]
+    places = [(y, x_) for y in range(height) for x_ in range(width)]
+    qkv = attention.qkv(x).flatten(1, 2).unflatten(-1, (3, attention.num_heads, -1))
+    out = torch.zeros_like(qkv[:, :, 0])
+    for i, (y, x_) in enumerate(places):
+        keys = [j for j, place in enumerate(places) if near((y, x_), place)]
+        offsets = [(places[j][0] - y, places[j][1] - x_) for j in keys]
+        for head in range(attention.num_heads):
+            q, k, v = qkv[:, i, 0, head], qkv[:, keys, 1, head], qkv[:, keys, 2, head]
+            scores = torch.einsum("bd,bkd->bk", q, k) / q.shape[1] ** 0.5
+            if bias is not None:
+                scores = scores + torch.stack([bias[head][offset] for offset in offsets])
+            out[:, i, head] = torch.einsum("bk,bkd->bd", scores.softmax(1), v)
+    return attention.proj(out.flatten(-2)).unflatten(1, (height, width))
+
+
+# Local attention: closed forms.
+
+
+def test_a_neighbourhood_of_one_token_gives_its_value():
+    attention = layer(LocalAttention, 12, 3, kernel=1, qkv_bias=True)
+    x = tokens(4, 5)
+    value = attention.qkv(x)[..., 24:]
+    torch.testing.assert_close(attention(x), attention.proj(value))
+
+
+@pytest.mark.parametrize("every_pair", [True, False])
+def test_equal_tokens_give_the_value_at_borders_too(monkeypatch, every_pair):
+    """What is outside the image is no key: zeros there would pull the mean down."""
+    monkeypatch.setattr(local_attention, "_ALL_PAIRS", 10**9 if every_pair else 0)
+    attention = layer(LocalAttention, 12, 3, kernel=5)
+    x = tokens(1, 1).expand(2, 9, 10, 12)
+    torch.testing.assert_close(attention(x), attention.proj(attention.qkv(x)[..., 24:]))
+
+
+# Local attention: against other implementations.
+
+
+@pytest.mark.parametrize("every_pair", [True, False])
+@pytest.mark.parametrize("kernel", [1, 3, 5, 7])
+@pytest.mark.parametrize("grid", [(5, 6), (9, 3)])
+def test_local_attention_is_its_definition(monkeypatch, every_pair, kernel, grid):
+    monkeypatch.setattr(local_attention, "_ALL_PAIRS", 10**9 if every_pair else 0)
+    attention = layer(LocalAttention, 6, 2, kernel=kernel, head_dim=2)
+    x = tokens(*grid, channels=6, batch=1)
+
+    def near(query, key):
+        return max(abs(a - b) for a, b in zip(query, key, strict=True)) <= kernel // 2
+
+    torch.testing.assert_close(attention(x), by_hand(attention, x, near), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("grid", [(17, 20), (24, 8)])
+@pytest.mark.parametrize("kernel", [3, 7, 19])
+def test_tiles_give_what_all_pairs_give(monkeypatch, kernel, grid):
+    """Also in their gradients, and where a neighbourhood is larger than a tile."""
+    attention = layer(LocalAttention, 12, 3, kernel=kernel)
+    gradients = []
+    for most in (10**9, 0):
+        monkeypatch.setattr(local_attention, "_ALL_PAIRS", most)
+        x = tokens(*grid).requires_grad_()
+        (attention(x).sin() * tokens(*grid)).sum().backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [None, 13])
+def test_a_neighbourhood_of_the_whole_grid_is_global_attention(kernel):
+    attention = layer(LocalAttention, 12, 3, kernel=kernel, qkv_bias=True)
+    other = Attention(12, 3, qkv_bias=True).double()
+    other.load_state_dict(attention.state_dict())
+    x = tokens(7, 6)
+    expected = other(x.flatten(1, 2)).view_as(x)
+    torch.testing.assert_close(attention(x), expected, rtol=0, atol=1e-10)
+
+
+# Shifted windows.
+
+
+@pytest.mark.parametrize(
+    ("grid", "window", "shift"),
+    [
+        ((8, 8), (4, 4), (0, 0)),
+        ((8, 8), (4, 4), (2, 2)),
+        ((7, 9), (4, 4), (2, 2)),
+        ((5, 10), (4, 3), (1, 2)),
+        ((9, 7), (4, 4), (0, 0)),
+        ((4, 8), (4, 4), (2, 2)),  # one window high: no shift there
+        ((3, 9), (4, 4), (2, 2)),  # lower than a window
+        ((2, 3), (7, 7), (3, 3)),  # smaller than a window
+        ((6, 6), (1, 1), (0, 0)),
+    ],
+)
+def test_window_attention_is_its_definition(grid, window, shift):
+    attention = layer(
+        ShiftedWindowAttention, 6, 2, window=window, shift=shift, head_dim=2, qkv_bias=False
+    )
+    x = tokens(*grid, channels=6, batch=1)
+    sides = [min(side, length) for side, length in zip(window, grid, strict=True)]
+    starts = [
+        start if length > side else 0
+        for start, length, side in zip(shift, grid, sides, strict=True)
+    ]
+
+    def number(place):
+        return [(p - s) // side for p, s, side in zip(place, starts, sides, strict=True)]
+
+    def near(query, key):
+        return number(query) == number(key)
+
+    scores = attention.relative_scores
+    centre = torch.roll(scores, (-(window[0] - 1), -(window[1] - 1)), dims=(1, 2))
+    expected = by_hand(attention, x, near, bias=centre)
+    torch.testing.assert_close(attention(x), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("shift", [0, 3])
+def test_window_attention_is_that_of_timm_where_windows_divide_the_grid(shift):
+    block = SwinTransformerBlock(24, (14, 21), 3, window_size=7, shift_size=shift).double()
+    attention = ShiftedWindowAttention(24, 3, window=(7, 7), shift=(shift, shift)).double()
+    torch.nn.init.normal_(block.attn.relative_position_bias_table, generator=stream(0, "table"))
+    attention.load_state_dict(block.attn.state_dict())
+    x = tokens(14, 21, channels=24)
+    torch.testing.assert_close(attention(x), block._attn(x), rtol=0, atol=1e-10)
+
+
+def test_padding_is_not_seen():
+    """On a grid of one row too many, that row sees itself alone."""
+    attention = layer(ShiftedWindowAttention, 12, 3, window=(4, 4))
+    x = tokens(5, 4)
+    alone = ShiftedWindowAttention(12, 3, window=(4, 4)).double()
+    alone.load_state_dict(attention.state_dict())
+    torch.testing.assert_close(attention(x)[:, 4:], alone(x[:, 4:]), rtol=0, atol=1e-10)
+
+
+# Contracts and errors.
+
+
+def test_an_even_neighbourhood_is_refused():
+    with pytest.raises(InputError, match="kernel=2 has no token in its centre; choose an odd"):
+        LocalAttention(12, 3, kernel=2)
+
+
+@pytest.mark.parametrize(
+    ("heads", "head_dim", "sentence"),
+    [
+        (5, None, "12 channels do not divide into 5 heads"),
+        (0, None, "got 0 heads"),
+        (3, 0, "heads of 0 channels"),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(heads, head_dim, sentence):
+    with pytest.raises(InputError, match=sentence):
+        LocalAttention(12, heads, head_dim=head_dim)
+    with pytest.raises(InputError, match=sentence):
+        ShiftedWindowAttention(12, heads, window=(4, 4), head_dim=head_dim)

@@ -1,0 +1,462 @@
+"""Laws of the zoo's transformers and mixers (src/visprism/models: vit, deit, swin, ...)."""
+
+import pytest
+import timm
+import torch
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.mlp_mixer import MlpMixer
+from timm.models.pit import PoolingVisionTransformer
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.vision_transformer import VisionTransformer
+
+import visprism as vp
+from visprism.errors import InputError
+from visprism.models import MODELS, load_model
+from visprism.models.conv_vit import conv_vit
+from visprism.models.deit import deit
+from visprism.models.mixer import mixer
+from visprism.models.pit import pit
+from visprism.models.swin import swin
+from visprism.models.vit import vit
+from visprism.rng import stream
+
+SMALL = {"img_size": 16, "patch_size": 2, "num_classes": 5}
+FAMILIES = {
+    "vit": lambda **k: vit(32, 2, **{"depth": 2, **SMALL, **k}),
+    "deit": lambda **k: deit(32, 2, **{"depth": 2, **SMALL, **k}),
+    "conv_vit": lambda **k: conv_vit(32, 2, **{"depth": 2, **SMALL, **k}),
+    "swin": lambda **k: swin(16, (2, 1), (1, 2), **{"window": 4, **SMALL, **k}),
+    "mixer": lambda **k: mixer(64, **{"depth": 2, **SMALL, **k}),
+    "pit": lambda **k: pit(16, (1, 1), (1, 2), 2, **{**SMALL, **k}),
+}
+
+
+def noise(*shape):
+    return torch.randn(shape, generator=stream(0, "images"))
+
+
+def seeded(build):
+    """A network with weights drawn from a seed, its head too, which timm starts at zero."""
+    with torch.random.fork_rng():
+        torch.random.manual_seed(0)
+        model = build().eval()
+        for parameter in model.parameters():
+            if not parameter.any():
+                torch.nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+@pytest.fixture(params=FAMILIES)
+def model(request):
+    return seeded(FAMILIES[request.param])
+
+
+def size_of(name, **arguments):
+    with torch.device("meta"):
+        model = MODELS[name](**arguments)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+# What was published.
+
+# Parameters, counted by running the code of Park and Kim (2022); for 100 classes at 32 pixels.
+SIZES = {
+    "vit_tiny_patch2_32": 5_403_172,
+    "vit_small_patch2_32": 21_423_076,
+    "vit_base_patch2_32": 85_313_380,
+    "vit_tiny_patch16_224": 5_710_504,
+    "vit_small_patch16_224": 22_036_840,
+    "vit_base_patch16_224": 86_540_008,
+    "pit_tiny_patch2_32": 4_576_740,
+    "pit_tiny_224": 4_841_576,
+    "pit_xs_224": 10_610_344,  # with an MLP of 4x width in the last stage
+    "pit_small_224": 23_449_096,
+    "mixer_tiny_patch2_32": 4_769_636,
+    "mixer_small_patch2_32": 17_925_732,
+    "mixer_base_patch2_32": 59_161_444,
+    "mixer_tiny_patch16_224": 5_071_112,
+    "mixer_small_patch16_224": 18_528_264,
+    "mixer_base_patch16_224": 59_880_472,
+    "conv_vit_tiny_patch2_32": 5_402_788,
+    "conv_vit_small_patch2_32": 21_422_308,
+    "conv_vit_base_patch2_32": 85_311_844,
+    "conv_vit_tiny_patch16_224": 5_710_120,
+    "conv_vit_small_patch16_224": 22_036_072,
+    "conv_vit_base_patch16_224": 86_538_472,
+    "swin_tiny_patch4_window7_224": 28_288_354,  # the official one
+}
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES.items())
+def test_has_the_published_number_of_parameters(name, size):
+    classes = 100 if name.endswith("_32") else 1000
+    assert size_of(name, num_classes=classes) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "distilled"),
+    [("deit_tiny_patch16_224", 5_910_800), ("deit_base_patch16_224", 87_338_192)],
+)
+def test_deit_has_the_official_number_of_parameters(name, distilled):
+    assert size_of(name) == distilled
+
+
+@pytest.mark.parametrize("size", ["small", "base", "large"])
+def test_swin_has_as_many_parameters_as_that_of_timm(size):
+    name = f"swin_{size}_patch4_window7_224"
+    with torch.device("meta"):
+        official = timm.create_model(name)
+    assert size_of(name) == sum(p.numel() for p in official.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "window", "size"),
+    [
+        ("swin_tiny_patch1_window4_32", 100, 4, 27_551_728),
+        ("swin_tiny_patch4_window7_224", 1000, 7, 28_249_588),
+        ("swin_small_patch4_window7_224", 1000, 7, 49_531_360),
+    ],
+)
+def test_swin_differs_from_that_of_the_study_by_what_is_known(name, classes, window, size):
+    """Theirs shares one bias among heads, and merges by biased convolutions without norms."""
+    depths = (2, 2, 18, 2) if "small" in name else (2, 2, 6, 2)
+    heads = (3, 6, 12, 24)
+    biases = sum(d * (h - 1) for d, h in zip(depths, heads, strict=True))
+    embedding = 2 * 96
+    merging = sum(2 * 4 * width - 2 * width for width in (96, 192, 384))
+    expected = size + biases * (2 * window - 1) ** 2 + embedding + merging
+    assert size_of(name, num_classes=classes, qkv_bias=False) == expected
+
+
+def test_pit_base_differs_from_that_of_the_study_by_its_patches():
+    """Theirs has 16x16 pixels every 7, which leaves some over; PiT has 14x14."""
+    kernels = 3 * 256 * (16**2 - 14**2)
+    positions = 256 * (30**2 - 31**2)
+    assert 73_771_752 - size_of("pit_base_224") == kernels + positions
+
+
+# Against another implementation.
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (
+            lambda: vit(32, 2, depth=2, **SMALL),
+            lambda: VisionTransformer(
+                embed_dim=32, depth=2, num_heads=2, qkv_bias=False, **SMALL
+            ),
+        ),
+        (
+            lambda: vit(32, 2, depth=2, head="gap", qkv_bias=True, **SMALL),
+            lambda: VisionTransformer(
+                embed_dim=32,
+                depth=2,
+                num_heads=2,
+                class_token=False,
+                global_pool="avg",
+                **SMALL,
+            ),
+        ),
+        (
+            lambda: conv_vit(32, 2, depth=2, kernel=None, **SMALL),
+            lambda: VisionTransformer(
+                embed_dim=32,
+                depth=2,
+                num_heads=2,
+                qkv_bias=False,
+                class_token=False,
+                global_pool="avg",
+                **SMALL,
+            ),
+        ),
+        (
+            lambda: deit(32, 2, depth=2, **SMALL),
+            lambda: VisionTransformerDistilled(embed_dim=32, depth=2, num_heads=2, **SMALL),
+        ),
+        (
+            lambda: pit(16, (1, 2), (1, 2), 2, qkv_bias=True, no_embed_class=True, **SMALL),
+            lambda: PoolingVisionTransformer(
+                base_dims=(16, 16), depth=(1, 2), heads=(1, 2), stride=2, **SMALL
+            ),
+        ),
+        (
+            lambda: mixer(64, depth=2, **SMALL),
+            lambda: MlpMixer(num_blocks=2, embed_dim=64, **SMALL),
+        ),
+        (
+            lambda: swin(16, (2, 2), (1, 2), window=4, **SMALL),
+            lambda: SwinTransformer(
+                embed_dim=16, depths=(2, 2), num_heads=(1, 2), window_size=4, **SMALL
+            ),
+        ),
+    ],
+    ids=["vit", "vit gap", "conv_vit global", "deit", "pit", "mixer", "swin"],
+)
+def test_the_logits_are_those_of_timm_for_the_same_weights(ours, theirs):
+    model, other = seeded(ours), seeded(theirs)
+    model.load_state_dict(other.state_dict())
+    images = noise(2, 3, 16, 16)
+    torch.testing.assert_close(model(images), other(images), rtol=1e-5, atol=1e-5)
+
+
+def test_swin_tiny_gives_the_logits_of_timm_at_224():
+    model = seeded(MODELS["swin_tiny_patch4_window7_224"])
+    other = timm.create_model("swin_tiny_patch4_window7_224").eval()
+    other.load_state_dict(model.state_dict())
+    images = noise(1, 3, 224, 224)
+    torch.testing.assert_close(model(images), other(images), rtol=1e-5, atol=1e-5)
+
+
+# What it is made of.
+
+
+def test_deit_gives_both_logits_in_training_and_their_mean_in_evaluation():
+    model = seeded(FAMILIES["deit"])
+    images = noise(2, 3, 16, 16)
+    of_class, of_teacher = model.train()(images)
+    assert not torch.allclose(of_class, of_teacher)
+    torch.testing.assert_close(model.eval()(images), (of_class + of_teacher) / 2)
+
+
+def test_the_tokens_of_deit_have_classifiers_of_their_own():
+    model = seeded(FAMILIES["deit"]).train()
+    images = noise(2, 3, 16, 16)
+    before = model(images)
+    torch.nn.init.zeros_(model.head_dist.weight)
+    torch.nn.init.zeros_(model.head_dist.bias)
+    of_class, of_teacher = model(images)
+    torch.testing.assert_close(of_class, before[0])
+    assert not of_teacher.any()
+
+
+@pytest.mark.parametrize(
+    ("family", "found"),
+    [
+        ("vit", {"attention": 2, "mlp": 2}),
+        ("deit", {"attention": 2, "mlp": 2}),
+        ("conv_vit", {"attention": 2, "mlp": 2}),
+        ("swin", {"attention": 3, "mlp": 3, "downsample": 1}),
+        ("mixer", {"token-mixing": 2, "mlp": 2}),
+        ("pit", {"attention": 2, "mlp": 2, "downsample": 1}),
+    ],
+)
+def test_dissect_finds_its_blocks_and_probes_see_them(family, found):
+    images = noise(4, 3, 16, 16)
+    anatomy = vp.dissect(seeded(FAMILIES[family]), images)
+    kinds = [block.kind for block in anatomy]
+    assert {kind: kinds.count(kind) for kind in found} == found
+    assert kinds[0] == "stem"
+    assert kinds[-1] == "head"
+    assert len(kinds) == sum(found.values()) + 2
+    probes = [vp.FourierProbe(), vp.VarianceProbe()]
+    attends = found.get("attention", 0)
+    results = vp.observe(anatomy, [images], probes + [vp.AttentionProbe()] * bool(attends))
+    assert all(map(len, results))
+    if attends:
+        assert len(set(results[-1].block)) == attends
+
+
+@pytest.mark.parametrize("head", ["token", "gap", "gap_mlp", "attention_pool"])
+@pytest.mark.parametrize("family", ["vit", "conv_vit", "swin", "mixer"])
+def test_every_head_gives_logits_that_depend_on_the_image(family, head):
+    if head == "token" and family != "vit":
+        pytest.skip("has no class token")
+    width = {"swin": {"window": 4}}.get(family, {"depth": 1})
+    build = {
+        "vit": lambda: vit(64, 1, head=head, **SMALL, **width),
+        "conv_vit": lambda: conv_vit(64, 1, head=head, **SMALL, **width),
+        "swin": lambda: swin(64, (1,), (1,), head=head, **SMALL, **width),
+        "mixer": lambda: mixer(64, head=head, **SMALL, **width),
+    }[family]
+    logits = seeded(build)(noise(2, 3, 16, 16))
+    assert logits.shape == (2, 5)
+    assert not torch.allclose(logits[0], logits[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "swin", "pit"])
+def test_the_width_of_a_head_is_free(family):
+    numbers = (3, 3) if family in ("swin", "pit") else 3
+    model = seeded(lambda: FAMILIES[family](num_heads=numbers, head_dim=7))
+    qkv = next(m for name, m in model.named_modules() if name.endswith("qkv"))
+    assert qkv.out_features == 3 * 3 * 7
+    assert model(noise(2, 3, 16, 16)).shape == (2, 5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_monte_carlo_dropout_gives_another_answer_each_time(family):
+    model = seeded(lambda: FAMILIES[family](mc_dropout=0.2))
+    batches = [(noise(2, 3, 16, 16), torch.tensor([0, 1]))]
+    first, second = vp.predict(model, batches, samples=2).logits
+    assert not torch.allclose(torch.as_tensor(first), torch.as_tensor(second))
+
+
+def test_stochastic_depth_grows_with_depth():
+    for family in ("vit", "deit", "conv_vit"):
+        blocks = FAMILIES[family](depth=3, drop_path_rate=0.2).blocks
+        rates = [getattr(block.drop_path1, "drop_prob", 0.0) for block in blocks]
+        assert rates == pytest.approx([0, 0.1, 0.2])
+    stages = FAMILIES["swin"](drop_path_rate=0.2).layers
+    rates = [getattr(b.drop_path1, "drop_prob", 0.0) for s in stages for b in s.blocks]
+    assert rates == pytest.approx([0, 0.1, 0.2])
+
+
+# What it can do.
+
+
+@pytest.mark.parametrize("size", [(24, 24), (20, 26), (8, 14)])
+@pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "swin", "pit"])
+def test_images_of_other_sizes_run(family, size):
+    assert seeded(FAMILIES[family])(noise(2, 3, *size)).shape == (2, 5)
+
+
+@pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "pit"])
+def test_a_table_of_positions_that_is_constant_is_so_at_any_size(family):
+    """Interpolation of a constant is that constant: a network without places ignores size."""
+    model = seeded(FAMILIES[family])
+    torch.nn.init.ones_(model.pos_embed)
+    grid = model.pos_embed.clone()
+    seen = []
+    model.pos_drop.register_forward_hook(
+        lambda _module, inputs, _output: seen.append(inputs[0])
+    )
+    torch.nn.init.zeros_(
+        next(m for m in model.modules() if isinstance(m, torch.nn.Conv2d)).weight
+    )
+    model(noise(1, 3, 24, 24))
+    model(noise(1, 3, 16, 16))
+    larger, nominal = (tokens.flatten().unique() for tokens in seen)
+    torch.testing.assert_close(grid, torch.ones_like(grid))
+    assert len(larger) <= 2 * len(nominal) + 64
+    torch.testing.assert_close(larger.min(), nominal.min())
+    torch.testing.assert_close(larger.max(), nominal.max())
+
+
+NAMES = [
+    "vit_tiny_patch2_32",
+    "deit_tiny_patch2_32",
+    "conv_vit_tiny_patch2_32",
+    "pit_tiny_patch2_32",
+    "swin_tiny_patch1_window4_32",
+    "mixer_tiny_patch2_32",
+    "vit_tiny_patch16_224",
+    "deit_tiny_patch16_224",
+    "conv_vit_tiny_patch16_224",
+    "pit_tiny_224",
+    "swin_tiny_patch4_window7_224",
+    "mixer_tiny_patch16_224",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_of_training_reaches_every_parameter_and_lowers_the_loss(name):
+    model = seeded(MODELS[name])
+    side = 224 if name.endswith("224") else 32
+    images, targets = noise(2, 3, side, side), torch.tensor([0, 1])
+
+    def loss():
+        logits = model.train()(images)
+        both = logits if isinstance(logits, tuple) else (logits,)
+        return sum(torch.nn.functional.cross_entropy(each, targets) for each in both)
+
+    first = loss()
+    first.backward()
+    dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not dead
+    size = sum(p.grad.square().sum() for p in model.parameters()).sqrt()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.01 * parameter.grad / size
+        assert loss() < first
+
+
+def test_runs_under_autocast(model):
+    images = noise(2, 3, 16, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(images)
+    torch.testing.assert_close(logits.float(), model(images), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_can_be_exported_and_compiled(family):
+    shallow = {"swin": {"img_size": 8}, "pit": {}}.get(family, {"depth": 1})
+    model = seeded(lambda: FAMILIES[family](**shallow))
+    images = noise(1, 3, shallow.get("img_size", 16), shallow.get("img_size", 16))
+    expected = model(images)
+    exported = torch.export.export(model, (images,)).module()
+    # timm interpolates tables of positions also to their own size while it exports.
+    torch.testing.assert_close(exported(images), expected, rtol=1e-3, atol=1e-4)
+    compiled = torch.compile(model, backend="aot_eager")
+    torch.testing.assert_close(compiled(images), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES[:6])
+def test_the_same_seed_gives_the_same_weights(name):
+    first, again, other = (load_model(name, seed=seed).model.state_dict() for seed in (0, 0, 1))
+    torch.testing.assert_close(first, again, rtol=0, atol=0)
+    assert any(not torch.equal(first[key], other[key]) for key in first)
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "vit_tiny_patch2_32?img_size=33",
+            r"33x33 pixels do not divide into patches of 2x2; ch",
+        ),
+        ("vit_tiny_patch2_32?patch_size=5", r"32x32 pixels do not divide into patches of 5x5"),
+        (
+            "swin_tiny_patch4_window7_224?img_size=30",
+            r"30x30 pixels do not divide into patches",
+        ),
+        ("mixer_tiny_patch2_32?img_size=31", r"31x31 pixels do not divide into patches of 2x2"),
+        ("pit_tiny_224?img_size=222", r"16 plus a multiple of 8 high and wide.*img_size=224"),
+        ("vit_tiny_patch2_32?num_heads=5", r"192 channels do not divide into 5 heads"),
+        ("pit_tiny_patch2_32?num_heads=(2, 3, 8)", r"128 channels do not divide into 3 heads"),
+        (
+            "pit_tiny_patch2_32?num_heads=(2, 4)",
+            r"heads for 2 stages; PiT wants one number for",
+        ),
+        (
+            "swin_tiny_patch1_window4_32?num_heads=(3, 6)",
+            r"heads for 2 stages and windows of 4",
+        ),
+        ("swin_tiny_patch1_window4_32?window=0", r"windows of 0 tokens; Swin wants"),
+        ("conv_vit_tiny_patch2_32?kernel=4", r"kernel=4 has no token in its centre; choose an"),
+        ("conv_vit_tiny_patch2_32?kernel=-1", r"kernel=-1 has no token in its centre"),
+        ("conv_vit_tiny_patch2_32?head=token", r"unknown head 'token'; choose gap, gap_mlp or"),
+        ("vit_tiny_patch2_32?head=gpa", r"unknown head 'gpa'; choose token, gap, gap_mlp, att"),
+        ("swin_tiny_patch1_window4_32?head=token", r"unknown head 'token'; choose gap"),
+        ("mixer_tiny_patch2_32?head=token", r"unknown head 'token'; choose gap"),
+        (
+            "vit_tiny_patch2_32?numheads=5",
+            r"takes no argument 'numheads'; did you mean num_heads",
+        ),
+        ("pit_tiny_patch2_32?kernel=3", r"takes no argument 'kernel'"),
+        ("vit_tiny_patch16_32", r"unknown model 'vit_tiny_patch16_32'; did you mean vit_tiny_"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(text, sentence):
+    with pytest.raises(InputError, match=sentence):
+        load_model(text)
+
+
+@pytest.mark.parametrize(
+    ("family", "size", "sentence"),
+    [
+        ("vit", (16, 17), "16x17 pixels do not divide into patches of 2x2"),
+        ("swin", (15, 16), "15x16 pixels do not divide into patches of 2x2"),
+        (
+            "mixer",
+            (24, 24),
+            "images of 16x16 pixels by learned weights and got 24x24; build it",
+        ),
+        ("pit", (16, 17), "16x17 pixels are not 2 plus a multiple of 2"),
+    ],
+)
+def test_an_image_that_does_not_fit_is_refused_in_one_sentence(family, size, sentence):
+    with pytest.raises(InputError, match=sentence):
+        seeded(FAMILIES[family])(noise(1, 3, *size))
