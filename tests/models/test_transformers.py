@@ -1,5 +1,9 @@
 """Laws of the zoo's transformers and mixers (src/visprism/models: vit, deit, swin, ...)."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import timm
 import torch
@@ -311,25 +315,28 @@ def test_images_of_other_sizes_run(family, size):
 
 
 @pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "pit"])
-def test_a_table_of_positions_that_is_constant_is_so_at_any_size(family):
-    """Interpolation of a constant is that constant: a network without places ignores size."""
+def test_positions_are_interpolated_to_the_size_of_the_image(family):
+    """Bicubic interpolation keeps a ramp inside, and the entries of tokens without a place."""
     model = seeded(FAMILIES[family])
-    torch.nn.init.ones_(model.pos_embed)
-    grid = model.pos_embed.clone()
+    own = model.num_prefix_tokens if family in ("vit", "deit") else 0
+    ramp = torch.arange(8.0).repeat(8, 1)[..., None].expand(8, 8, model.pos_embed.shape[-1])
+    with torch.no_grad():
+        if family == "pit":
+            ramp = torch.arange(8.0).expand_as(model.pos_embed)
+            model.pos_embed.copy_(ramp)
+        else:
+            model.pos_embed[:, own:] = ramp.flatten(0, 1)
     seen = []
-    model.pos_drop.register_forward_hook(
-        lambda _module, inputs, _output: seen.append(inputs[0])
-    )
-    torch.nn.init.zeros_(
-        next(m for m in model.modules() if isinstance(m, torch.nn.Conv2d)).weight
-    )
-    model(noise(1, 3, 24, 24))
-    model(noise(1, 3, 16, 16))
-    larger, nominal = (tokens.flatten().unique() for tokens in seen)
-    torch.testing.assert_close(grid, torch.ones_like(grid))
-    assert len(larger) <= 2 * len(nominal) + 64
-    torch.testing.assert_close(larger.min(), nominal.min())
-    torch.testing.assert_close(larger.max(), nominal.max())
+    model.pos_drop.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+    stem = next(m for m in model.modules() if isinstance(m, torch.nn.Conv2d))
+    torch.nn.init.zeros_(stem.weight)
+    torch.nn.init.zeros_(stem.bias)
+    model(noise(1, 3, 32, 32))
+    (positions,) = seen
+    if family != "pit":
+        positions = positions[:, own:].mT.unflatten(-1, (16, 16))
+    expected = (torch.arange(16) + 0.5) / 2 - 0.5  # centres of the new places among the old
+    torch.testing.assert_close(positions[0, 0, 5, 4:12], expected[4:12])
 
 
 NAMES = [
@@ -377,17 +384,11 @@ def test_runs_under_autocast(model):
     torch.testing.assert_close(logits.float(), model(images), rtol=0.1, atol=0.1)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_can_be_exported_and_compiled(family):
-    shallow = {"swin": {"img_size": 8}, "pit": {}}.get(family, {"depth": 1})
-    model = seeded(lambda: FAMILIES[family](**shallow))
-    images = noise(1, 3, shallow.get("img_size", 16), shallow.get("img_size", 16))
-    expected = model(images)
-    exported = torch.export.export(model, (images,)).module()
-    # timm interpolates tables of positions also to their own size while it exports.
-    torch.testing.assert_close(exported(images), expected, rtol=1e-3, atol=1e-4)
-    compiled = torch.compile(model, backend="aot_eager")
-    torch.testing.assert_close(compiled(images), expected, rtol=1e-4, atol=1e-5)
+def test_can_be_exported_and_compiled():
+    """In a process of its own: the type checker of the tests cannot be compiled."""
+    script = Path(__file__).parent / "transformers_compiled.py"
+    answer = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
 
 
 @pytest.mark.parametrize("name", NAMES[:6])
@@ -436,7 +437,10 @@ def test_the_same_seed_gives_the_same_weights(name):
             r"takes no argument 'numheads'; did you mean num_heads",
         ),
         ("pit_tiny_patch2_32?kernel=3", r"takes no argument 'kernel'"),
-        ("vit_tiny_patch16_32", r"unknown model 'vit_tiny_patch16_32'; did you mean vit_tiny_"),
+        (
+            "vit_tiny_patch16_32",
+            r"unknown model 'vit_tiny_patch16_32'; did you mean .*vit_tiny_",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(text, sentence):

@@ -1,7 +1,5 @@
 """ViTs with local attention: the "convolutional" ViT of Park and Kim (2022)."""
 
-from typing import Literal
-
 from jaxtyping import Bool, Float
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
@@ -12,8 +10,6 @@ from visprism.models.layers.local_attention import LocalAttention
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.vit import POOLS, variants
 from visprism.models.zoo import MODELS
-
-Head = Literal["gap", "gap_mlp", "attention_pool"]
 
 
 class ConvVisionTransformer(VisionTransformer):
@@ -27,7 +23,7 @@ class ConvVisionTransformer(VisionTransformer):
         x: Float[Tensor, "b c h w"],
         attn_mask: Bool[Tensor, "n n"] | None = None,
         is_causal: bool = False,  # noqa: FBT001, FBT002 (as timm's)
-    ) -> Float[Tensor, "b n c"]:
+    ) -> Float[Tensor, "b n d"]:
         """The tokens of the last block, in a row as a ViT has them."""
         return super().forward_features(x, attn_mask, is_causal).flatten(1, 2)
 
@@ -45,7 +41,7 @@ def conv_vit(
     head_dim: int | None = None,
     kernel: int | None = 3,
     qkv_bias: bool = False,
-    head: Head = "gap",
+    head: str = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> ConvVisionTransformer:
@@ -109,7 +105,7 @@ def conv_vit(
         )
     model.init_weights("reset")
     if head == "gap_mlp" and num_classes:
-        model.head = mlp(width, num_classes)
+        model.register_module("head", mlp(width, num_classes))
     return model
 
 

@@ -1,7 +1,5 @@
 """MLP-Mixers (Tolstikhin et al. 2021), made of timm's own."""
 
-from typing import Literal
-
 from timm.models.mlp_mixer import MlpMixer
 from torch import nn
 
@@ -10,7 +8,6 @@ from visprism.models.layers.heads import AttentionPool, mlp
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.zoo import MODELS
 
-Head = Literal["gap", "gap_mlp", "attention_pool"]
 _HEADS = ("gap", "gap_mlp", "attention_pool")
 
 
@@ -22,7 +19,7 @@ def mixer(
     in_chans: int = 3,
     num_classes: int = 1000,
     depth: int = 8,
-    head: Head = "gap",
+    head: str = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> MlpMixer:
@@ -66,10 +63,12 @@ def mixer(
     )
     stem.proj = model.stem.proj
     model.stem = stem
+    classifier = model.head
     if head == "gap_mlp" and num_classes:
-        model.head = mlp(width, num_classes)
+        classifier = mlp(width, num_classes)
     if head == "attention_pool":
-        model.head = nn.Sequential(AttentionPool(width).pool, model.head)
+        classifier = nn.Sequential(AttentionPool(width).pool, model.head)
+    model.register_module("head", classifier)
     return model
 
 

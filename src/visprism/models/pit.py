@@ -16,6 +16,8 @@ from visprism.models.zoo import MODELS
 class PiT(PoolingVisionTransformer):
     """timm's PiT on images of any size; its class token can have a position of its own."""
 
+    cls_pos: nn.Parameter | None
+
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n d"]:
         """The class token behind the last block.
 
@@ -103,15 +105,17 @@ def pit(
         proj_drop_rate=mc_dropout,
     )
     refuse_remainder((img_size, img_size), model.patch_embed.conv)
-    model.cls_pos = None
+    position = None
     if not no_embed_class:
-        model.cls_pos = nn.Parameter(torch.empty_like(model.cls_token))
-        trunc_normal_(model.cls_pos, std=0.02)
+        position = nn.Parameter(torch.empty_like(model.cls_token))
+        trunc_normal_(position, std=0.02)
+    model.register_parameter("cls_pos", position)
     for stage, width, number in zip(model.transformers, widths, numbers, strict=True):
-        for block in stage.blocks:
-            block.attn = Attention(
+        for block in stage.get_submodule("blocks").children():
+            attention = Attention(
                 width, number, head_dim, qkv_bias=qkv_bias, proj_drop=mc_dropout
             )
+            block.register_module("attn", attention)
     return model
 
 

@@ -1,11 +1,11 @@
 """Swin transformers (Liu et al. 2021), made of timm's own and of windows for any grid."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import cast
 
 from jaxtyping import Float
-from timm.models.swin_transformer import SwinTransformer
-from torch import Tensor
+from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
+from torch import Tensor, nn
 
 from visprism.errors import InputError
 from visprism.models.layers.heads import AttentionPool, mlp
@@ -14,7 +14,6 @@ from visprism.models.layers.shifted_windows import ShiftedWindowAttention, SwinB
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo import MODELS
 
-Head = Literal["gap", "gap_mlp", "attention_pool"]
 _HEADS = ("gap", "gap_mlp", "attention_pool")
 
 
@@ -31,7 +30,7 @@ def swin(
     num_heads: Sequence[int] | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = True,
-    head: Head = "gap",
+    head: str = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> SwinTransformer:
@@ -92,22 +91,25 @@ def swin(
         weight_init="skip",
     )
     for stage, number in zip(model.layers, numbers, strict=True):
-        for i, made in enumerate(stage.blocks):
+        blocks = cast(nn.Sequential, stage.get_submodule("blocks"))
+        for i, block in enumerate(blocks):
+            made = cast(SwinTransformerBlock, block)
+            rows, columns = made.window_size  # timm's are not larger than the grid
             attention = ShiftedWindowAttention(
                 made.dim,
                 number,
-                window=made.window_size,
-                shift=tuple(side // 2 if i % 2 else 0 for side in made.window_size),
+                window=(rows, columns),
+                shift=(rows // 2, columns // 2) if i % 2 else (0, 0),
                 head_dim=head_dim,
                 qkv_bias=qkv_bias,
                 proj_drop=mc_dropout,
             )
-            stage.blocks[i] = SwinBlock(made, attention)
+            blocks[i] = SwinBlock(made, attention)
     model.init_weights()
     if head == "gap_mlp" and num_classes:
-        model.head.fc = mlp(model.num_features, num_classes)
+        model.head.register_module("fc", mlp(model.num_features, num_classes))
     if head == "attention_pool":
-        model.head.global_pool = _GridPool(model.num_features)
+        model.head.register_module("global_pool", _GridPool(model.num_features))
     return model
 
 

@@ -1,6 +1,6 @@
 """Vision transformers (Dosovitskiy et al. 2021), made of timm's own."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from timm.layers import Attention
@@ -13,7 +13,6 @@ from visprism.models.layers.patches import PatchEmbed
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo import MODELS
 
-Head = Literal["token", "gap", "gap_mlp", "attention_pool"]
 POOLS = {"token": "token", "gap": "avg", "gap_mlp": "avg", "attention_pool": "map"}  # timm's
 SIZES = {"tiny": ("Ti", 192, 3), "small": ("S", 384, 6), "base": ("B", 768, 12)}
 
@@ -30,7 +29,7 @@ def vit(
     num_heads: int | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = False,
-    head: Head = "token",
+    head: str = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> VisionTransformer:
@@ -88,7 +87,7 @@ def vit(
             )
         model.init_weights()
     if head == "gap_mlp" and num_classes:
-        model.head = mlp(width, num_classes)
+        model.register_module("head", mlp(width, num_classes))
     return model
 
 

@@ -27,10 +27,16 @@ class PatchEmbed(timm.layers.PatchEmbed):
     """Patches of an image as tokens; refuses images that they do not divide."""
 
     def __init__(
-        self, *, img_size: int | tuple[int, int], patch_size: int, **rest: Any,  # noqa: ANN401 (as timm takes them)
+        self,
+        *,
+        img_size: int | tuple[int, int],
+        patch_size: int,
+        **rest: Any,  # noqa: ANN401 (as timm takes them)
     ) -> None:
         refuse_remainder(img_size, patch_size)
         super().__init__(img_size=img_size, patch_size=patch_size, **rest)
+        self.patch = patch_size
+        self.size = (img_size, img_size) if isinstance(img_size, int) else img_size
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
         """The tokens.
@@ -39,11 +45,12 @@ class PatchEmbed(timm.layers.PatchEmbed):
             InputError: if patches do not divide the images, or the network takes images of one
                 size only and these have another.
         """
-        if self.strict_img_size and tuple(x.shape[2:]) != tuple(self.img_size):
-            wanted, given = ("x".join(map(str, size)) for size in (self.img_size, x.shape[2:]))
+        height, width = x.shape[2:]
+        if self.strict_img_size and (height, width) != self.size:
+            wanted, given = f"{self.size[0]}x{self.size[1]}", f"{height}x{width}"
             raise InputError(
                 f"this network mixes the tokens of images of {wanted} pixels by learned "
                 f"weights and got {given}; build it with another img_size"
             )
-        refuse_remainder(tuple(x.shape[2:]), self.patch_size[0])
+        refuse_remainder((height, width), self.patch)
         return super().forward(x)
