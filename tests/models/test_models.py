@@ -10,7 +10,17 @@ from visprism.models.zoo import image_size
 from visprism.rng import stream
 
 # The smallest of each family; the others differ in numbers alone.
-SMALL = ["resnet20", "vit_pico_patch4_32", "preact_resnet18_32", "alter_resnet18_32"]
+SMALL = [
+    "resnet20",
+    "vit_pico_patch4_32",
+    "preact_resnet18_32",
+    "alter_resnet18_32",
+    "deit_tiny_patch2_32",
+    "conv_vit_tiny_patch2_32",
+    "pit_tiny_patch2_32",
+    "swin_tiny_patch1_window4_32",
+    "mixer_tiny_patch2_32",
+]
 
 
 @pytest.fixture(params=SMALL)
@@ -25,6 +35,12 @@ def model(request):
 @pytest.fixture
 def images():
     return torch.randn(4, 3, 32, 32, generator=stream(0, "test"))
+
+
+def outputs(model, images):
+    """Logits; those of both classifiers of a DeiT in training mode."""
+    logits = model(images)
+    return logits if isinstance(logits, tuple) else (logits,)
 
 
 def test_the_smallest_of_each_family_is_tested():
@@ -48,7 +64,7 @@ def test_an_image_is_judged_alone(model, images):
 
 
 def test_every_parameter_gets_a_gradient(model, images):
-    model.train()(images).square().sum().backward()
+    sum(each.square().sum() for each in outputs(model.train(), images)).backward()
     dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert not dead
 
@@ -59,9 +75,9 @@ def test_every_parameter_of_every_network_is_used_at_its_own_size(name):
     side = image_size(name)
     with torch.device("meta"):  # shapes alone: no arithmetic, no memory
         model = MODELS[name]()
-        logits = model(torch.zeros(2, 3, side, side))
-    logits.sum().backward()
-    assert logits.shape == (2, 1000 if side == 224 else 10)
+        logits = outputs(model, torch.zeros(2, 3, side, side))
+    sum(each.sum() for each in logits).backward()
+    assert {each.shape for each in logits} == {(2, 1000 if side == 224 else 10)}
     assert not [n for n, p in model.named_parameters() if p.grad is None]
 
 
