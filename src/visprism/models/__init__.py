@@ -1,14 +1,19 @@
 """Models: a zoo of our own, and every other model by name."""
 
 from visprism.models import (  # noqa: F401 (they register their models)
+    alexnet,
     alter_resnet,
+    cifar_resnet,
     conv_vit,
     deit,
     mixer,
+    mobilenet,
     pit,
     preact_resnet,
     resnet,
+    sasa_resnet,
     swin,
+    vgg,
     vit,
 )
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint

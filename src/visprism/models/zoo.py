@@ -53,8 +53,8 @@ class Zoo(Registry):
 
         Args:
             family: builds a network. What it takes by keyword only is an option of every
-                variant; the rest, and other defaults of options, come from `variants`. One of
-                its parameters is `img_size`, another `num_classes`.
+                variant; the rest, and other defaults of options, come from `variants`. It takes
+                `num_classes`, and `img_size` if that makes a difference.
             variants: for each name less the size, what the field calls it, and arguments.
             img_sizes: in pixels.
 
@@ -63,7 +63,9 @@ class Zoo(Registry):
         """
         for name, (title, arguments) in variants.items():
             for side in img_sizes:
-                defaults = {"num_classes": 1000 if side == 224 else 10, "img_size": side}
+                defaults: dict[str, Any] = {"num_classes": 1000 if side == 224 else 10}
+                if "img_size" in inspect.signature(family).parameters:
+                    defaults["img_size"] = side
                 function = _variant(f"{name}_{side}", family, {**defaults, **arguments})
                 body = inspect.cleandoc(family.__doc__ or "")
                 function.__doc__ = f"{title} for images of {side}x{side}.\n\n{body}"

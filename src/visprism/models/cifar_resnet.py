@@ -1,0 +1,79 @@
+"""ResNets for CIFAR (He et al. 2016): three stages of 16, 32 and 64 channels.
+
+Every shortcut that changes the shape is a 1x1 convolution (the paper's option B), as in timm
+and torchvision; the paper's own CIFAR networks pad with zeros instead (option A). Modules are
+named in timm's vocabulary.
+"""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from visprism.models.zoo import MODELS
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    def __init__(self, in_chans: int, out_chans: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_chans, out_chans, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out_chans)
+        self.act1 = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(out_chans, out_chans, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out_chans)
+        self.downsample = nn.Identity()
+        if stride != 1 or in_chans != out_chans:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(in_chans, out_chans, 1, stride, bias=False), nn.BatchNorm2d(out_chans)
+            )
+        self.act2 = nn.ReLU(inplace=True)
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """The shortcut plus the branch, rectified."""
+        branch = self.act1(self.bn1(self.conv1(x)))
+        branch = self.bn2(self.conv2(branch))
+        return self.act2(self.downsample(x) + branch)
+
+
+class ResNet(nn.Module):
+    """A 3x3 stem, stages of blocks that each halve the grid but the first, pooling, a head."""
+
+    def __init__(
+        self, layers: Sequence[int], channels: Sequence[int], *, num_classes: int, in_chans: int
+    ) -> None:
+        super().__init__()
+        width = channels[0]
+        self.conv1 = nn.Conv2d(in_chans, width, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.act1 = nn.ReLU(inplace=True)
+        for stage, (depth, out_chans) in enumerate(zip(layers, channels, strict=True), 1):
+            strides = [1 if stage == 1 else 2] + [1] * (depth - 1)
+            blocks = nn.Sequential()
+            for stride in strides:
+                blocks.append(BasicBlock(width, out_chans, stride))
+                width = out_chans
+            self.add_module(f"layer{stage}", blocks)
+        self.num_stages = len(layers)
+        self.global_pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(width, num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+        """Logits."""
+        x = self.act1(self.bn1(self.conv1(x)))
+        for stage in range(1, self.num_stages + 1):
+            x = self.get_submodule(f"layer{stage}")(x)
+        return self.fc(self.global_pool(x).flatten(1))
+
+
+@MODELS.register
+def resnet20(*, num_classes: int = 10, in_chans: int = 3) -> ResNet:
+    """ResNet-20 for images of 32x32: 0.27 million parameters.
+
+    Source: He et al. (2016), Deep residual learning for image recognition, sec. 4.2.
+    """
+    return ResNet((3, 3, 3), (16, 32, 64), num_classes=num_classes, in_chans=in_chans)

@@ -1,0 +1,74 @@
+"""Plain networks: a row of layers, and a classifier on a map of fixed size."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from visprism.errors import InputError
+from visprism.models.layers.heads import classifier_of, pool_of
+
+
+class PlainNet(nn.Module):
+    """Features, pooling and a classifier, under torchvision's names for them."""
+
+    def __init__(
+        self,
+        features: nn.Sequential,
+        *,
+        head: str,
+        grid: int,
+        mlp: nn.Sequential,
+        channels: int,
+        num_classes: int,
+        least: int,
+        feature_info: list[dict[str, Any]],
+    ) -> None:
+        """Put a network together.
+
+        Args:
+            features: the row of layers.
+            head: "mlp" for `mlp` on a map of `grid` x `grid`, or another of the zoo's.
+            grid: side of that map.
+            mlp: a classifier whose last layer gives logits.
+            channels: of the map.
+            num_classes: logits; 0 for a network that gives features.
+            least: side of the smallest image of which a pixel is left, in pixels.
+            feature_info: channels, reduction and module of its feature maps, as timm has it.
+
+        Raises:
+            InputError: if there is no such head.
+        """
+        super().__init__()
+        self.features, self.least, self.feature_info = features, least, feature_info
+        if head == "mlp":
+            self.avgpool: nn.Module = nn.AdaptiveAvgPool2d(grid)
+            self.classifier: nn.Module = mlp if num_classes else mlp[:-1]
+        else:
+            self.avgpool = pool_of(head, channels)
+            self.classifier = classifier_of(head, channels, num_classes)
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+        """Logits.
+
+        Raises:
+            InputError: if nothing would be left of an image.
+        """
+        if min(x.shape[2:]) < self.least:
+            raise InputError(
+                f"images of {x.shape[2]}x{x.shape[3]} are too small for this network, which "
+                f"wants at least {self.least}x{self.least}"
+            )
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+def stage_info(
+    features: Sequence[nn.Module], channels: Sequence[int], reductions: Sequence[int]
+) -> list[dict[str, Any]]:
+    """timm's description of the feature maps that stand before each max-pool."""
+    ends = [i - 1 for i, layer in enumerate(features) if isinstance(layer, nn.MaxPool2d)]
+    return [
+        {"num_chs": width, "reduction": reduction, "module": f"features.{end}"}
+        for width, reduction, end in zip(channels, reductions, ends, strict=True)
+    ]
