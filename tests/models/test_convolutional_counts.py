@@ -9,6 +9,26 @@ import torch
 from visprism.models import MODELS
 
 COUNTS = {
+    # In that code "VGG" has a BatchNorm behind each convolution.
+    "vgg11_bn": (129_178_788, 132_866_088),
+    "vgg13_bn": (129_363_492, 133_050_792),
+    "vgg16_bn": (134_674_468, 138_361_768),
+    "vgg19_bn": (139_985_444, 143_672_744),
+    "preact_vgg11": (129_177_770, 132_865_070),
+    "preact_vgg16": (134_673_450, 138_360_750),
+    "preact_vgg19": (139_984_426, 143_671_726),
+    "resnet18": (11_220_132, 11_689_512),
+    "resnet34": (21_328_292, 21_797_672),
+    "resnet50": (23_705_252, 25_557_032),
+    "resnet101": (42_697_380, 44_549_160),
+    "resnet152": (58_341_028, 60_192_808),
+    "resnext50_32x4d": (23_177_124, 25_028_904),
+    "resnext101_32x8d": (86_939_556, 88_791_336),
+    "wide_resnet50_2": (67_031_460, 68_883_240),
+    "wide_resnet101_2": (125_034_916, 126_886_696),
+    "se_resnet50": (26_220_196, 28_071_976),
+    "cbam_resnet50": (26_221_796, 28_073_576),
+    "mobilenetv2": (2_351_972, 3_504_872),
     "preact_resnet18": (11_218_340, 11_687_720),
     "preact_resnet34": (21_326_500, 21_795_880),
     "preact_resnet50": (23_697_572, 25_549_352),
@@ -35,6 +55,18 @@ def count(name, **options):
 @pytest.mark.parametrize(("name", "counts"), COUNTS.items())
 def test_a_network_has_the_parameters_of_the_papers_code(name, counts):
     assert (count(f"{name}_32", num_classes=100), count(f"{name}_224")) == counts
+
+
+def test_alexnet_has_them_without_the_constants_of_its_convolutions():
+    counts = count("alexnet_32", num_classes=100, conv_bias=False)
+    assert (counts, count("alexnet_224", conv_bias=False)) == (23_836_452, 61_099_688)
+    assert count("alexnet_224") == 61_099_688 + 64 + 192 + 384 + 256 + 256
+
+
+@pytest.mark.parametrize(("depth", "millions"), [(26, 10.3), (38, 14.1), (50, 18.0)])
+def test_stand_alone_self_attention_has_the_published_size(depth, millions):
+    # Ramachandran et al. (2019), table 1, "conv stem + attention".
+    assert count(f"sasa_resnet{depth}_224") / 1e6 == pytest.approx(millions, abs=0.1)
 
 
 @pytest.mark.parametrize(("name", "counts"), WITH_ONE_TABLE.items())

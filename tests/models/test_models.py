@@ -11,15 +11,20 @@ from visprism.rng import stream
 
 # The smallest of each family; the others differ in numbers alone.
 SMALL = [
-    "resnet20",
-    "vit_pico_patch4_32",
-    "preact_resnet18_32",
+    "alexnet_32?head=gap",
     "alter_resnet18_32",
-    "deit_tiny_patch2_32",
     "conv_vit_tiny_patch2_32",
-    "pit_tiny_patch2_32",
-    "swin_tiny_patch1_window4_32",
+    "deit_tiny_patch2_32",
     "mixer_tiny_patch2_32",
+    "mobilenetv2_32",
+    "pit_tiny_patch2_32",
+    "preact_resnet18_32",
+    "resnet18_32",
+    "resnet20",
+    "sasa_resnet26_32",
+    "swin_tiny_patch1_window4_32",
+    "vgg11_32?head=gap",
+    "vit_pico_patch4_32",
 ]
 
 
@@ -44,9 +49,8 @@ def outputs(model, images):
 
 
 def test_the_smallest_of_each_family_is_tested():
-    assert {MODELS[name].__module__ for name in SMALL} == {
-        f.__module__ for f in MODELS.values()
-    }
+    tested = {MODELS[name.partition("?")[0]].__module__ for name in SMALL}
+    assert tested == {f.__module__ for f in MODELS.values()}
 
 
 def test_an_image_becomes_one_logit_per_class(model, images):
@@ -55,7 +59,7 @@ def test_an_image_becomes_one_logit_per_class(model, images):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_takes_the_arguments_of_timm(name):
-    model = load_model(f"{name}?num_classes=7&in_chans=1").model
+    model = load_model(f"{name}{'&' if '?' in name else '?'}num_classes=7&in_chans=1").model
     assert model(torch.zeros(2, 1, 32, 32)).shape == (2, 7)
 
 
@@ -69,8 +73,25 @@ def test_every_parameter_gets_a_gradient(model, images):
     assert not dead
 
 
+def test_half_precision_tells_the_same(model, images):
+    with torch.no_grad():
+        exact = model(images)
+        with torch.autocast("cpu", torch.bfloat16):
+            half = model(images)
+    assert half.dtype == torch.bfloat16
+    assert (half - exact).abs().max() < 0.05 * exact.abs().max()
+
+
+def test_can_be_exported(model, images):
+    with torch.no_grad():
+        program = torch.export.export(model, (images,)).module()
+        torch.testing.assert_close(program(images), model(images))
+
+
 # The deepest of a family have more of the same blocks, and take seconds even so.
-@pytest.mark.parametrize("name", [n for n in MODELS if not re.search("101|152", n)])
+@pytest.mark.parametrize(
+    "name", [n for n in MODELS if not re.search("101|152|sasa.*(38|50)", n)]
+)
 def test_every_parameter_of_every_network_is_used_at_its_own_size(name):
     side = image_size(name)
     with torch.device("meta"):  # shapes alone: no arithmetic, no memory

@@ -14,6 +14,11 @@ from visprism.rng import stream
 NAMES = {  # one of each family that gives feature maps, and the channels of all its maps
     "preact_resnet18_32": [64, 64, 128, 256, 512],
     "alter_resnet18_32": [64, 64, 128, 256, 512],
+    "resnet18_32": [64, 64, 128, 256, 512],
+    "sasa_resnet26_32": [64, 256, 512, 1024, 2048],
+    "mobilenetv2_32": [16, 24, 32, 96, 320],
+    "alexnet_32": [64, 192, 256],
+    "vgg11_bn_32": [64, 128, 256, 512, 512],
 }
 
 
@@ -42,22 +47,26 @@ def test_timm_builds_the_same_network(name):
 
 @pytest.mark.parametrize(("name", "channels"), NAMES.items())
 def test_timm_gives_feature_maps_with_the_channels_and_reductions_it_states(name, channels):
-    network = timm.create_model(f"visprism_{name}", features_only=True).eval()
-    maps = network(torch.randn(1, 3, 32, 32, generator=stream(0, "x")))
+    with torch.device("meta"):  # shapes alone
+        network = timm.create_model(f"visprism_{name}", features_only=True).eval()
+        maps = network(torch.zeros(1, 3, 32, 32))
     assert [x.shape[1] for x in maps] == channels == network.feature_info.channels()
     assert [32 // x.shape[2] for x in maps] == network.feature_info.reduction()
 
 
 @pytest.mark.parametrize(("name", "channels"), NAMES.items())
 def test_timm_gives_the_feature_maps_that_are_asked_for(name, channels):
-    network = timm.create_model(f"visprism_{name}", features_only=True, out_indices=(1, -1))
-    maps = network(torch.randn(2, 3, 32, 32, generator=stream(0, "x")))
+    with torch.device("meta"):
+        network = timm.create_model(f"visprism_{name}", features_only=True, out_indices=(1, -1))
+        maps = network(torch.zeros(2, 3, 32, 32))
     assert [x.shape[1] for x in maps] == [channels[1], channels[-1]]
 
 
-def test_feature_maps_of_large_images_have_the_reductions_of_a_resnet():
-    network = timm.create_model("visprism_preact_resnet18_224", features_only=True).eval()
-    maps = network(torch.zeros(1, 3, 64, 64))
+@pytest.mark.parametrize("name", ["preact_resnet18", "resnet18", "mobilenetv2"])
+def test_feature_maps_of_large_images_have_the_reductions_of_a_resnet(name):
+    with torch.device("meta"):
+        network = timm.create_model(f"visprism_{name}_224", features_only=True).eval()
+        maps = network(torch.zeros(1, 3, 64, 64))
     assert network.feature_info.reduction() == [2, 4, 8, 16, 32]
     assert [x.shape[2] for x in maps] == [32, 16, 8, 4, 2]
 

@@ -62,20 +62,20 @@ def alexnet(
         nn.Sequential(*layers),
         head=head,
         grid=grid,
-        mlp=nn.Sequential(
-            nn.Dropout(),
-            nn.Linear(channels * grid**2, _HIDDEN),
-            nn.ReLU(inplace=True),
-            nn.Dropout(),
-            nn.Linear(_HIDDEN, _HIDDEN),
-            nn.ReLU(inplace=True),
-            nn.Linear(_HIDDEN, num_classes) if num_classes else nn.Identity(),
-        ),
+        mlp=_mlp,
         channels=channels,
         num_classes=num_classes,
         least=15 if small else 63,
         feature_info=stage_info(layers, (64, 192, 256), reductions),
     )
+
+
+def _mlp(channels: int, num_classes: int) -> nn.Sequential:
+    """Dropout before the first two linear layers, where VGG has it behind them."""
+    layers: list[nn.Module] = []
+    for width in (channels, _HIDDEN):
+        layers += [nn.Dropout(), nn.Linear(width, _HIDDEN), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.Linear(_HIDDEN, num_classes))
 
 
 MODELS.register_family(alexnet, {"alexnet": ("AlexNet", {})})

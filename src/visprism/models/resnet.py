@@ -74,7 +74,9 @@ def resnet(
         stage = model.get_submodule(f"layer{number}")
         assert isinstance(stage, nn.Sequential)
         for module in stage if mc_dropout else ():
-            module.drop_block = nn.Dropout(mc_dropout)  # before the rectifier, which keeps zeros
+            module.drop_block = nn.Dropout(
+                mc_dropout
+            )  # before the rectifier, which keeps zeros
         if smoothing:
             stage.append(SpatialSmoothing())
     return model

@@ -60,7 +60,7 @@ def vgg(
         nn.Sequential(*layers),
         head=head,
         grid=_GRID,
-        mlp=mlp(channels * _GRID**2, num_classes),
+        mlp=mlp,
         channels=channels,
         num_classes=num_classes,
         least=32,
@@ -92,7 +92,11 @@ _DEPTHS = {
     16: (2, 2, 3, 3, 3),
     19: (2, 2, 4, 4, 4),
 }
-for _prefix, _suffix, _norm in (("", "", "none"), ("", "_bn", "behind"), ("preact_", "", "before")):
+for _prefix, _suffix, _norm in (
+    ("", "", "none"),
+    ("", "_bn", "behind"),
+    ("preact_", "", "before"),
+):
     _order = {"none": "", "behind": " with BatchNorm", "before": ", pre-activation,"}[_norm]
     MODELS.register_family(
         vgg,

@@ -1,6 +1,6 @@
 """Plain networks: a row of layers, and a classifier on a map of fixed size."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxtyping import Float
@@ -19,7 +19,7 @@ class PlainNet(nn.Module):
         *,
         head: str,
         grid: int,
-        mlp: nn.Sequential,
+        mlp: Callable[[int, int], nn.Sequential],
         channels: int,
         num_classes: int,
         least: int,
@@ -31,7 +31,8 @@ class PlainNet(nn.Module):
             features: the row of layers.
             head: "mlp" for `mlp` on a map of `grid` x `grid`, or another of the zoo's.
             grid: side of that map.
-            mlp: a classifier whose last layer gives logits.
+            mlp: makes a classifier for so many numbers and classes, with logits from its last
+                layer.
             channels: of the map.
             num_classes: logits; 0 for a network that gives features.
             least: side of the smallest image of which a pixel is left, in pixels.
@@ -44,7 +45,8 @@ class PlainNet(nn.Module):
         self.features, self.least, self.feature_info = features, least, feature_info
         if head == "mlp":
             self.avgpool: nn.Module = nn.AdaptiveAvgPool2d(grid)
-            self.classifier: nn.Module = mlp if num_classes else mlp[:-1]
+            layers = mlp(channels * grid**2, num_classes or 1)
+            self.classifier: nn.Module = layers if num_classes else layers[:-1]
         else:
             self.avgpool = pool_of(head, channels)
             self.classifier = classifier_of(head, channels, num_classes)
@@ -66,7 +68,7 @@ class PlainNet(nn.Module):
 def stage_info(
     features: Sequence[nn.Module], channels: Sequence[int], reductions: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """timm's description of the feature maps that stand before each max-pool."""
+    """Timm's description of the feature maps that stand before each max-pool."""
     ends = [i - 1 for i, layer in enumerate(features) if isinstance(layer, nn.MaxPool2d)]
     return [
         {"num_chs": width, "reduction": reduction, "module": f"features.{end}"}

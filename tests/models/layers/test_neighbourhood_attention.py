@@ -1,0 +1,84 @@
+"""Laws of neighbourhood attention (src/visprism/models/layers/neighbourhood_attention.py)."""
+
+import pytest
+import torch
+
+from visprism.models.layers.neighbourhood_attention import NeighbourhoodAttention
+from visprism.rng import stream
+
+
+def made(*arguments, **options):
+    layer = NeighbourhoodAttention(*arguments, **options).double()
+    for name, parameter in layer.named_parameters():
+        torch.nn.init.normal_(parameter, std=0.5, generator=stream(0, name))
+    return layer
+
+
+def images(*shape):
+    return torch.randn(*shape, generator=stream(0, "images"), dtype=torch.float64)
+
+
+def by_loop(layer, x):
+    """Pixel by pixel, with keys looked up by their coordinates."""
+    height, width = x.shape[2:]
+    q, k, v = layer.qkv(x).unflatten(1, (3, layer.num_heads, -1)).unbind(1)
+    reach = layer.kernel // 2
+    out = torch.zeros_like(v)
+    for r in range(height):
+        for c in range(width):
+            near = [
+                (i, j)
+                for i in range(r - reach, r + reach + 1)
+                for j in range(c - reach, c + reach + 1)
+                if 0 <= i < height and 0 <= j < width
+            ]
+            for head in range(layer.num_heads):
+                scores = []
+                for i, j in near:
+                    place = [
+                        layer.rows[head, i - r + reach],
+                        layer.columns[head, j - c + reach],
+                    ]
+                    key = k[:, head, :, i, j] + torch.cat(place)
+                    scores.append((q[:, head, :, r, c] * key).sum(-1))
+                weights = torch.stack(scores).softmax(0)
+                values = torch.stack([v[:, head, :, i, j] for i, j in near])
+                out[:, head, :, r, c] = (weights[..., None] * values).sum(0)
+    return out.flatten(1, 2)
+
+
+@pytest.mark.parametrize("size", [(4, 4), (2, 5), (1, 3)])
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_equals_a_loop_over_pixels(size, kernel):
+    layer, x = made(3, 8, kernel=kernel, num_heads=2), images(2, 3, *size)
+    torch.testing.assert_close(layer(x), by_loop(layer, x))
+
+
+def test_a_stride_averages_what_the_attention_gives():
+    layer, x = made(3, 8, 2, kernel=3, num_heads=2), images(1, 3, 4, 6)
+    whole = by_loop(layer, x).unfold(2, 2, 2).unfold(3, 2, 2).mean((-1, -2))
+    torch.testing.assert_close(layer(x), whole)
+
+
+def test_a_neighbourhood_of_one_pixel_gives_its_value():
+    layer, x = made(3, 4, kernel=1, num_heads=1), images(1, 3, 2, 2)
+    torch.testing.assert_close(layer(x), layer.qkv(x)[:, 8:])
+
+
+def test_away_from_the_border_a_shift_of_the_image_shifts_the_output():
+    layer, x = made(3, 4, kernel=3, num_heads=1), images(1, 3, 6, 6)
+    shifted = layer(x.roll(1, dims=3))
+    torch.testing.assert_close(shifted[..., 1:-1, 2:-1], layer(x)[..., 1:-1, 1:-2])
+
+
+def test_rejects_a_kernel_without_a_centre():
+    with pytest.raises(ValueError, match="kernel=4 has no pixel in its centre"):
+        NeighbourhoodAttention(8, 8, kernel=4, num_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("heads", "message"), [(3, "do not divide into 3 heads"), (8, "do not divide into halves")]
+)
+def test_rejects_heads_that_do_not_fit(heads, message):
+    with pytest.raises(ValueError, match=message):
+        NeighbourhoodAttention(8, 8, kernel=3, num_heads=heads)

@@ -1,0 +1,224 @@
+"""Laws of the zoo's CNNs (src/visprism/models): torchvision's logits, options, anatomy."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from visprism.anatomy import attentions, dissect
+from visprism.measure.outputs import predict
+from visprism.models import MODELS, load_model
+from visprism.models.layers.smoothing import SpatialSmoothing
+from visprism.rng import stream
+
+
+def images(*shape):
+    return torch.randn(*shape, generator=stream(0, "images"))
+
+
+def on_meta(build, **options):
+    with torch.device("meta"):
+        return build(**options).eval()
+
+
+# Against torchvision's, for the same weights.
+
+SAME = {
+    "resnet18": "resnet18",
+    "resnet50": "resnet50",
+    "resnext50_32x4d": "resnext50_32x4d",
+    "wide_resnet50_2": "wide_resnet50_2",
+    "mobilenetv2": "mobilenet_v2",
+    "alexnet": "alexnet",
+    "vgg11": "vgg11",
+    "vgg13": "vgg13",
+    "vgg16": "vgg16",
+    "vgg19": "vgg19",
+}
+
+
+@pytest.mark.parametrize(("name", "theirs"), SAME.items())
+def test_has_the_tensors_of_torchvisions(name, theirs):
+    ours = on_meta(MODELS[f"{name}_224"]).state_dict()
+    others = on_meta(torchvision.models.get_model_builder(theirs)).state_dict()
+    assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in others.items()}
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnext50_32x4d", "mobilenetv2", "alexnet"])
+def test_gives_the_logits_of_torchvisions(name):
+    theirs = torchvision.models.get_model(SAME[name], num_classes=10).eval()
+    _shaken(theirs)
+    ours = on_meta(MODELS[f"{name}_224"], num_classes=10)
+    ours.load_state_dict(theirs.state_dict(), assign=True)
+    x = images(2, 3, 64, 64)
+    with torch.no_grad():
+        expected = theirs(x)
+        torch.testing.assert_close(ours(x), expected, rtol=1e-5, atol=1e-5)
+    assert expected.std() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["vgg11", "vgg11_bn"])
+def test_gives_the_feature_maps_of_torchvisions_vgg(name):
+    norm = name.endswith("bn")
+    theirs = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["A"], norm).eval()
+    _shaken(theirs)
+    ours = load_model(f"{name}_224?head=gap").model.features
+    state = theirs.state_dict()
+    if norm:  # a constant before a BatchNorm is a part of its mean
+        for key in [k for k in state if k.endswith("running_mean")]:
+            bias = f"{int(key.partition('.')[0]) - 1}.bias"
+            state[key] = state[key] - state.pop(bias)
+    ours.load_state_dict(state)
+    x = images(1, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
+
+
+def _shaken(model):
+    """Statistics and constants as after training, so that no part of the model is idle."""
+    for name, tensor in model.state_dict().items():
+        noise = torch.rand(tensor.shape, generator=stream(0, name))
+        if name.endswith("running_var"):
+            tensor.copy_(noise + 0.5)
+        elif name.endswith(("running_mean", "bias")):
+            tensor.copy_(0.2 * noise - 0.1)
+
+
+def test_alexnet_for_small_images_has_a_map_of_2x2_before_its_classifier():
+    model = on_meta(MODELS["alexnet_32"])
+    assert model.features(torch.zeros(1, 3, 32, 32, device="meta")).shape == (1, 256, 2, 2)
+
+
+# Options.
+
+RESIDUAL = ["resnet18_32", "preact_resnet18_32", "alter_resnet18_32", "sasa_resnet26_32"]
+PLAIN = ["vgg11_32", "preact_vgg11_32", "vgg11_bn_32", "alexnet_32"]
+
+
+@pytest.mark.parametrize("name", RESIDUAL + PLAIN)
+@pytest.mark.parametrize("head", ["gap", "gap_mlp", "attention_pool"])
+def test_every_head_fits_every_cnn(name, head):
+    model = on_meta(MODELS[name], head=head, num_classes=7)
+    assert model(torch.zeros(2, 3, 32, 32, device="meta")).shape == (2, 7)
+
+
+@pytest.mark.parametrize("name", RESIDUAL + PLAIN)
+def test_smoothing_stands_before_each_subsampling_and_has_no_parameters(name):
+    plain, smooth = on_meta(MODELS[name]), on_meta(MODELS[name], smoothing=True)
+    x = torch.zeros(2, 3, 32, 32, device="meta")
+    order = []
+    for module in smooth.modules():
+        if isinstance(module, SpatialSmoothing):
+            module.register_forward_hook(lambda _m, _i, y: order.append(y.shape[2]))
+    assert smooth(x).shape == plain(x).shape
+    # In pre-activation ResNets the head's norm follows the last stage.
+    grids = {"alexnet_32": [16, 8, 4], **dict.fromkeys(PLAIN[:3], [32, 16, 8, 4, 2])}
+    residual = [32, 16, 8] if name.startswith(("preact_r", "alter")) else [32, 16, 8, 4]
+    assert order == grids.get(name, residual)
+    assert len(list(smooth.parameters())) == len(list(plain.parameters()))
+
+
+@pytest.mark.parametrize("name", ["resnet18_32", "alter_resnet18_32", "vgg11_bn_32?head=gap"])
+def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
+    join = "&" if "?" in name else "?"
+    model = load_model(f"{name}{join}mc_dropout=0.3").model
+    batches = [(images(4, 3, 32, 32), torch.arange(4))]
+    passes = predict(model, batches, samples=2).logits
+    assert passes.shape[0] == 2
+    assert (passes[0] != passes[1]).any()
+    rates = [m.p for m in model.modules() if isinstance(m, nn.Dropout)]
+    assert set(rates) == {0.3}
+    assert len(rates) == 8  # blocks, or convolutions
+
+
+@pytest.mark.parametrize("name", ["resnet18_32", "sasa_resnet26_32"])
+def test_stochastic_depth_reaches_its_rate_at_the_last_block(name):
+    model = on_meta(MODELS[name], drop_path_rate=0.7)
+    blocks = [m for m in model.modules() if hasattr(m, "drop_path")]
+    rates = [getattr(m.drop_path, "drop_prob", 0.0) for m in blocks]
+    assert rates == pytest.approx([0.1 * i for i in range(8)])
+
+
+# Sizes of images.
+
+
+@pytest.mark.parametrize("name", [*RESIDUAL, *PLAIN, "mobilenetv2_32", "mobilenetv2_224"])
+@pytest.mark.parametrize("size", [(48, 40), (33, 37), (64, 64)])
+def test_images_of_other_sizes_will_do(name, size):
+    model = on_meta(MODELS[name], num_classes=5)
+    assert model(torch.zeros(1, 3, *size, device="meta")).shape == (1, 5)
+
+
+@pytest.mark.parametrize(("name", "least"), [("vgg11_32", 32), ("alexnet_32", 15)])
+def test_images_of_which_nothing_would_be_left_are_refused(name, least):
+    model = on_meta(MODELS[name])
+    assert model(torch.zeros(1, 3, least, least, device="meta")).shape == (1, 10)
+    small = torch.zeros(1, 3, least - 1, 40, device="meta")
+    message = f"images of {least - 1}x40 are too small .* at least {least}x{least}"
+    with pytest.raises(ValueError, match=message):
+        model(small)
+    with pytest.raises(RuntimeError, match="too small"):  # torch's own word for it
+        model.features(small)
+
+
+# Anatomy.
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("resnet18_32", "conv"),
+        ("preact_resnet18_32", "conv"),
+        ("sasa_resnet26_32", "attention"),
+    ],
+)
+def test_the_blocks_of_a_residual_network_are_found_in_four_stages(name, kind):
+    anatomy = dissect(load_model(name).model, images(2, 3, 32, 32))
+    blocks = [b for b in anatomy if b.name.startswith("layer")]
+    assert [b.kind for b in blocks] == [kind] * 8
+    assert len({b.stage for b in blocks}) == 4
+    assert [b.name for b in blocks if b.subsampling] == ["layer2.0", "layer3.0", "layer4.0"]
+
+
+def test_the_blocks_of_mobilenet_are_found():
+    anatomy = dissect(load_model("mobilenetv2_32").model, images(2, 3, 32, 32))
+    blocks = [b.name for b in anatomy if b.kind == "conv"]
+    assert {f"features.{i}" for i in range(2, 18)} <= set(blocks)
+
+
+def test_a_plain_network_has_a_block_for_each_convolution():
+    anatomy = dissect(load_model("vgg11_32?head=gap").model, images(2, 3, 32, 32))
+    assert sum(b.kind in {"conv", "stem"} for b in anatomy) == 8
+
+
+def test_the_windows_of_an_alter_resnet_are_seen():
+    anatomy = dissect(load_model("alter_resnet18_32").model, images(2, 3, 32, 32))
+    heads = [a.attended.heads for a in attentions(anatomy)]
+    assert heads == [6, 12, 24]
+
+
+# Compiled; in a process of its own, as the tests' checks of types cannot be traced.
+
+
+def test_compiles_to_one_graph():
+    program = """
+import torch
+from visprism.models import MODELS
+for name, options in [
+    ("alter_resnet18_32", {"msas": (0, 0, 1, 1)}),
+    ("vgg11_32", {"head": "gap"}),
+]:
+    model = MODELS[name](**options).eval()
+    x = torch.linspace(-1, 1, 6144).reshape(2, 3, 32, 32)
+    with torch.no_grad():
+        compiled = torch.compile(model, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x), model(x))
+    print(name)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.split() == ["alter_resnet18_32", "vgg11_32"]
