@@ -115,7 +115,7 @@ def test_smoothing_stands_before_each_subsampling_and_has_no_parameters(name):
             module.register_forward_hook(lambda _m, _i, y: order.append(y.shape[2]))
     assert smooth(x).shape == plain(x).shape
     # In pre-activation ResNets the head's norm follows the last stage.
-    grids = {"alexnet_32": [16, 8, 4], **dict.fromkeys(PLAIN[:3], [32, 16, 8, 4, 2])}
+    grids = {"alexnet_32": [16, 8, 4], **{key: [32, 16, 8, 4, 2] for key in PLAIN[:3]}}
     residual = [32, 16, 8] if name.startswith(("preact_r", "alter")) else [32, 16, 8, 4]
     assert order == grids.get(name, residual)
     assert len(list(smooth.parameters())) == len(list(plain.parameters()))

@@ -39,17 +39,20 @@ def mobilenetv2(
     setting = _SMALL if small else _LARGE
     model = MobileNetV2(num_classes or 1, inverted_residual_setting=setting, dropout=drop_rate)
     if small or in_chans != 3:
-        model.features[0] = Conv2dNormActivation(
+        stem = Conv2dNormActivation(
             in_chans, 32, stride=1 if small else 2, activation_layer=nn.ReLU6
         )
-        nn.init.kaiming_normal_(model.features[0][0].weight, mode="fan_out")
+        nn.init.kaiming_normal_(stem.get_parameter("0.weight"), mode="fan_out")
+        model.set_submodule("features.0", stem)
     if not num_classes:
-        model.classifier = nn.Identity()
+        model.set_submodule("classifier", nn.Identity())
     reductions = (1, 1, 2, 4, 8) if small else (2, 4, 8, 16, 32)
-    model.feature_info = [  # as timm has it
+    widths = (16, 24, 32, 96, 320)
+    info = [
         {"num_chs": width, "reduction": reduction, "module": f"features.{end}"}
-        for width, reduction, end in zip((16, 24, 32, 96, 320), reductions, _ENDS, strict=True)
+        for width, reduction, end in zip(widths, reductions, _ENDS, strict=True)
     ]
+    setattr(model, "feature_info", info)  # noqa: B010 (timm's name; torchvision has none)
     return model
 
 

@@ -55,7 +55,7 @@ def resnet(
     Hu et al. (2018), Squeeze-and-excitation networks; Woo et al. (2018), CBAM.
     """
     model = ResNet(
-        block,
+        block,  # pyrefly: ignore (timm declares a block where it takes a class)
         tuple(depths),
         num_classes=num_classes,
         in_chans=in_chans,
@@ -68,15 +68,13 @@ def resnet(
     if img_size < 64:
         _made_small(model, in_chans)
     if head != "gap":
-        model.global_pool = pool_of(head, model.num_features)
-        model.fc = classifier_of(head, model.num_features, num_classes)
+        model.set_submodule("global_pool", pool_of(head, model.num_features))
+        model.set_submodule("fc", classifier_of(head, model.num_features, num_classes))
     for number in range(1, len(depths) + 1):
         stage = model.get_submodule(f"layer{number}")
         assert isinstance(stage, nn.Sequential)
         for module in stage if mc_dropout else ():
-            module.drop_block = nn.Dropout(
-                mc_dropout
-            )  # before the rectifier, which keeps zeros
+            module.drop_block = nn.Dropout(mc_dropout)  # the rectifier behind it keeps zeros
         if smoothing:
             stage.append(SpatialSmoothing())
     return model
@@ -86,7 +84,7 @@ def _made_small(model: ResNet, in_chans: int) -> None:
     """Give a ResNet the stem for small images, which keeps their grid."""
     model.conv1 = nn.Conv2d(in_chans, 64, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
-    model.maxpool = nn.Identity()
+    model.set_submodule("maxpool", nn.Identity())
     for info, reduction in zip(model.feature_info, (1, 1, 2, 4, 8), strict=True):
         info["reduction"] = reduction
 

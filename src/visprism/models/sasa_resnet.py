@@ -57,13 +57,14 @@ def sasa_resnet(
     )
     for block in [m for m in model.modules() if isinstance(m, Bottleneck)]:
         conv = block.conv2
-        block.conv2 = NeighbourhoodAttention(
+        attention = NeighbourhoodAttention(
             conv.in_channels,
             conv.out_channels,
             conv.stride[0],
             kernel=kernel,
             num_heads=num_heads,
         )
+        block.set_submodule("conv2", attention)
     return model
 
 

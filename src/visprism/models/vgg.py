@@ -31,8 +31,8 @@ def vgg(
 
     Args:
         depths: convolutions of each stage.
-        norm: where a BatchNorm and a rectifier stand: behind each convolution, or before it (and
-            none behind the last one); or no BatchNorm.
+        norm: where a BatchNorm and a rectifier stand: behind each convolution, or before it
+            (and none behind the last one); or no BatchNorm.
         num_classes: logits; 0 for a network that gives features.
         in_chans: channels of an image.
         head: "mlp", "gap", "gap_mlp" or "attention_pool".
@@ -92,12 +92,12 @@ _DEPTHS = {
     16: (2, 2, 3, 3, 3),
     19: (2, 2, 4, 4, 4),
 }
-for _prefix, _suffix, _norm in (
-    ("", "", "none"),
-    ("", "_bn", "behind"),
-    ("preact_", "", "before"),
-):
-    _order = {"none": "", "behind": " with BatchNorm", "before": ", pre-activation,"}[_norm]
+_ORDERS = (
+    ("", "", "", "none"),
+    ("", "_bn", " with BatchNorm", "behind"),
+    ("preact_", "", ", pre-activation,", "before"),
+)
+for _prefix, _suffix, _order, _norm in _ORDERS:
     MODELS.register_family(
         vgg,
         {
