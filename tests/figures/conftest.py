@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from visprism.anatomy import Costs
+from visprism.harmonize import BuildUp
 from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally, SpectralDensity
 from visprism.measure.features import (
     AttentionStatistics,
@@ -420,6 +421,28 @@ def stability():
     )
 
 
+def build_up():
+    rows = [
+        ("", 0, 0, (0.90, 0.91, 0.92), True),
+        ("layer3.2", 1, 3, (0.93, 0.93, 0.94), True),
+        ("layer3.0", 2, 3, (0.92, 0.93, 0.93), False),
+        ("layer2.2", 2, 2, (0.94, 0.95, 0.95), True),
+    ]
+    placements = ["", "layer3.2", "layer3.0,layer3.2", "layer2.2,layer3.2"]
+    return BuildUp(
+        candidate=np.repeat(np.arange(4), 3),
+        msas=np.repeat([row[1] for row in rows], 3),
+        added=np.repeat([row[0] for row in rows], 3),
+        placement=np.repeat(placements, 3),
+        stage=np.repeat([row[2] for row in rows], 3),
+        parameters=np.repeat([272_474, 250_000, 230_000, 240_000], 3),
+        seed=np.tile(np.arange(3), 4),
+        accuracy=np.concatenate([row[3] for row in rows]),
+        kept=np.repeat([row[4] for row in rows], 3),
+        provenance=PROVENANCE,
+    )
+
+
 def lesions():
     columns = {name: np.append(column[1:], column[3:4]) for name, column in BLOCKS.items()}
     return Lesions(
@@ -535,6 +558,7 @@ MAKERS = {
         robustness,
         corruption_errors,
         stability,
+        build_up,
         lesions,
         frequency_robustness,
         sensitivity,

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from visprism.anatomy import costs, dissect
+from visprism.harmonize import BuildUp
 from visprism.measure.curvature import (
     hessian_curves,
     hessian_spectrum,
@@ -155,6 +156,21 @@ def of_trials(network, anatomy, images, about):
     )
 
 
+def searched(about):
+    return BuildUp(
+        candidate=np.array([0, 0, 1, 1]),
+        msas=np.array([0, 0, 1, 1]),
+        added=np.array(["", "", "layer3.2", "layer3.2"]),
+        placement=np.array(["", "", "layer3.2", "layer3.2"]),
+        stage=np.array([0, 0, 3, 3]),
+        parameters=np.array([20, 20, 30, 30]),
+        seed=np.array([0, 1, 0, 1]),
+        accuracy=np.array([0.5, 0.6, 0.7, 0.7]),
+        kept=np.ones(4, dtype=bool),
+        provenance=about,
+    )
+
+
 def examined(name, depth):
     with torch.random.fork_rng():
         torch.manual_seed(depth)
@@ -201,6 +217,7 @@ def examined(name, depth):
             *of_curvature(network, batches, about),
             *of_outputs(network, images, about),
             *of_trials(network, anatomy, images, about),
+            searched(about),
         ),
     )
 

@@ -60,6 +60,7 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "fourier-sensitivity",
         "adversarial",
         "shape-bias",
+        "build-up",
     ]
     for drawing in found:
         titles = [ax.get_title() for ax in drawing.figure.axes]

@@ -8,6 +8,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     adversarial,
     anatomy,
     attention,
+    build_up,
     cka,
     density,
     fourier,

@@ -3,6 +3,7 @@
 from visprism.report.section import Section
 from visprism.report.sections.anatomy import ANATOMY
 from visprism.report.sections.attention import ATTENTION
+from visprism.report.sections.build_up import BUILD_UP
 from visprism.report.sections.cka import BLOCK_STRUCTURE, CKA
 from visprism.report.sections.fourier import HIGH_FREQUENCY, SPECTRUM
 from visprism.report.sections.hessian import (
@@ -73,4 +74,5 @@ SECTIONS: list[Section] = [
     FOURIER_SENSITIVITY,
     ADVERSARIAL,
     SHAPE_BIAS,
+    BUILD_UP,
 ]

@@ -1,0 +1,128 @@
+"""Convert: Conv blocks of any CNN replaced by MSA blocks, all other weights kept."""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
+from math import gcd
+
+import torch
+from timm.layers import DropPath, LayerNorm2d
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torchvision.ops import StochasticDepth
+
+from visprism.anatomy import Images
+from visprism.errors import InputError
+from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
+from visprism.harmonize.placement import Placement, placed
+from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
+from visprism.rng import stream
+
+_HEAD_DIM = 64
+_PER_WIDTH = 3  # heads x head_dim over the width that attention reads, in Alter-ResNets
+_LARGEST = 8  # pixels of a window's side
+
+
+def harmonize(
+    model: nn.Module,
+    images: Images,
+    placement: Placement = "alternate",
+    *,
+    heads: int | Sequence[int] | None = None,
+    head_dim: int = _HEAD_DIM,
+    window: int | None = None,
+    seed: int = 0,
+) -> nn.Module:
+    """A copy of a CNN with multi-head self-attention in the place of some of its Conv blocks.
+
+    An MSA block takes the place of a residual block and keeps its stride, its numbers of
+    channels, its kind of norm, its stochastic depth and its order: pre-activation, or
+    activation after the sum. It narrows to the width of the spatial convolution that it
+    replaces, attends inside windows with a bias for each relative position and head, and
+    widens again. All other blocks keep their weights, so that a trained CNN can be tuned on;
+    of a pre-activation ResNet-50 with (3, 4, 6, 4) blocks, (0, 1, 1, 2) makes Alter-ResNet-50.
+
+    Args:
+        model: any CNN with residual blocks, in evaluation mode; it is left as it is.
+        images: a few, of the size that it is meant for.
+        placement: which blocks; see `placed`.
+        heads: of the MSA blocks, one number or one for each stage. By default 3 width /
+            head_dim, which gives 3, 6, 12 and 24 to the stages of an Alter-ResNet: more heads
+            in late stages.
+        head_dim: channels of each head.
+        window: side of a window in pixels; by default the side of the last stage's grid, and 8
+            at most, which gives 4 at 32x32 and 7 at 224x224.
+        seed: of the new weights.
+
+    Raises:
+        InputError: if there is no residual Conv block, or placement, heads or window do not
+            fit.
+
+    Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
+    """
+    blocks = conv_blocks(model, images)
+    names = placed(blocks, placement)
+    stages = max(block.stage for block in blocks)
+    if window is None:
+        window = min(_LARGEST, *blocks[-1].grid)
+    if head_dim < 1:
+        raise InputError(f"head_dim is {head_dim}; wants at least 1 channel")
+    if isinstance(heads, Sequence) and len(heads) != stages:
+        raise InputError(
+            f"heads has {len(heads)} numbers, but the network has {stages} stages; give one "
+            "number, or one for each stage"
+        )
+    copy = deepcopy(model)
+    for block in blocks:
+        if block.name not in names:
+            continue
+        number = heads[block.stage - 1] if isinstance(heads, Sequence) else heads
+        if number is None:
+            number = max(1, round(_PER_WIDTH * block.width / head_dim))
+        old = copy.get_submodule(block.name)
+        with torch.random.fork_rng(devices=[]):
+            torch.random.set_rng_state(stream(seed, "harmonize", block.name).get_state())
+            new = _msa_block(block, old, num_heads=number, head_dim=head_dim, window=window)
+        like = next(old.parameters())
+        copy.set_submodule(block.name, new.to(like.device, like.dtype).train(old.training))
+    return copy
+
+
+def _msa_block(
+    block: ConvBlock, old: nn.Module, *, num_heads: int, head_dim: int, window: int
+) -> nn.Module:
+    make = PostActMSABlock if block.post_activation else MSABlock
+    return make(
+        block.in_chans,
+        block.out_chans,
+        block.stride,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        window=window,
+        width=block.width,
+        norm_layer=_norm_like(old),
+        drop_path=_drop_path(old),
+    )
+
+
+def _norm_like(old: nn.Module) -> Callable[[int], nn.Module]:
+    """Makes norms for maps, of the kind that the block has."""
+    for module in old.modules():
+        if isinstance(module, nn.GroupNorm):
+            groups = module.num_groups
+            return lambda channels: nn.GroupNorm(gcd(groups, channels), channels)
+        if isinstance(module, nn.LayerNorm):  # also over channels of maps
+            return partial(LayerNorm2d, eps=module.eps)
+        if isinstance(module, _BatchNorm):
+            return partial(nn.BatchNorm2d, eps=module.eps, momentum=module.momentum)
+    return nn.BatchNorm2d
+
+
+def _drop_path(old: nn.Module) -> float:
+    """The probability with which the block's branch is left out in training."""
+    for module in old.modules():
+        if isinstance(module, DropPath):
+            return float(module.drop_prob or 0.0)
+        if isinstance(module, StochasticDepth):
+            return float(module.p)
+    return 0.0

@@ -1,0 +1,77 @@
+"""Placement: which Conv blocks of a CNN give way to MSA blocks."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from visprism.errors import InputError
+from visprism.harmonize.conv_blocks import ConvBlock
+
+# A rule, the names of blocks, or how many blocks of each stage.
+Placement = Literal["alternate", "end-of-stage"] | Sequence[str] | Sequence[int]
+
+_RULES = ("alternate", "end-of-stage")
+
+
+def placed(blocks: Sequence[ConvBlock], placement: Placement) -> tuple[str, ...]:
+    """The names of the blocks that `placement` means, in forward order.
+
+    Args:
+        blocks: of the network, from `conv_blocks`.
+        placement: "alternate": the last block of each stage and every second one before it.
+            "end-of-stage": the last block of each stage. Numbers: so many blocks of each
+            stage, its last one and every second one before it, as in Alter-ResNet. Names:
+            these blocks.
+
+    Raises:
+        InputError: if the rule or a name is unknown, or the numbers do not fit the stages.
+
+    Source: Park and Kim (2022), How do vision transformers work?, sec. 4.1.
+    """
+    stages = [
+        [block.name for block in blocks if block.stage == stage]
+        for stage in sorted({block.stage for block in blocks})
+    ]
+    if isinstance(placement, str):
+        if placement not in _RULES:
+            raise InputError(
+                f"placement is {placement!r}; wants one of {', '.join(map(repr, _RULES))}, "
+                "names of blocks, or a number for each stage"
+            )
+        every = placement == "alternate"
+        return _alternate(stages, [(len(names) + 1) // 2 if every else 1 for names in stages])
+    if all(isinstance(name, str) for name in placement):
+        return _named(stages, [str(name) for name in placement])
+    counts = [int(number) for number in placement]
+    if len(counts) != len(stages):
+        raise InputError(
+            f"placement {tuple(counts)} has {len(counts)} numbers, but the network has "
+            f"{len(stages)} stages of {', '.join(str(len(names)) for names in stages)} blocks"
+        )
+    for stage, (names, number) in enumerate(zip(stages, counts, strict=True), 1):
+        if not 0 <= number <= (len(names) + 1) // 2:
+            raise InputError(
+                f"placement {tuple(counts)} wants {number} MSA blocks in stage {stage}, but of "
+                f"its {len(names)} blocks 0 to {(len(names) + 1) // 2} can alternate with "
+                "convolutions"
+            )
+    return _alternate(stages, counts)
+
+
+def _alternate(stages: Sequence[list[str]], counts: Sequence[int]) -> tuple[str, ...]:
+    """The last block of each stage and every second one before it, so many of each."""
+    return tuple(
+        name
+        for names, number in zip(stages, counts, strict=True)
+        for name in sorted(names[::-1][: 2 * number : 2], key=names.index)
+    )
+
+
+def _named(stages: Sequence[list[str]], names: Sequence[str]) -> tuple[str, ...]:
+    known = [name for stage in stages for name in stage]
+    unknown = [name for name in names if name not in known]
+    if unknown or len(set(names)) < len(names):
+        problem = f"no Conv block {unknown[0]!r}" if unknown else "a block named twice"
+        raise InputError(
+            f"placement has {problem}; the residual Conv blocks are {', '.join(known)}"
+        )
+    return tuple(sorted(names, key=known.index))

@@ -1,0 +1,205 @@
+"""Laws of `harmonize`: CNNs of all libraries with MSA blocks in the place of Conv blocks."""
+
+import copy
+from functools import partial
+
+import pytest
+import timm
+import torch
+import torchvision
+from timm.layers import LayerNorm2d
+from torch import nn
+
+from visprism.anatomy import dissect
+from visprism.errors import InputError
+from visprism.harmonize import conv_blocks, harmonize
+from visprism.models import load_model
+from visprism.models.alter_resnet import alter_resnet
+from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
+from visprism.models.layers.preactivation import PreActBottleneck
+from visprism.models.preact_resnet import preact_resnet
+from visprism.rng import stream
+
+
+def timms(name, **arguments):
+    return lambda: timm.create_model(name, num_classes=5, **arguments)
+
+
+CNNS = {
+    "torchvision's resnet50": lambda: torchvision.models.resnet50(num_classes=5),
+    "resnet18": timms("resnet18"),
+    "resnext50": timms("resnext50_32x4d"),
+    "regnet": timms("regnety_002"),
+    "torchvision's regnet": lambda: torchvision.models.regnet_x_400mf(num_classes=5),
+    "convnext": timms("convnext_atto"),
+    "torchvision's convnext": lambda: torchvision.models.convnext_tiny(num_classes=5),
+    "mobilenetv2": timms("mobilenetv2_035"),
+    "pre-activation ResNet-50": lambda: load_model("preact_resnet50_32").model,
+    "resnet20": lambda: load_model("resnet20").model,
+}
+POST = {
+    "torchvision's resnet50",
+    "resnet18",
+    "resnext50",
+    "regnet",
+    "torchvision's regnet",
+    "resnet20",
+}
+
+
+@pytest.fixture(params=CNNS)
+def cnn(request):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return request.param, CNNS[request.param]().eval()
+
+
+def msas(model):
+    return [n for n, m in model.named_modules() if isinstance(m, MSABlock | PostActMSABlock)]
+
+
+@torch.no_grad()
+def test_every_library_s_cnn_becomes_an_alternet(cnn, images):
+    name, model = cnn
+    before = copy.deepcopy(model.state_dict())
+    blocks = conv_blocks(model, images)
+    same = harmonize(model, images, ())
+    torch.testing.assert_close(same(images), model(images), rtol=0, atol=0)
+
+    changed = harmonize(model, images, "end-of-stage", head_dim=8)
+    last = [max(b.name for b in blocks if b.stage == s) for s in {b.stage for b in blocks}]
+    assert len(msas(changed)) == len(last)
+    expected = PostActMSABlock if name in POST else MSABlock
+    assert all(isinstance(changed.get_submodule(n), expected) for n in msas(changed))
+    assert changed(images).shape == model(images).shape
+    grids = {b.name: (b.shape, b.stage) for b in dissect(model, images).blocks}
+    for block in dissect(changed, images).blocks:
+        if block.name in grids and block.name not in msas(changed):
+            assert (block.shape, block.stage) == grids[block.name]
+
+    kept = changed.state_dict()
+    for key, value in before.items():  # the model is as it was, and its other blocks are kept
+        torch.testing.assert_close(model.state_dict()[key], value, rtol=0, atol=0)
+        if not key.startswith(tuple(f"{n}." for n in msas(changed))):
+            torch.testing.assert_close(kept[key], value, rtol=0, atol=0)
+
+
+def test_the_new_blocks_are_attention_and_learn(cnn, images):
+    _, model = cnn
+    changed = harmonize(model, images, "end-of-stage", head_dim=8).train()
+    changed(images).square().sum().backward()
+    dead = [n for n, p in changed.named_parameters() if p.grad is None]
+    assert not dead
+    kinds = {b.name: b.kind for b in dissect(changed.eval(), images).blocks}
+    assert all("attention" in kind for n, kind in kinds.items() if n in msas(changed))
+
+
+# Another implementation: the zoo's Alter-ResNet.
+
+
+@pytest.mark.parametrize(
+    ("depths", "counts"), [((3, 4, 6, 4), (0, 1, 1, 2)), ((1, 2, 1, 3), (1, 1, 1, 2))]
+)
+def test_a_preactivation_resnet_becomes_alter_resnet(depths, counts, images):
+    model = preact_resnet(depths, PreActBottleneck, 32, num_classes=5).eval()
+    changed = harmonize(model, images, counts)
+    alter = alter_resnet(
+        PreActBottleneck, 32, num_classes=5, depths=depths, msas=counts, window=4
+    ).eval()
+    shapes = {name: p.shape for name, p in alter.state_dict().items()}
+    assert {name: p.shape for name, p in changed.state_dict().items()} == shapes
+    alter.load_state_dict(changed.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(changed(images), alter(images), rtol=0, atol=0)
+
+
+def test_at_224_pixels_the_window_is_7_and_heads_grow_as_in_the_paper():
+    large = torch.randn(1, 3, 224, 224, generator=stream(0, "large"))
+    model = torchvision.models.resnet50(num_classes=5).eval()
+    changed = harmonize(model, large, "end-of-stage")
+    found = [changed.get_submodule(name).attn for name in msas(changed)]
+    assert [layer.num_heads for layer in found] == [3, 6, 12, 24]
+    assert {layer.window for layer in found} == {7}
+
+
+# What of the replaced block is kept.
+
+
+def test_an_msa_may_be_the_first_of_a_strided_stage(images):
+    model = load_model("preact_resnet18_32").model
+    changed = harmonize(model, images, ["layer3.0"])
+    assert (
+        changed.layer3(torch.zeros(1, 128, 9, 9)).shape
+        == model.layer3(torch.zeros(1, 128, 9, 9)).shape
+    )
+
+
+def test_norms_and_stochastic_depth_are_of_the_replaced_block(images):
+    convnext = harmonize(
+        timms("convnext_atto", drop_path_rate=0.3)().eval(), images, "end-of-stage"
+    )
+    last = convnext.get_submodule(msas(convnext)[-1])
+    assert isinstance(last.norm1, LayerNorm2d)
+    assert last.drop_path.drop_prob == pytest.approx(0.3)
+    resnet = harmonize(
+        timm.create_model("resnet18", norm_layer=partial(nn.BatchNorm2d, eps=1e-3)).eval(),
+        images,
+        "end-of-stage",
+    )
+    assert resnet.get_submodule(msas(resnet)[0]).norm1.eps == 1e-3
+    grouped = harmonize(
+        timm.create_model("resnet18", norm_layer=timm.layers.GroupNorm).eval(),
+        images,
+        "end-of-stage",
+    )
+    assert grouped.get_submodule(msas(grouped)[0]).norm1.num_groups == 32
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(images):
+    model = load_model("resnet20").model
+    one, same, other = (
+        harmonize(model, images, "end-of-stage", seed=s).state_dict() for s in (0, 0, 1)
+    )
+    assert all(torch.equal(one[key], same[key]) for key in one)
+    assert any(not torch.equal(one[key], other[key]) for key in one)
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("placement", "said"),
+    [
+        ("alternating", "wants one of 'alternate', 'end-of-stage'"),
+        (["layer9.0"], "no Conv block 'layer9.0'; the residual Conv blocks are layer1.0, "),
+        (["layer1.0", "layer1.0"], "a block named twice"),
+        ((1, 1), "has 2 numbers, but the network has 3 stages of 3, 3, 3 blocks"),
+        ((0, 0, 3), r"3 MSA blocks in stage 3, but of its 3 blocks 0 to 2 can alternate"),
+    ],
+)
+def test_refuses_a_placement_that_does_not_fit(placement, said, images):
+    with pytest.raises(InputError, match=said):
+        harmonize(load_model("resnet20").model, images, placement)
+
+
+def test_refuses_heads_that_do_not_fit_the_stages(images):
+    with pytest.raises(InputError, match="heads has 2 numbers, but the network has 3 stages"):
+        harmonize(load_model("resnet20").model, images, heads=(1, 2))
+    with pytest.raises(InputError, match="wants at least one of each"):
+        harmonize(load_model("resnet20").model, images, heads=0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: load_model("vit_pico_patch4_32").model,
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)),
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 2)),
+    ],
+    ids=["ViT", "plain CNN", "linear"],
+)
+def test_refuses_a_model_without_residual_conv_blocks(make, images):
+    model = make().eval()
+    model(images)
+    with pytest.raises(InputError, match="no residual block with a convolution"):
+        harmonize(model, images)
