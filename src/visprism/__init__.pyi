@@ -9,8 +9,11 @@ from visprism.anatomy import layers as layers
 from visprism.anatomy import lesion as lesion
 from visprism.anatomy import replace as replace
 from visprism.anatomy import watch as watch
+from visprism.data import Augmentation as Augmentation
+from visprism.data import Feed as Feed
 from visprism.data import batches as batches
 from visprism.data import load_data as load_data
+from visprism.data import memory_feed as memory_feed
 from visprism.data.augment import augmented as augmented
 from visprism.data.corruptions import corrupt as corrupt
 from visprism.errors import InputError as InputError

@@ -1,0 +1,76 @@
+"""Mixing: mixup and cutmix of a batch with itself in reverse order, and soft targets."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Generator, Tensor
+
+from visprism.data.augmentation.settings import Augmentation
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How the images of a batch are mixed, each with its partner."""
+
+    own: float = 1.0  # part of the target that is the image's own; without a box, of the light
+    box: tuple[int, int, int, int] | None = None  # top, bottom, left, right: the partner's
+
+
+def draw_mix(augmentation: Augmentation, size: Sequence[int], generator: Generator) -> Mix:
+    """Mixup or cutmix of a batch of images of (height, width) `size`.
+
+    With cutmix, the part that is the image's own is what the box leaves of it, also where the
+    box reaches over the border.
+
+    Source: Zhang et al. (2018), mixup, and Yun et al. (2019), CutMix, alternating as in timm.
+    """
+    seed = int(torch.randint(2**62, (), generator=generator))
+    random = np.random.default_rng(seed)  # torch's Beta takes no generator
+    if not augmentation.mixes or random.random() >= augmentation.mix_probability:
+        return Mix()
+    both = augmentation.mixup > 0 and augmentation.cutmix > 0
+    switched = random.random() < augmentation.switch_probability
+    if switched if both else augmentation.cutmix > 0:
+        return cut(
+            random.beta(augmentation.cutmix, augmentation.cutmix),
+            (random.random(), random.random()),
+            size,
+        )
+    return Mix(random.beta(augmentation.mixup, augmentation.mixup))
+
+
+def cut(own: float, centre: Sequence[float], size: Sequence[int]) -> Mix:
+    """The box that leaves the part `own` of an image; `centre` in 0 ... 1 of its sides."""
+    edges = []
+    for side, position in zip(size, centre, strict=True):
+        length, middle = int(side * math.sqrt(1 - own)), int(side * position)
+        edges += [max(0, middle - length // 2), min(side, middle + (length + 1) // 2)]
+    top, bottom, left, right = edges
+    taken = (bottom - top) * (right - left) / (size[0] * size[1])
+    return Mix(1 - taken, (top, bottom, left, right))
+
+
+def mixed(
+    images: Float[Tensor, "b c h w"], partners: Float[Tensor, "b c h w"], mix: Mix
+) -> Float[Tensor, "b c h w"]:
+    """Each image mixed with its partner; changes both in place."""
+    if mix.own == 1:
+        return images
+    if mix.box is None:
+        return images.mul_(mix.own).add_(partners.mul_(1 - mix.own))
+    top, bottom, left, right = mix.box
+    images[:, :, top:bottom, left:right] = partners[:, :, top:bottom, left:right]
+    return images
+
+
+def soft(
+    targets: Int64[Tensor, " b"], num_classes: int, smoothing: float
+) -> Float[Tensor, "b {num_classes}"]:
+    """Probabilities: 1 - s for the class, and s / K more for every class."""
+    spread = smoothing / num_classes
+    rows = torch.full((len(targets), num_classes), spread, device=targets.device)
+    return rows.scatter_(1, targets[:, None], 1 - smoothing + spread)

@@ -1,0 +1,86 @@
+"""The pipeline: from the images of a batch to what the model is trained on, by one plan."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64, UInt8
+from torch import Tensor
+
+from visprism.data.augmentation.draws import Drawn, draw
+from visprism.data.augmentation.erasing import erased
+from visprism.data.augmentation.framing import mirrored, padded_crop
+from visprism.data.augmentation.mixing import Mix, draw_mix, mixed, soft
+from visprism.data.augmentation.settings import Augmentation
+from visprism.data.augmentation.share import Share, share
+from visprism.preprocessing import Preprocessing
+from visprism.rng import stream
+
+SoftBatch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one process does for one batch."""
+
+    numbers: Int64[Tensor, " m"]  # of the images that it prepares, in the data set
+    share: Share
+    drawn: Drawn  # for these images
+    mix: Mix
+
+
+def planned(
+    augmentation: Augmentation,
+    numbers: Int64[Tensor, " b"],
+    size: Sequence[int],
+    part: tuple[int, int],
+    *use: object,
+    seed: int,
+) -> Plan:
+    """The plan for the batch of the images `numbers`; `use` tells it from all other batches."""
+    generator = stream(seed, "augment", *use)
+    drawn = draw(augmentation, len(numbers), size, generator)
+    mix = draw_mix(augmentation, size, generator)
+    own = share(len(numbers), part, mixes=augmentation.mixes)
+    return Plan(numbers[own.places], own, drawn.of(own.places), mix)
+
+
+def changed(
+    pixels: UInt8[Tensor, "b c h w"],
+    drawn: Drawn,
+    augmentation: Augmentation,
+    preprocessing: Preprocessing,  # noqa: ARG001
+) -> UInt8[Tensor, "b c h w"]:
+    """The images cut out and mirrored."""
+    device = pixels.device
+    pixels = padded_crop(pixels, drawn.corner.to(device), augmentation.padding)
+    return mirrored(pixels, drawn.flip.to(device))
+
+
+def finished(
+    pixels: UInt8[Tensor, "m c h w"],
+    targets: Int64[Tensor, " m"],
+    plan: Plan,
+    augmentation: Augmentation,
+    preprocessing: Preprocessing,
+    num_classes: int,
+) -> SoftBatch:
+    """Images standardised, erased and mixed, and the probabilities of their classes."""
+    images = erased(standardised(pixels, preprocessing), plan.drawn.box, plan.drawn.noise)
+    rows = soft(targets, num_classes, augmentation.smoothing)
+    own, partner = plan.share.own.to(pixels.device), plan.share.partner.to(pixels.device)
+    if plan.mix.own == 1:
+        return images[own], rows[own]
+    soft_targets = plan.mix.own * rows[own] + (1 - plan.mix.own) * rows[partner]
+    return mixed(images[own], images[partner], plan.mix), soft_targets
+
+
+def standardised(
+    pixels: UInt8[Tensor, "b c h w"], preprocessing: Preprocessing
+) -> Float[Tensor, "b c h w"]:
+    """Pixels in 0 ... 1, less the mean, over the standard deviation, on their device."""
+    mean, std = (
+        255 * torch.tensor(values, device=pixels.device)[:, None, None]
+        for values in (preprocessing.mean, preprocessing.std)
+    )
+    return pixels.float().sub_(mean).div_(std)

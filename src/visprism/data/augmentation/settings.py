@@ -1,0 +1,73 @@
+"""Settings of augmentation: how training images are changed, as numbers to be written down."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from visprism.data.augmentation.notation import RandAugment, read_rand_augment
+from visprism.errors import InputError
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How training images are changed; whatever is 0, or empty, is off.
+
+    Raises:
+        InputError: if a field is outside of its range, or `rand_augment` is not understood.
+
+    Source: Park and Kim (2022), How do vision transformers work?, appendix A; Cubuk et al.
+    (2020), RandAugment; Zhong et al. (2020), Random erasing data augmentation; Zhang et al.
+    (2018), mixup; Yun et al. (2019), CutMix; all as timm defines them.
+    """
+
+    padding: int = 0  # pixels of black about a small image, out of which it is cut again
+    area: float = 0.08  # smallest part of a large image that a cut-out shows; the largest is 1
+    flip: float = 0.0  # probability of mirroring
+    rand_augment: str = ""  # as timm spells it: "rand-m9-n2-mstd1.0"
+    erasing: float = 0.0  # probability that a rectangle is replaced by noise
+    mixup: float = 0.0  # alpha of the Beta distribution of the part that is the image's own
+    cutmix: float = 0.0  # the same where a rectangle is taken from the other image
+    mix_probability: float = 1.0  # of a batch, to be mixed at all
+    switch_probability: float = 0.5  # of cutmix, where both are on
+    smoothing: float = 0.0  # part of a target that is spread over all classes
+
+    def __post_init__(self) -> None:
+        names = ("flip", "erasing", "mix_probability", "switch_probability", "smoothing")
+        for name in ("area", *names):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)}; wants a number from 0 to 1")
+        for name in ("padding", "mixup", "cutmix"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} is {getattr(self, name)}; wants 0 (off) or more")
+        if not self.area:
+            raise InputError("area is 0; wants the smallest part of an image that is cut out")
+        _ = self.operations  # said now, not in the middle of an epoch
+
+    @property
+    def mixes(self) -> bool:
+        """Whether images are mixed with one another."""
+        return self.mix_probability > 0 and (self.mixup > 0 or self.cutmix > 0)
+
+    @cached_property
+    def operations(self) -> RandAugment | None:
+        """What `rand_augment` says, or None where it is empty."""
+        return read_rand_augment(self.rand_augment) if self.rand_augment else None
+
+
+# What the paper trains on, small images and large ones.
+STRONG = Augmentation(
+    padding=4,
+    flip=0.5,
+    rand_augment="rand-m9-n2-mstd1.0",
+    mixup=1.0,
+    cutmix=0.8,
+    smoothing=0.1,
+)
+STRONG_LARGE = Augmentation(
+    flip=0.5,
+    rand_augment="rand-m9-n2-mstd0.5",
+    erasing=0.25,
+    mixup=1.0,
+    cutmix=0.8,
+    smoothing=0.1,
+)
+WEAK = Augmentation(padding=4, flip=0.5)
