@@ -11,6 +11,7 @@ from visprism.data.augmentation.draws import Drawn, draw
 from visprism.data.augmentation.erasing import erased
 from visprism.data.augmentation.framing import mirrored, padded_crop
 from visprism.data.augmentation.mixing import Mix, draw_mix, mixed, soft
+from visprism.data.augmentation.rand_augment import rand_augmented
 from visprism.data.augmentation.settings import Augmentation
 from visprism.data.augmentation.share import Share, share
 from visprism.preprocessing import Preprocessing
@@ -49,12 +50,23 @@ def changed(
     pixels: UInt8[Tensor, "b c h w"],
     drawn: Drawn,
     augmentation: Augmentation,
-    preprocessing: Preprocessing,  # noqa: ARG001
+    preprocessing: Preprocessing,
 ) -> UInt8[Tensor, "b c h w"]:
-    """The images cut out and mirrored."""
-    device = pixels.device
+    """The images cut out, mirrored, and after the operations of RandAugment."""
+    device, settings = pixels.device, augmentation.operations
     pixels = padded_crop(pixels, drawn.corner.to(device), augmentation.padding)
-    return mirrored(pixels, drawn.flip.to(device))
+    pixels = mirrored(pixels, drawn.flip.to(device))
+    if settings is None:
+        return pixels
+    return rand_augmented(
+        pixels,
+        drawn.operation,
+        drawn.magnitude,
+        drawn.negative,
+        drawn.cubic,
+        fill=[min(255, round(255 * value)) for value in preprocessing.mean],
+        increasing=settings.increasing,
+    )
 
 
 def finished(

@@ -1,6 +1,23 @@
-"""RandAugment: a few operations on each image, each of which runs on all its images at once."""
+"""RandAugment: a few operations on each image, each of which runs on all its images at once.
 
-# In timm's order.
+Source: Cubuk et al. (2020), RandAugment: practical automated data augmentation with a reduced
+search space; operations and magnitudes are those of timm.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Bool, Float64, Int64, UInt8
+from torch import Tensor
+
+from visprism.data.augmentation import geometric, photometric
+
+Images = UInt8[Tensor, "b 3 h w"]
+Operation = Callable[[Images, "Strength"], Images]
+Strength = Float64[Tensor, " b"]
+
+
+# In timm's order, which is that of what is drawn.
 OPERATIONS = (
     "auto_contrast",
     "equalize",
@@ -19,3 +36,110 @@ OPERATIONS = (
     "translate_y",
 )
 OFF = -1  # the operation of an image that is left as it is
+
+_TABLES = {
+    "auto_contrast", "equalize", "invert", "posterize", "solarize", "solarize_add", "contrast",
+    "brightness",
+}  # fmt: skip
+
+
+def rand_augmented(
+    images: Images,
+    operation: Int64[Tensor, "n b"],
+    magnitude: Float64[Tensor, "n b"],
+    negative: Bool[Tensor, "n b"],
+    cubic: Bool[Tensor, "n b"],
+    *,
+    fill: Sequence[int],
+    increasing: bool,
+) -> Images:
+    """The images after their operations, one layer after the other.
+
+    Args:
+        images: RGB in eight bits.
+        operation: the place of each in `OPERATIONS`, or `OFF`.
+        magnitude: 0 ... 10.
+        negative: the sign of what has two directions.
+        cubic: bicubic interpolation, not bilinear, where pixels move.
+        fill: colour of what comes in from outside.
+        increasing: whether every operation is stronger at a higher magnitude.
+    """
+    images = images.clone()
+    for which, level, minus, kernel in zip(
+        operation.cpu(), magnitude, negative, cubic, strict=True
+    ):
+        sign = 1 - 2 * minus.double()
+        tables, places = [], []
+        for number, name in enumerate(OPERATIONS):
+            chosen = (which == number).nonzero().ravel()
+            if not len(chosen):
+                continue
+            chosen = chosen.to(images.device)
+            some = images[chosen]
+            amount = strength(name, level[chosen], sign[chosen], increasing=increasing)
+            if name in _TABLES:
+                tables.append(_table(name, some, amount))
+                places.append(chosen)
+            else:
+                images[chosen] = _drawn(name, some, amount, kernel[chosen], fill)
+        if places:
+            where = torch.cat(places)
+            rows = torch.cat([table.expand(-1, 3, -1) for table in tables])
+            images[where] = photometric.looked_up(images[where], rows)
+    return images
+
+
+def strength(name: str, level: Strength, sign: Strength, *, increasing: bool) -> Strength:
+    """What an operation is given at a magnitude: a factor, a threshold, an angle, a shift.
+
+    Shifts are parts of the image's side, angles degrees.
+    """
+    level = level / 10
+    if name in ("color", "contrast", "brightness", "sharpness"):
+        if increasing:
+            return (1 + sign * (level * 0.9)).clamp(min=0.1)
+        return level * 1.8 + 0.1
+    if name == "posterize":
+        bits = (level * 4).trunc()
+        return 4 - bits if increasing else bits
+    if name == "solarize":
+        threshold = (level * 256).trunc().clamp(max=256)
+        return 256 - threshold if increasing else threshold
+    if name == "solarize_add":
+        return (level * 110).trunc().clamp(max=128)
+    return sign * level * _REACH.get(name, 0.0)
+
+
+_REACH = {
+    "rotate": 30.0,  # degrees
+    "shear_x": 0.3,
+    "shear_y": 0.3,
+    "translate_x": 0.45,  # of the side
+    "translate_y": 0.45,
+}
+
+
+def _table(name: str, images: Images, amount: Strength) -> UInt8[Tensor, "b _ 256"]:
+    if name in ("auto_contrast", "equalize", "invert"):
+        return getattr(photometric, name)(images)
+    whole = name in ("posterize", "solarize", "solarize_add")
+    return getattr(photometric, name)(images, amount.long() if whole else amount)
+
+
+def _drawn(
+    name: str,
+    images: Images,
+    amount: Strength,
+    cubic: Bool[Tensor, " b"],
+    fill: Sequence[int],
+) -> Images:
+    if name in ("color", "sharpness"):
+        return getattr(photometric, name)(images, amount)
+    if name == "rotate":
+        return geometric.rotated(images, amount, cubic, fill)
+    kind, axis = name.split("_")
+    turned = images if axis == "x" else images.transpose(2, 3)
+    zero = torch.zeros_like(amount)
+    slope, offset = (amount, zero) if kind == "shear" else (zero, amount * turned.shape[3])
+    moved = geometric.slid(turned, slope, offset, cubic, fill)
+    return moved if axis == "x" else moved.transpose(2, 3)
