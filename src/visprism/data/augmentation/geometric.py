@@ -9,7 +9,7 @@ Source: Keys (1981), Cubic convolution interpolation for digital image processin
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from jaxtyping import Bool, Float64, UInt8
@@ -24,45 +24,56 @@ def slid(
     images: Images, slope: Amounts, offset: Amounts, cubic: Kernels, fill: Sequence[int]
 ) -> Images:
     """Row y of each image is read from x + slope (y + 1/2) + offset: a shear, or a shift."""
-    b, c, height, width = images.shape
-    x = torch.arange(width, device=images.device, dtype=torch.float64) + 0.5
-    y = torch.arange(height, device=images.device, dtype=torch.float64) + 0.5
-    at = x + slope[:, None, None] * y[:, None] + offset[:, None, None]
-    inside = (at >= 0) & (at < width)
-    at = at - 0.5
-    first = at.floor()
-    taps = (first.long()[..., None] + torch.arange(-1, 3, device=images.device)).clamp_(
-        0, width - 1
-    )
-    around = images.gather(3, taps.view(b, 1, height, -1).expand(b, c, height, 4 * width))
-    around = around.view(b, c, height, width, 4).double()
-    values = _interpolated(around.unbind(4), (at - first)[:, None], _shaped(cubic))
-    return _filled(values, inside, fill)
+    height, width = images.shape[2:]
+    across = _centres(width, images) + slope.view(-1, 1, 1) * _centres(height, images)[:, None]
+    across += offset.view(-1, 1, 1)
+    inside = (across >= 0) & (across < width)
+    column, distance = _split(across)
+    drawn = torch.empty_like(images)
+    for chosen, curve, reach in _kernels(cubic):
+        some, first = images[chosen], column[chosen]
+        taps = [
+            some.gather(3, (first + t).clamp_(0, width - 1)[:, None].expand_as(some)).double()
+            for t in reach
+        ]
+        drawn[chosen] = _bytes(curve(taps, distance[chosen][:, None]))
+    return _filled(drawn, inside, fill)
 
 
 def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int]) -> Images:
     """Each image turned counter-clockwise about its centre."""
-    b, c, height, width = images.shape
-    a00, a01, a02, a10, a11, a12 = (
-        torch.tensor(row, device=images.device, dtype=torch.float64)[:, None, None]
-        for row in zip(*(_rotation(d, height, width) for d in degrees.tolist()), strict=True)
-    )
-    x = torch.arange(width, device=images.device, dtype=torch.float64) + 0.5
-    y = torch.arange(height, device=images.device, dtype=torch.float64)[:, None] + 0.5
+    height, width = images.shape[2:]
+    maps = [_rotation(angle, height, width) for angle in degrees.tolist()]
+    table = torch.tensor(maps, device=images.device, dtype=torch.float64)
+    a00, a01, a02, a10, a11, a12 = (column.view(-1, 1, 1) for column in table.unbind(1))
+    x, y = _centres(width, images), _centres(height, images)[:, None]
     across, down = a00 * x + a01 * y + a02, a10 * x + a11 * y + a12
     inside = (across >= 0) & (across < width) & (down >= 0) & (down < height)
-    across, down = across - 0.5, down - 0.5
-    left, top = across.floor(), down.floor()
-    four = torch.arange(-1, 3, device=images.device)
-    columns = (left.long()[..., None] + four).clamp_(0, width - 1)
-    rows = (top.long()[..., None] + four).clamp_(0, height - 1)
-    taps = rows[..., :, None] * width + columns[..., None, :]
-    around = images.view(b, c, -1).gather(2, taps.view(b, 1, -1).expand(b, c, -1))
-    around = around.view(b, c, height, width, 4, 4).double()
-    kernel = _shaped(cubic)
-    lines = _interpolated(around.unbind(5), (across - left)[:, None, ..., None], kernel[..., None])
-    values = _interpolated(lines.unbind(4), (down - top)[:, None], kernel)
-    return _filled(values, inside, fill)
+    column, to_right = _split(across)
+    row, to_bottom = _split(down)
+    drawn = torch.empty_like(images)
+    for chosen, curve, reach in _kernels(cubic):
+        some = images[chosen].flatten(2)
+        right, bottom = to_right[chosen].flatten(1)[:, None], to_bottom[chosen].flatten(1)[:, None]
+        columns = [(column[chosen] + t).clamp_(0, width - 1).flatten(1) for t in reach]
+        lines = []
+        for t in reach:
+            begin = (row[chosen] + t).clamp_(0, height - 1).mul_(width).flatten(1)
+            taps = [some.gather(2, (begin + c)[:, None].expand_as(some)).double() for c in columns]
+            lines.append(curve(taps, right))
+        drawn[chosen] = _bytes(curve(lines, bottom)).view(-1, *images.shape[1:])
+    return _filled(drawn, inside, fill)
+
+
+def _centres(side: int, images: Images) -> Float64[Tensor, " {side}"]:
+    return torch.arange(side, device=images.device, dtype=torch.float64) + 0.5
+
+
+def _split(place: Float64[Tensor, "b h w"]) -> tuple[Tensor, Tensor]:
+    """The number of the pixel whose centre comes before a place, and the distance from it."""
+    place = place - 0.5
+    before = place.floor()
+    return before.long(), place - before
 
 
 def _rotation(degrees: float, height: int, width: int) -> tuple[float, ...]:
@@ -80,23 +91,39 @@ def _rotation(degrees: float, height: int, width: int) -> tuple[float, ...]:
     )
 
 
-def _interpolated(
-    around: Sequence[Float64[Tensor, "..."]],
-    distance: Float64[Tensor, "..."],
-    cubic: Float64[Tensor, "..."],
-) -> Float64[Tensor, "..."]:
-    """The value at `distance`, 0 ... 1, from the second of four values to the third."""
+Curve = Callable[[Sequence[Tensor], Tensor], Tensor]
+
+
+def _linear(around: Sequence[Tensor], distance: Tensor) -> Float64[Tensor, "b c ..."]:
+    """The value at `distance` between two neighbours; changes them."""
+    before, after = around
+    return after.sub_(before).mul_(distance).add_(before)
+
+
+def _cubic(around: Sequence[Tensor], distance: Tensor) -> Float64[Tensor, "b c ..."]:
+    """The value at `distance` between the middle two of four neighbours; changes them."""
     v1, v2, v3, v4 = around
-    step = v3 - torch.where(cubic > 0, v1, v2)
-    second = cubic * (2 * (v1 - v2) + v3 - v4)
-    third = cubic * (v2 - v1 - v3 + v4)
-    return v2 + distance * (step + distance * (second + distance * third))
+    slope = v3 - v1
+    third = (v2 - v1).sub_(v3).add_(v4)
+    second = v1.sub_(v2).mul_(2).add_(v3).sub_(v4)
+    value = third.mul_(distance).add_(second).mul_(distance).add_(slope)
+    return value.mul_(distance).add_(v2)
 
 
-def _shaped(cubic: Kernels) -> Float64[Tensor, "b 1 1 1"]:
-    return cubic.double().view(-1, 1, 1, 1)
+def _kernels(cubic: Kernels) -> Iterator[tuple[Tensor, Curve, range]]:
+    """The images of each kernel, its curve, and the neighbours that it takes."""
+    for chosen, curve, reach in (
+        ((~cubic).nonzero().ravel(), _linear, range(2)),
+        (cubic.nonzero().ravel(), _cubic, range(-1, 3)),
+    ):
+        if len(chosen):
+            yield chosen, curve, reach
 
 
-def _filled(values: Tensor, inside: Tensor, fill: Sequence[int]) -> Images:
-    colour = torch.tensor(fill, device=values.device, dtype=torch.uint8)[:, None, None]
-    return torch.where(inside[:, None], values.clamp_(0, 255).byte(), colour)
+def _bytes(values: Float64[Tensor, "..."]) -> UInt8[Tensor, "..."]:
+    return values.clamp_(0, 255).byte()
+
+
+def _filled(drawn: Images, inside: Bool[Tensor, "b h w"], fill: Sequence[int]) -> Images:
+    colour = torch.tensor(fill, device=drawn.device, dtype=torch.uint8)[:, None, None]
+    return torch.where(inside[:, None], drawn, colour)
