@@ -126,10 +126,12 @@ def test_a_set_without_images_is_refused(shapes):
 
 def test_images_without_labels_are_refused(shapes):
     blank = replace(shapes, targets=np.full(45, -1))
-    with pytest.raises(InputError, match=r"has images without labels; take labelled images"):
+    with pytest.raises(InputError, match=r"has no labels, which training wants; take labelled"):
         feed(blank)
 
 
 def test_a_label_that_the_model_lacks_is_refused(shapes):
-    with pytest.raises(InputError, match=r"has class 9, the model classes 0 to 4; build the"):
+    with pytest.raises(
+        InputError, match=r"has class 9, the model classes 0 to 4; take the data"
+    ):
         feed(shapes, num_classes=5)

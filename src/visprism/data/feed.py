@@ -10,7 +10,7 @@ from torch import Tensor
 
 from visprism.data.augmentation.draws import joined
 from visprism.data.augmentation.pipeline import SoftBatch, changed, finished, planned
-from visprism.data.augmentation.settings import Augmentation
+from visprism.data.augmentation.settings import PLAIN, Augmentation
 from visprism.data.image_set import ImageSet
 from visprism.data.memory import in_memory
 from visprism.errors import InputError
@@ -18,7 +18,6 @@ from visprism.parallel import CPU, Compute
 from visprism.preprocessing import Preprocessing
 from visprism.rng import stream
 
-PLAIN = Augmentation()
 # Pixels that are augmented in one go: those of several batches, as each operation of
 # RandAugment falls to few images of one, and calling it then takes longer than its work.
 _PIXELS = 2**20
@@ -98,7 +97,12 @@ class MemoryFeed:
             ]
             numbers = torch.cat([plan.numbers for plan in plans]).to(self.pixels.device)
             drawn = joined([plan.drawn for plan in plans])
-            pixels = changed(self.pixels[numbers], drawn, self.augmentation, self.preprocessing)
+            pixels = changed(
+                self.pixels.index_select(0, numbers),
+                drawn,
+                self.augmentation,
+                self.preprocessing,
+            )
             counts = [len(plan.numbers) for plan in plans]
             parts = zip(plans, pixels.split(counts), numbers.split(counts), strict=True)
             for plan, some, which in parts:
@@ -165,7 +169,7 @@ def checked(image_set: ImageSet, batch_size: int, num_classes: int | None) -> in
     Raises:
         InputError: if not.
     """
-    name, targets = image_set.name, image_set.targets
+    name = image_set.name
     if not len(image_set):
         raise InputError(f"{name} holds no image; training wants at least one batch of them")
     if batch_size < 1:
@@ -175,12 +179,22 @@ def checked(image_set: ImageSet, batch_size: int, num_classes: int | None) -> in
             f"batch_size is {batch_size}, but {name} has {len(image_set)} images; wants "
             "at most as many"
         )
-    if targets.min() < 0:
-        raise InputError(f"{name} has images without labels; take labelled images to train on")
     classes = image_set.num_classes if num_classes is None else num_classes
-    if targets.max() >= classes:
-        raise InputError(
-            f"{name} has class {targets.max()}, the model classes 0 to {classes - 1}; build "
-            f"the model for {image_set.num_classes} classes, or take other data"
-        )
+    check_labels(image_set, classes)
     return classes
+
+
+def check_labels(image_set: ImageSet, num_classes: int) -> None:
+    """Whether every image has a label that the model knows.
+
+    Raises:
+        InputError: if not.
+    """
+    name, targets = image_set.name, image_set.targets
+    if len(targets) and targets.min() < 0:
+        raise InputError(f"{name} has no labels, which training wants; take labelled images")
+    if len(targets) and targets.max() >= num_classes:
+        raise InputError(
+            f"{name} has class {targets.max()}, the model classes 0 to {num_classes - 1}; take "
+            f"the data that it is made for, or a model of {image_set.num_classes} classes"
+        )

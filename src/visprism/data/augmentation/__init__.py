@@ -1,9 +1,16 @@
 """Augmentation of training images: settings, and the batched operations that follow them."""
 
 from visprism.data.augmentation.notation import RandAugment, read_rand_augment
-from visprism.data.augmentation.settings import STRONG, STRONG_LARGE, WEAK, Augmentation
+from visprism.data.augmentation.settings import (
+    PLAIN,
+    STRONG,
+    STRONG_LARGE,
+    WEAK,
+    Augmentation,
+)
 
 __all__ = [
+    "PLAIN",
     "STRONG",
     "STRONG_LARGE",
     "WEAK",

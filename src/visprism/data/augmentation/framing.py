@@ -6,24 +6,19 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 
-def padded_crop(
-    images: UInt8[Tensor, "b c h w"], corner: Int64[Tensor, "2 b"], padding: int
+def framed(
+    images: UInt8[Tensor, "b c h w"],
+    corner: Int64[Tensor, "2 b"],
+    flip: Bool[Tensor, " b"],
+    padding: int,
 ) -> UInt8[Tensor, "b c h w"]:
-    """Images cut out again at `corner`, (top, left) in 0 ... 2 `padding`, of a black frame.
+    """Images cut out again at `corner`, (top, left) in 0 ... 2 `padding`, and some mirrored.
 
     Source: torchvision's RandomCrop with `padding`; He et al. (2016), section 4.2.
     """
-    if not padding:
-        return images
-    _, _, height, width = images.shape
-    framed = pad(images, (padding,) * 4)
-    windows = framed.unfold(2, height, 1).unfold(3, width, 1)
-    each = torch.arange(len(images), device=images.device)
-    return windows[each, :, corner[0], corner[1]]
-
-
-def mirrored(
-    images: UInt8[Tensor, "b c h w"], chosen: Bool[Tensor, " b"]
-) -> UInt8[Tensor, "b c h w"]:
-    """The chosen images with left and right exchanged."""
-    return torch.where(chosen[:, None, None, None], images.flip(-1), images)
+    b, c, height, width = images.shape
+    x = torch.arange(width, device=images.device)
+    rows = torch.arange(height, device=images.device)[:, None] + corner[0, :, None, None]
+    columns = torch.where(flip[:, None, None], x.flip(0), x) + corner[1, :, None, None]
+    places = (rows * (width + 2 * padding) + columns).view(b, 1, -1).expand(b, c, -1)
+    return pad(images, (padding,) * 4).flatten(2).gather(2, places).view_as(images)

@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
+from visprism.data.augmentation.grouping import put_together
+
 Images = UInt8[Tensor, "b c h w"]
 Amounts = Float64[Tensor, " b"]
 Kernels = Bool[Tensor, " b"]  # cubic, not linear
@@ -29,15 +31,16 @@ def slid(
     across += offset.view(-1, 1, 1)
     inside = (across >= 0) & (across < width)
     column, distance = _split(across)
-    drawn = torch.empty_like(images)
+    groups = []
     for chosen, curve, reach in _kernels(cubic):
-        some, first = images[chosen], column[chosen]
+        some, first = images.index_select(0, chosen).double(), column.index_select(0, chosen)
         taps = [
-            some.gather(3, (first + t).clamp_(0, width - 1)[:, None].expand_as(some)).double()
+            some.gather(3, (first + t).clamp_(0, width - 1)[:, None].expand_as(some))
             for t in reach
         ]
-        drawn[chosen] = _bytes(curve(taps, distance[chosen][:, None]))
-    return _filled(drawn, inside, fill)
+        values = curve(taps, distance.index_select(0, chosen)[:, None])
+        groups.append((chosen, values.clamp_(0, 255).byte()))
+    return _filled(put_together(groups), inside, fill)
 
 
 def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int]) -> Images:
@@ -51,18 +54,22 @@ def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int
     inside = (across >= 0) & (across < width) & (down >= 0) & (down < height)
     column, to_right = _split(across)
     row, to_bottom = _split(down)
-    drawn = torch.empty_like(images)
+    groups = []
     for chosen, curve, reach in _kernels(cubic):
-        some = images[chosen].flatten(2)
-        right, bottom = to_right[chosen].flatten(1)[:, None], to_bottom[chosen].flatten(1)[:, None]
-        columns = [(column[chosen] + t).clamp_(0, width - 1).flatten(1) for t in reach]
+        some = images.index_select(0, chosen).flatten(2).double()
+        right, bottom, x, y = (
+            places.index_select(0, chosen).flatten(1)[:, None]
+            for places in (to_right, to_bottom, column, row)
+        )
+        columns = [(x + t).clamp_(0, width - 1) for t in reach]
         lines = []
         for t in reach:
-            begin = (row[chosen] + t).clamp_(0, height - 1).mul_(width).flatten(1)
-            taps = [some.gather(2, (begin + c)[:, None].expand_as(some)).double() for c in columns]
+            begin = (y + t).clamp_(0, height - 1).mul_(width)
+            taps = [some.gather(2, (begin + c).expand_as(some)) for c in columns]
             lines.append(curve(taps, right))
-        drawn[chosen] = _bytes(curve(lines, bottom)).view(-1, *images.shape[1:])
-    return _filled(drawn, inside, fill)
+        values = curve(lines, bottom).clamp_(0, 255).byte()
+        groups.append((chosen, values.view(-1, *images.shape[1:])))
+    return _filled(put_together(groups), inside, fill)
 
 
 def _centres(side: int, images: Images) -> Float64[Tensor, " {side}"]:
@@ -120,10 +127,8 @@ def _kernels(cubic: Kernels) -> Iterator[tuple[Tensor, Curve, range]]:
             yield chosen, curve, reach
 
 
-def _bytes(values: Float64[Tensor, "..."]) -> UInt8[Tensor, "..."]:
-    return values.clamp_(0, 255).byte()
-
-
 def _filled(drawn: Images, inside: Bool[Tensor, "b h w"], fill: Sequence[int]) -> Images:
+    # Products of bytes are several times faster than a choice between them.
     colour = torch.tensor(fill, device=drawn.device, dtype=torch.uint8)[:, None, None]
-    return torch.where(inside[:, None], drawn, colour)
+    kept = inside[:, None].byte()
+    return drawn.mul_(kept).add_(colour * (1 - kept))

@@ -1,12 +1,12 @@
 """Photometric operations on RGB images in eight bits, bit for bit as Pillow does them.
 
 Eight of them map each value of a channel to another: they give a table of 256 values for each
-channel of each image, (b, 3, 256), which `looked_up` applies. `color` and `sharpness` blend with
-another image.
+channel of each image, (b, 3, 256), which `looked_up` applies. `color` and `sharpness` blend
+the image with another.
 """
 
 import torch
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Float64, Int32, Int64, UInt8
 from torch import Tensor
 
 Images = UInt8[Tensor, "b 3 h w"]
@@ -108,12 +108,12 @@ def _each(parameter: Tensor) -> Tensor:
     return parameter[:, None, None]
 
 
-def _grey(images: Images) -> Int64[Tensor, "b h w"]:
-    red, green, blue = images.long().unbind(1)
+def _grey(images: Images) -> Int32[Tensor, "b h w"]:
+    red, green, blue = images.int().unbind(1)
     return (red * _LUMA[0] + green * _LUMA[1] + blue * _LUMA[2] + _HALF) >> 16
 
 
 def _blended(first: Tensor, second: Tensor, factor: Tensor) -> UInt8[Tensor, "..."]:
-    """The first at a factor of 0, the second at 1; in single precision, cut off, not rounded."""
+    """The first at a factor of 0, the second at 1, in single precision; cut off to bytes."""
     first, second = first.float(), second.float()
     return (first + factor.float() * (second - first)).clamp_(0, 255).byte()

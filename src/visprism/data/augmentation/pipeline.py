@@ -9,7 +9,7 @@ from torch import Tensor
 
 from visprism.data.augmentation.draws import Drawn, draw
 from visprism.data.augmentation.erasing import erased
-from visprism.data.augmentation.framing import mirrored, padded_crop
+from visprism.data.augmentation.framing import framed
 from visprism.data.augmentation.mixing import Mix, draw_mix, mixed, soft
 from visprism.data.augmentation.rand_augment import rand_augmented
 from visprism.data.augmentation.settings import Augmentation
@@ -54,8 +54,9 @@ def changed(
 ) -> UInt8[Tensor, "b c h w"]:
     """The images cut out, mirrored, and after the operations of RandAugment."""
     device, settings = pixels.device, augmentation.operations
-    pixels = padded_crop(pixels, drawn.corner.to(device), augmentation.padding)
-    pixels = mirrored(pixels, drawn.flip.to(device))
+    if augmentation.padding or augmentation.flip:
+        corner, flip = drawn.corner.to(device), drawn.flip.to(device)
+        pixels = framed(pixels, corner, flip, augmentation.padding)
     if settings is None:
         return pixels
     return rand_augmented(
@@ -81,10 +82,12 @@ def finished(
     images = erased(standardised(pixels, preprocessing), plan.drawn.box, plan.drawn.noise)
     rows = soft(targets, num_classes, augmentation.smoothing)
     own, partner = plan.share.own.to(pixels.device), plan.share.partner.to(pixels.device)
+    mine, probabilities = images.index_select(0, own), rows[own]
     if plan.mix.own == 1:
-        return images[own], rows[own]
-    soft_targets = plan.mix.own * rows[own] + (1 - plan.mix.own) * rows[partner]
-    return mixed(images[own], images[partner], plan.mix), soft_targets
+        return mine, probabilities
+    theirs = images.index_select(0, partner)
+    probabilities = plan.mix.own * probabilities + (1 - plan.mix.own) * rows[partner]
+    return mixed(mine, theirs, plan.mix), probabilities
 
 
 def standardised(

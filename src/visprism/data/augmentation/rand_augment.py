@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from visprism.data.augmentation import geometric, photometric
+from visprism.data.augmentation.grouping import put_together
 
 Images = UInt8[Tensor, "b 3 h w"]
 Operation = Callable[[Images, "Strength"], Images]
@@ -64,28 +65,30 @@ def rand_augmented(
         fill: colour of what comes in from outside.
         increasing: whether every operation is stronger at a higher magnitude.
     """
-    images = images.clone()
-    for which, level, minus, kernel in zip(
-        operation.cpu(), magnitude, negative, cubic, strict=True
-    ):
+    if not len(images):
+        return images
+    for which, level, minus, kernel in zip(operation, magnitude, negative, cubic, strict=True):
         sign = 1 - 2 * minus.double()
-        tables, places = [], []
-        for number, name in enumerate(OPERATIONS):
+        groups, tables = [], []
+        for number in which.unique().tolist():
             chosen = (which == number).nonzero().ravel()
-            if not len(chosen):
+            some = images.index_select(0, chosen.to(images.device))
+            if number == OFF:
+                groups.append((chosen, some))
                 continue
-            chosen = chosen.to(images.device)
-            some = images[chosen]
+            name = OPERATIONS[number]
             amount = strength(name, level[chosen], sign[chosen], increasing=increasing)
+            amount = amount.to(images.device)
             if name in _TABLES:
-                tables.append(_table(name, some, amount))
-                places.append(chosen)
+                tables.append((chosen, some, _table(name, some, amount)))
             else:
-                images[chosen] = _drawn(name, some, amount, kernel[chosen], fill)
-        if places:
-            where = torch.cat(places)
-            rows = torch.cat([table.expand(-1, 3, -1) for table in tables])
-            images[where] = photometric.looked_up(images[where], rows)
+                moved = _drawn(name, some, amount, kernel[chosen].to(images.device), fill)
+                groups.append((chosen, moved))
+        if tables:
+            places, pixels, rows = zip(*tables, strict=True)
+            rows = torch.cat([row.expand(-1, 3, -1) for row in rows])
+            groups.append((torch.cat(places), photometric.looked_up(torch.cat(pixels), rows)))
+        images = put_together(groups)
     return images
 
 
@@ -138,7 +141,7 @@ def _drawn(
     if name == "rotate":
         return geometric.rotated(images, amount, cubic, fill)
     kind, axis = name.split("_")
-    turned = images if axis == "x" else images.transpose(2, 3)
+    turned = images if axis == "x" else images.transpose(2, 3).contiguous()
     zero = torch.zeros_like(amount)
     slope, offset = (amount, zero) if kind == "shear" else (zero, amount * turned.shape[3])
     moved = geometric.slid(turned, slope, offset, cubic, fill)

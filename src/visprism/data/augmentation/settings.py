@@ -9,7 +9,7 @@ from visprism.errors import InputError
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How training images are changed; whatever is 0, or empty, is off.
+    """How training images are changed; by default not at all.
 
     Raises:
         InputError: if a field is outside of its range, or `rand_augment` is not understood.
@@ -20,7 +20,7 @@ class Augmentation:
     """
 
     padding: int = 0  # pixels of black about a small image, out of which it is cut again
-    area: float = 0.08  # smallest part of a large image that a cut-out shows; the largest is 1
+    area: float = 1.0  # smallest part of a large image that is cut out; 1: always its centre
     flip: float = 0.0  # probability of mirroring
     rand_augment: str = ""  # as timm spells it: "rand-m9-n2-mstd1.0"
     erasing: float = 0.0  # probability that a rectangle is replaced by noise
@@ -53,6 +53,7 @@ class Augmentation:
         return read_rand_augment(self.rand_augment) if self.rand_augment else None
 
 
+PLAIN = Augmentation()
 # What the paper trains on, small images and large ones.
 STRONG = Augmentation(
     padding=4,
@@ -63,6 +64,7 @@ STRONG = Augmentation(
     smoothing=0.1,
 )
 STRONG_LARGE = Augmentation(
+    area=0.08,
     flip=0.5,
     rand_augment="rand-m9-n2-mstd0.5",
     erasing=0.25,

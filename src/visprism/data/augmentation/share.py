@@ -1,6 +1,7 @@
 """Shares: which images of a batch a process hands out, and which it must prepare for that."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Int64
@@ -16,6 +17,7 @@ class Share:
     partner: Int64[Tensor, " n"]  # among `places`, of the image that each is mixed with
 
 
+@lru_cache(maxsize=8)  # all batches of a run but the last of an epoch have the same
 def share(count: int, part: tuple[int, int], *, mixes: bool) -> Share:
     """What process `part`, (rank, world), does of a batch of `count` images.
 

@@ -1,0 +1,85 @@
+"""Views of large images: cut out at random, mirrored, and changed by timm's RandAugment.
+
+timm draws from the global generators of Python and NumPy, which are seeded for each image from
+a stream of its own and then put back.
+"""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from PIL import Image, ImageOps
+from timm.data.auto_augment import rand_augment_transform
+from timm.data.transforms import RandomResizedCropAndInterpolation
+from torch import Tensor
+
+from visprism.data.augmentation.settings import Augmentation
+from visprism.data.batches import cropped
+from visprism.preprocessing import Preprocessing
+from visprism.rng import stream
+
+_GLOBAL = threading.Lock()  # of the generators that all threads share
+
+
+class Views:
+    """Random views: from a decoded image of any size to bytes of the size that is wanted.
+
+    Source: Szegedy et al. (2015), Going deeper with convolutions, section 6, for the cut-out;
+    Cubuk et al. (2020), RandAugment; both as timm has them.
+    """
+
+    def __init__(
+        self, augmentation: Augmentation, preprocessing: Preprocessing, seed: int
+    ) -> None:
+        self.size = preprocessing.size
+        self._seed = seed
+        self._flip = augmentation.flip
+        self._whole = augmentation.area == 1
+        self._preprocessing = preprocessing
+        self._crop = RandomResizedCropAndInterpolation(
+            preprocessing.size,
+            scale=(augmentation.area, 1.0),
+            interpolation=preprocessing.interpolation,
+        )
+        colour = tuple(min(255, round(255 * value)) for value in preprocessing.mean)
+        self._rand_augment = (
+            rand_augment_transform(augmentation.rand_augment, {"img_mean": colour})
+            if augmentation.rand_augment
+            else None
+        )
+
+    def __call__(self, picture: Image.Image, *use: object) -> UInt8[Tensor, "3 h w"]:
+        """The view of the picture for one use of it."""
+        with _seeded(self._seed, *use):
+            view = self._centre(picture) if self._whole else self._cut(picture)
+            if random.random() < self._flip:
+                view = ImageOps.mirror(view)
+            if self._rand_augment is not None:
+                view = self._rand_augment(view)
+        return torch.from_numpy(np.array(view)).permute(2, 0, 1)
+
+    def _cut(self, picture: Image.Image) -> Image.Image:
+        return self._crop(picture)  # pyrefly: ignore
+
+    def _centre(self, picture: Image.Image) -> Image.Image:
+        pixels = cropped(picture, self._preprocessing)
+        return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+
+
+@contextmanager
+def _seeded(seed: int, *use: object) -> Iterator[None]:
+    """Inside, Python's and NumPy's global generators follow a stream of their own."""
+    draws = torch.randint(2**32, (2,), generator=stream(seed, "view", *use)).tolist()
+    with _GLOBAL:
+        kept = random.getstate(), np.random.get_state()  # noqa: NPY002
+        try:
+            random.seed(draws[0])
+            np.random.seed(draws[1])  # noqa: NPY002
+            yield
+        finally:
+            random.setstate(kept[0])
+            np.random.set_state(kept[1])  # noqa: NPY002
