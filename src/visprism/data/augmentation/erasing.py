@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Float64, Int64
 from torch import Generator, Tensor
 
 _AREA = (0.02, 1 / 3)  # of the rectangle, as a part of the image's
@@ -22,9 +22,16 @@ def draw_boxes(
     """
     if not probability:
         return torch.zeros(4, count, dtype=torch.int64)
-    height, width = size
     u = torch.rand(1 + 4 * _ATTEMPTS, count, generator=generator, dtype=torch.float64)
-    area, aspect, down, across = u[1:].view(4, _ATTEMPTS, count)
+    return boxes(u, probability, size)
+
+
+def boxes(
+    u: Float64[Tensor, "_ b"], probability: float, size: Sequence[int]
+) -> Int64[Tensor, "4 b"]:
+    """The boxes that follow from numbers in 0 ... 1, a column for each image."""
+    height, width = size
+    area, aspect, down, across = u[1:].view(4, _ATTEMPTS, -1)
     area = height * width * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
     aspect = (math.log(_ASPECT) * (1 - 2 * aspect)).exp()
     high, wide = (area * aspect).sqrt().round().long(), (area / aspect).sqrt().round().long()
