@@ -13,7 +13,10 @@ from visprism.data import Augmentation as Augmentation
 from visprism.data import Feed as Feed
 from visprism.data import batches as batches
 from visprism.data import load_data as load_data
+from visprism.data import loader_feed as loader_feed
 from visprism.data import memory_feed as memory_feed
+from visprism.data import statistics as statistics
+from visprism.data import stratified as stratified
 from visprism.data.augment import augmented as augmented
 from visprism.data.corruptions import corrupt as corrupt
 from visprism.errors import InputError as InputError

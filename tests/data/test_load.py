@@ -107,8 +107,11 @@ def test_progress_sees_every_file(folder):
         ("shape", r"unknown data 'shape'; did you mean shapes\?"),
         ("folder", "'folder' does not say where; write folder:PLACE"),
         ("shapes:here", "'shapes:here' has no place to read from; write shapes"),
-        ("shapes?sise=64", "unknown option 'sise'; shapes takes size, target, cues, seed"),
-        ("cifar10?size=64", "unknown option 'size'; cifar10 takes no options"),
+        (
+            "shapes?sise=64",
+            "unknown option 'sise'; shapes takes size, target, cues, seed, subset",
+        ),
+        ("cifar10?size=64", "unknown option 'size'; cifar10 takes subset"),
         ("shapes?size=32&size=64", r"names the option 'size' twice"),
         ("shapes?size=big", "size is 'big'; wants a whole number"),
     ],

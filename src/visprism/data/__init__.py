@@ -5,6 +5,7 @@ from visprism.data import (  # noqa: F401 (they register)
     cue_conflict,
     folder,
     hub,
+    imagenet,
     parquet,
     shapes,
     stored,
@@ -14,8 +15,11 @@ from visprism.data.batches import Batches, batches, framing
 from visprism.data.feed import Feed, MemoryFeed, memory_feed
 from visprism.data.image_set import ImageSet
 from visprism.data.load import load_data
+from visprism.data.loader import LoaderFeed, loader_feed
 from visprism.data.memory import default_preprocessing, in_memory
+from visprism.data.parts import stratified
 from visprism.data.sets import DATA
+from visprism.data.statistics import statistics
 
 __all__ = [
     "DATA",
@@ -26,11 +30,15 @@ __all__ = [
     "Batches",
     "Feed",
     "ImageSet",
+    "LoaderFeed",
     "MemoryFeed",
     "batches",
     "default_preprocessing",
     "framing",
     "in_memory",
     "load_data",
+    "loader_feed",
     "memory_feed",
+    "statistics",
+    "stratified",
 ]

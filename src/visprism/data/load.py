@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from visprism.data.image_set import ImageSet, balanced
+from visprism.data.parts import stratified
 from visprism.data.sets import DATA
 from visprism.errors import InputError
 
@@ -29,6 +30,7 @@ def load_data(
 ) -> ImageSet:
     """The images that `spec`, ``NAME[:PLACE][?OPTION=VALUE&...]``, names.
 
+    Every data set takes the option ``subset=0.1``, a fraction of each class; see `stratified`.
     Every file is read through once, so that a damaged one is found before the time for a
     measurement is spent. `limit` takes at most so many images, as many of each class as of any
     other, drawn at random by `seed`; `side` is that of images that can be drawn at any size,
@@ -40,10 +42,36 @@ def load_data(
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit is {limit}; wants at least 1 image")
+    spec, fraction = _subset(spec)
     images = _reader(spec, side)(split)
+    if fraction is not None:
+        joint = "&" if "?" in images.source else "?"
+        images = replace(
+            stratified(images, fraction, seed=seed),
+            source=f"{images.source}{joint}subset={fraction:g}",
+        )
     if limit is not None:
         images = images.subset(balanced(images.targets, limit, seed=seed))
     return _readable(images, skip_bad=skip_bad, progress=progress or iter)
+
+
+def _subset(spec: str) -> tuple[str, float | None]:
+    """The specification without the option that every data set takes, and its value."""
+    body, _, query = spec.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
+    values = [value for key, value in options if key == "subset"]
+    if not values:
+        return spec, None
+    if len(values) > 1:
+        raise InputError(f"data {spec!r} names the option 'subset' twice")
+    try:
+        fraction = float(values[0])
+    except ValueError:
+        raise InputError(
+            f"data {spec!r}: subset is {values[0]!r}; wants a fraction, as 0.1"
+        ) from None
+    rest = "&".join(part for part in query.split("&") if not part.startswith("subset="))
+    return f"{body}?{rest}" if rest else body, fraction
 
 
 def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
@@ -72,8 +100,10 @@ def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
         if key in options:
             raise InputError(f"data {spec!r} names the option {key!r} twice")
         if key not in kinds:
-            known = f"takes {', '.join(kinds)}" if kinds else "takes no options"
-            raise InputError(f"data {spec!r} has an unknown option {key!r}; {name} {known}")
+            known = ", ".join([*kinds, "subset"])
+            raise InputError(
+                f"data {spec!r} has an unknown option {key!r}; {name} takes {known}"
+            )
         options[key] = _number(value, f"{spec!r}: {key}") if kinds[key] is int else value
     return lambda split: replace(
         function(*[place] * wants_place, split=split, **options), source=spec

@@ -1,6 +1,7 @@
 """Loading for training: large images, decoded and cut out by worker processes."""
 
 import multiprocessing
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,7 +72,7 @@ class LoaderFeed:
             pin_memory=device.type == "cuda",
             generator=stream(seed, "workers", number),  # not the global one
         )
-        for plan, pixels in zip(plans, loader, strict=True):
+        for plan, pixels in zip(plans, _started(loader), strict=True):
             if isinstance(pixels, str):
                 raise InputError(pixels)
             targets = torch.from_numpy(self.image_set.targets[plan.numbers.numpy()])
@@ -111,6 +112,13 @@ class _Read(Dataset):
             for picture, number in zip(pictures, numbers, strict=True)
         ]
         return torch.stack(views) if views else torch.empty(0, 3, *self._views.size).byte()
+
+
+def _started(loader: DataLoader) -> Iterator[Read]:
+    """The batches; from Python 3.12 on, a fork beside other threads would be warned of."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded")
+        return iter(loader)
 
 
 def _as_read(batch: Any) -> Any:  # noqa: ANN401 (what a worker has read)
