@@ -1,3 +1,6 @@
+from visprism.alternet import build_up as build_up
+from visprism.alternet import conv_blocks as conv_blocks
+from visprism.alternet import harmonize as harmonize
 from visprism.anatomy import Anatomy as Anatomy
 from visprism.anatomy import Block as Block
 from visprism.anatomy import attend as attend

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from visprism.alternet import BuildUp
 from visprism.anatomy import Costs
-from visprism.harmonize import BuildUp
 from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally, SpectralDensity
 from visprism.measure.features import (
     AttentionStatistics,

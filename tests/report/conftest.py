@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from visprism.alternet import BuildUp
 from visprism.anatomy import costs, dissect
-from visprism.harmonize import BuildUp
 from visprism.measure.curvature import (
     hessian_curves,
     hessian_spectrum,

@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from visprism.alternet import BuildUp
 from visprism.figures.frame import figure
 from visprism.figures.style import FAINT, STRIP, colour_of, tip
-from visprism.harmonize import BuildUp
 
 
 @figure(width=3.2, height=2.6)

@@ -1,6 +1,6 @@
 """What a page says about `BuildUp`."""
 
-from visprism.harmonize import BuildUp
+from visprism.alternet import BuildUp
 from visprism.report.section import Section
 
 BUILD_UP = Section(

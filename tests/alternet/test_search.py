@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from visprism.alternet import build_up
+from visprism.alternet.search import gain_over
 from visprism.errors import InputError
-from visprism.harmonize import build_up
-from visprism.harmonize.search import gain_over
 from visprism.models import load_model
 
 

@@ -10,9 +10,9 @@ import torchvision
 from timm.layers import LayerNorm2d
 from torch import nn
 
+from visprism.alternet import conv_blocks, harmonize
 from visprism.anatomy import dissect
 from visprism.errors import InputError
-from visprism.harmonize import conv_blocks, harmonize
 from visprism.models import load_model
 from visprism.models.alter_resnet import alter_resnet
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock

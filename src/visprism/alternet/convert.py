@@ -11,10 +11,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.ops import StochasticDepth
 
+from visprism.alternet.conv_blocks import ConvBlock, conv_blocks
+from visprism.alternet.placement import Placement, placed
 from visprism.anatomy import Images
 from visprism.errors import InputError
-from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
-from visprism.harmonize.placement import Placement, placed
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
 from visprism.rng import stream
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from visprism.alternet.conv_blocks import ConvBlock
 from visprism.errors import InputError
-from visprism.harmonize.conv_blocks import ConvBlock
 
 # A rule, the names of blocks, or how many blocks of each stage.
 Placement = Literal["alternate", "end-of-stage"] | Sequence[str] | Sequence[int]

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from visprism.alternet.conv_blocks import conv_blocks
+from visprism.alternet.convert import harmonize
+from visprism.alternet.log import Log
 from visprism.anatomy import Images
 from visprism.errors import InputError
-from visprism.harmonize.conv_blocks import conv_blocks
-from visprism.harmonize.convert import harmonize
-from visprism.harmonize.log import Log
 from visprism.result import Provenance, Result
 
 Train = Callable[[nn.Module, int], float]  # candidate, seed -> accuracy in validation
