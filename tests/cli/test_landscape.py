@@ -107,6 +107,20 @@ def test_the_plane_through_checkpoints_shows_where_they_are(tmp_path):
     assert (out / "figures" / "resnet20-random-weights-checkpoints.png").exists()
 
 
+def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_main_directions(tmp_path):
+    files = [checkpoint(tmp_path / f"{seed}.safetensors", seed) for seed in (1, 2, 3)]
+    out = tmp_path / "out"
+    assert main(["landscape", "resnet20", *TINY, "--plane", *files, "--out", str(out)]) == 0
+    assert Result.load(out / NAME).plane == "given"
+    path = Result.load(out / "results" / "resnet20-random-weights-checkpoints.npz")
+    assert len(path) == 4
+    np.testing.assert_allclose((path.a[3], path.b[3]), 0, atol=1e-6)  # the model, its end
+    # Four draws of random weights are the corners of a body with equal edges, of whose three
+    # dimensions, seen from one corner, the plane holds those with the most variance.
+    assert path.share[:3].sum() == pytest.approx(2.5, abs=0.1)
+    assert "main ones of the path of 3 checkpoints" in (out / "report.html").read_text("utf-8")
+
+
 def test_a_trajectory_is_drawn_from_snapshots(tmp_path, capsys):
     files = [checkpoint(tmp_path / f"{seed}.safetensors", seed) for seed in (1, 2, 3)]
     out = tmp_path / "out"

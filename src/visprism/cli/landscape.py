@@ -111,8 +111,8 @@ def planes_options(to: ArgumentParser) -> None:
         nargs="+",
         default=["random"],
         metavar="random|hessian|FILE",
-        help="along random directions (default), along the two sharpest, or through the model"
-        " and 1 or 2 checkpoints",
+        help="along random directions (default), along the two sharpest, through the model and"
+        " 1 or 2 checkpoints, or along the path of more, named in the order of training",
     )
     to.add_argument(
         "--batch-norm",

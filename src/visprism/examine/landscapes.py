@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from visprism.anatomy import costs
 from visprism.examine.inquiry import Inquiry, Progress
@@ -21,6 +21,7 @@ from visprism.measure.landscape import (
     landscape,
     plane_along,
     plane_through,
+    principal_plane,
     project,
     random_planes,
 )
@@ -29,6 +30,7 @@ from visprism.models.checkpoints import read_state_dict
 from visprism.report import Examination
 from visprism.report.examination import slug
 
+_THROUGH = 2  # checkpoints that a plane can go through, beside the model
 _SHARPEST = 128  # images whose Hessian's eigenvectors make a plane
 
 
@@ -45,7 +47,8 @@ class Survey:
     weight_decay: float = 0.05
     batch_norm: Literal["frozen", "reestimated"] = "frozen"
     augment: bool = False
-    checkpoints: tuple[Path, ...] = ()  # of the plane; none: random directions
+    # 1 or 2 that the plane goes through, or more that are a path; none: random directions
+    checkpoints: tuple[Path, ...] = ()
     eigenvectors: bool = False  # of the two largest Hessian eigenvalues, in their place
 
 
@@ -107,7 +110,9 @@ def write_paths(
 def _path(materials: Materials, survey: Survey) -> Projection:
     model = materials.anatomy.model
     states = [read_state_dict(path) for path in survey.checkpoints]
-    plane = plane_through(model, states, points=3)
+    plane = _plane_of(model, states, points=3)
+    if len(states) > _THROUGH:
+        return project(model, plane, [*states, model.state_dict()])
     return project(model, plane, [*states[:1], model.state_dict(), *states[1:]])
 
 
@@ -120,7 +125,7 @@ def planes_of(
     """The planes of a survey through a model's weights."""
     model = materials.anatomy.model
     if states:
-        return [plane_through(model, states, points=survey.points)]
+        return [_plane_of(model, states, points=survey.points)]
     if survey.eigenvectors:
         number = -(-_SHARPEST // inquiry.batch_size)
         some = list(islice(batches_of(materials, inquiry, survey), number))
@@ -140,6 +145,13 @@ def planes_of(
     )
 
 
+def _plane_of(model: nn.Module, states: Sequence[dict[str, Tensor]], *, points: int) -> Plane:
+    """Through one or two checkpoints, or along the main directions of a longer path."""
+    if len(states) > _THROUGH:
+        return principal_plane(model, states, points=points)
+    return plane_through(model, states, points=points)
+
+
 def batches_of(materials: Materials, inquiry: Inquiry, survey: Survey) -> Iterable:
     """The images as the survey wants them; mixed ones with as many classes as the model has."""
     if not survey.augment:
@@ -154,6 +166,12 @@ def _notes(materials: Materials, survey: Survey) -> tuple[str, ...]:
         notes.append(
             "Directions are the eigenvectors of the two largest Hessian eigenvalues on "
             f"{_SHARPEST} of the images at most, of length 1."
+        )
+    if len(survey.checkpoints) > _THROUGH:
+        notes.append(
+            f"Directions are the two main ones of the path of {len(survey.checkpoints)} "
+            "checkpoints, in the order in which they were named, that ends in the model's "
+            "weights."
         )
     if survey.checkpoints and survey.batch_norm == "frozen":
         names = [type(m).__name__ for m in materials.anatomy.model.modules()]

@@ -14,6 +14,8 @@ from torchvision.models import VisionTransformer
 
 from visprism.measure.curvature import hessian_spectrum
 from visprism.measure.parameters import Objective, Products
+from visprism.models.alter_resnet import alter_resnet
+from visprism.models.layers.preactivation import PreActBasic
 from visprism.rng import stream
 
 
@@ -53,6 +55,16 @@ MODELS = {
     "ResNet": of_timm("resnet10t", channels=(8, 8, 16, 16)),
     "MobileNetV2": of_timm("mobilenetv2_035"),
     "MobileNetV3": of_timm("mobilenetv3_small_050"),
+    "AlterNet": lambda: alter_resnet(
+        PreActBasic,
+        32,
+        num_classes=5,
+        depths=(1, 1),
+        msas=(0, 1),
+        heads=(1, 2),
+        head_dim=8,
+        window=3,
+    ),
     "torchvision's ViT": lambda: VisionTransformer(32, 8, 2, 2, 24, 48, num_classes=5),
     "Hugging Face's ViT": hugging_face,
 }
