@@ -71,7 +71,15 @@ def load_checkpoint(model: nn.Module, path: Path) -> None:
         InputError: if the file is missing, is no checkpoint, would run code, or holds other
             keys or shapes than the model has.
     """
-    state = read_state_dict(path)
+    load_state(model, read_state_dict(path), path)
+
+
+def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:
+    """Give `model` the weights that were read from `path`; it is left alone if they do not fit.
+
+    Raises:
+        InputError: if there are other keys or shapes than the model has.
+    """
     own = model.state_dict()
     misfits = {
         "missing from the file": [k for k in own if k not in state],

@@ -1,15 +1,17 @@
 """Loading: any vision model, from one line of text."""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from visprism.errors import InputError
-from visprism.models.checkpoints import load_checkpoint
+from visprism.models.author_formats import author_format
+from visprism.models.checkpoints import load_state, read_state_dict
 from visprism.models.metadata import read_metadata
 from visprism.models.sources import SOURCES
 from visprism.models.spec import ModelSpec
@@ -32,7 +34,10 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
 
     Weights are random, drawn from `seed`, unless `text` names a checkpoint or a Hugging Face
     folder that holds weights, or `pretrained` asks timm, torchvision or Hugging Face. A
-    checkpoint that says how its model wants the images is followed.
+    checkpoint that says how its model wants the images is followed. Those that the authors of
+    "How do vision transformers work?" publish load as ``resnet50_32@FILE``,
+    ``vit_tiny_patch2_32@FILE``, ``pit_tiny_patch2_32@FILE`` and
+    ``swin_tiny_patch1_window4_32@FILE``.
 
     Raises:
         InputError: if there is no such model, it does not take an argument, cannot be built,
@@ -40,15 +45,43 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     """
     spec = ModelSpec.parse(text)
     asked = pretrained and spec.checkpoint is None
+    stored = _Stored.read(spec)
+    spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
     with _cause_named(spec), torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(stream(seed, "weights").get_state())
         model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=asked)
     if spec.checkpoint is not None:
-        load_checkpoint(model, spec.checkpoint)
-        preprocessing = read_metadata(spec.checkpoint).preprocessing or preprocessing
+        load_state(model, stored.state, spec.checkpoint)
+        preprocessing = stored.preprocessing or preprocessing
         weights = ""
     remark = f" ({weights})" if weights else ""
     return LoadedModel(model.eval(), preprocessing, text + remark, spec.label + remark)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a checkpoint holds for the model that a user names with it."""
+
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # that the weights ask for
+    preprocessing: Preprocessing | None = None
+
+    @classmethod
+    def read(cls, spec: ModelSpec) -> "_Stored":
+        """Read the checkpoint of `spec`; empty if it names none.
+
+        Raises:
+            InputError: if it cannot be read.
+        """
+        if spec.checkpoint is None:
+            return cls()
+        state = read_state_dict(spec.checkpoint)
+        pickled = spec.checkpoint.suffix != ".safetensors"
+        known = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
+        if known is None:
+            return cls(state, {}, read_metadata(spec.checkpoint).preprocessing)
+        translated = known.translated(state, spec.checkpoint)
+        return cls(translated, known.options(state), known.preprocessing(state))
 
 
 @contextmanager

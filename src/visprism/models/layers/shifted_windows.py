@@ -63,7 +63,7 @@ class ShiftedWindowAttention(nn.Module):
         rows, columns = (2 * length - 1 for length in window)
         self.relative_position_bias_table = nn.Parameter(torch.empty(rows * columns, num_heads))
         nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
-        index = _index(window, window)
+        index = window_index(window, window)
         self.register_buffer("relative_position_index", index, persistent=False)
         self.qkv = nn.Linear(dim, 3 * num_heads * self.head_dim, bias=qkv_bias)
         self.proj = nn.Linear(num_heads * self.head_dim, dim)
@@ -91,7 +91,7 @@ class ShiftedWindowAttention(nn.Module):
             x = x.roll((-shift[0], -shift[1]), dims=(1, 2))
         i, j = x.shape[1] // p, x.shape[2] // q
         x = rearrange(x, "b (i p) (j q) c -> (b i j) (p q) c", p=p, q=q)
-        apart = _apart(grid, window, shift) if any(shift) or any(fill) else None
+        apart = windows_apart(grid, window, shift) if any(shift) or any(fill) else None
         x = self._in_windows(x, window, apart)
         x = rearrange(x, "(b i j) (p q) c -> b (i p) (j q) c", i=i, j=j, p=p)
         if any(shift):
@@ -123,7 +123,7 @@ class ShiftedWindowAttention(nn.Module):
         """The table's entries for each two places of a window, for each head."""
         index = self.relative_position_index
         if window != self.window:
-            index = _index(window, self.window).to(index.device)
+            index = window_index(window, self.window).to(index.device)
         entries = self.relative_position_bias_table[index.flatten()]
         return entries.T.unflatten(1, index.shape)
 
@@ -142,7 +142,7 @@ class SwinBlock(nn.Module):
         return x + self.drop_path2(self.mlp(self.norm2(x)))
 
 
-def _index(window: tuple[int, int], table: tuple[int, int]) -> Int[Tensor, "t t"]:
+def window_index(window: tuple[int, int], table: tuple[int, int]) -> Int[Tensor, "t t"]:
     """For each query and key of a window, where their offset stands in the flattened table."""
     rows, columns = (
         torch.arange(side)[:, None] - torch.arange(side)[None, :] + length - 1
@@ -152,7 +152,7 @@ def _index(window: tuple[int, int], table: tuple[int, int]) -> Int[Tensor, "t t"
     return both.flatten(2).flatten(0, 1)
 
 
-def _apart(
+def windows_apart(
     grid: tuple[int, int], window: tuple[int, int], shift: tuple[int, ...]
 ) -> Bool[Tensor, "windows t t"]:
     """For each window of the rolled grid, which keys a query must not see.

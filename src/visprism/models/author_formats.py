@@ -1,0 +1,152 @@
+"""Author formats: the checkpoints that Park and Kim (2022) publish for CIFAR-100.
+
+They are a ResNet-50 of the authors' own class, and a ViT-Ti, PiT-Ti and Swin-Ti of timm 0.5,
+each a pickled dictionary with an entry ``state_dict``. Each is a network of the zoo under other
+names.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from visprism.errors import InputError
+from visprism.models.layers.shifted_windows import window_index, windows_apart
+from visprism.preprocessing import Preprocessing
+
+State = Mapping[str, Tensor]
+_SHOWN = 3  # keys in an error message
+_CLASSES = 100
+
+# Of the training images of CIFAR-100, as the authors' configurations have them.
+_IMAGES = Preprocessing((32, 32), (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+
+
+@dataclass(frozen=True)
+class AuthorFormat:
+    """How the authors wrote one network, and which of the zoo it is."""
+
+    marks: tuple[str, ...]  # keys that only this format has
+    classifier: str  # a key; its tensor has a row for each class
+    names: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]  # theirs, ours
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the zoo's network
+    constants: str | None = None  # keys of what follows from the arguments, as Swin's masks
+
+    def options(self, state: State) -> dict[str, Any]:
+        """The arguments with which the zoo's network is the one in the file."""
+        return {"num_classes": len(state[self.classifier]), **self.arguments}
+
+    def preprocessing(self, state: State) -> Preprocessing | None:
+        """How the network wants its images, if it tells the classes of CIFAR-100 apart."""
+        return _IMAGES if len(state[self.classifier]) == _CLASSES else None
+
+    def translated(self, state: State, path: Path) -> dict[str, Tensor]:
+        """The weights under the zoo's names.
+
+        Raises:
+            InputError: if a key belongs to none of the names, or a constant is not the zoo's.
+        """
+        ours, unknown = {}, []
+        for key, tensor in state.items():
+            if self.constants and re.fullmatch(self.constants, key):
+                _check_constant(key, tensor, path)
+                continue
+            found = [(theirs, name) for theirs, name in self.names if re.fullmatch(theirs, key)]
+            if len(found) == 1:
+                ours[re.sub(*found[0], key)] = tensor
+            else:
+                unknown.append(key)
+        if unknown:
+            more = ", ..." if len(unknown) > _SHOWN else ""
+            raise InputError(
+                f"{path} looks like a checkpoint of the authors of 'How do vision "
+                f"transformers work?', but {len(unknown)} of its {len(state)} tensors "
+                f"({', '.join(unknown[:_SHOWN])}{more}) are none of theirs"
+            )
+        return ours
+
+
+def author_format(name: str, state: State) -> AuthorFormat | None:
+    """The format in which the authors wrote the network `name` of the zoo, if `state` has it."""
+    known = FORMATS.get(name)
+    return known if known and all(mark in state for mark in known.marks) else None
+
+
+def _check_constant(key: str, tensor: Tensor, path: Path) -> None:
+    """Check that a mask or an index that timm 0.5 stored is what the zoo's network has."""
+    window = round(tensor.shape[-1] ** 0.5)
+    if key.endswith("index"):
+        same = torch.equal(tensor, window_index((window, window), (window, window)))
+    else:
+        side = window * round(len(tensor) ** 0.5)
+        shift = window // 2
+        apart = windows_apart((side, side), (window, window), (shift, shift))
+        same = torch.equal(tensor, apart * -100.0)
+    if not same:
+        raise InputError(
+            f"{path} was refused: its {key} is not that of windows of {window}x{window} tokens "
+            f"shifted by {window // 2}"
+        )
+
+
+_NORM = "(weight|bias|running_mean|running_var|num_batches_tracked)"
+_LAYER = "(weight|bias)"
+_BLOCK = rf"(norm[12]|attn\.(qkv|proj)|mlp\.fc[12])\.{_LAYER}"
+_SAME = r"\g<0>"
+
+FORMATS: Mapping[str, AuthorFormat] = {
+    "resnet50_32": AuthorFormat(
+        marks=("layer0.0.weight", "classifier.0.dense.weight"),
+        classifier="classifier.0.dense.weight",
+        names=(
+            (r"layer0\.0\.weight", "conv1.weight"),
+            (rf"layer0\.1\.{_NORM}", r"bn1.\1"),
+            (r"(layer[1-4]\.\d+)\.conv([123])\.0\.weight", r"\1.conv\2.weight"),
+            (rf"(layer[1-4]\.\d+)\.conv([123])\.1\.{_NORM}", r"\1.bn\2.\3"),
+            (r"(layer[1-4]\.\d+)\.shortcut\.0\.weight", r"\1.downsample.0.weight"),
+            (rf"(layer[1-4]\.\d+)\.shortcut\.1\.{_NORM}", r"\1.downsample.1.\2"),
+            (rf"classifier\.0\.dense\.{_LAYER}", r"fc.\1"),
+        ),
+    ),
+    "vit_tiny_patch2_32": AuthorFormat(
+        marks=("cls_token", "head.weight"),
+        classifier="head.weight",
+        names=(
+            (rf"cls_token|pos_embed|(patch_embed\.proj|norm|head)\.{_LAYER}", _SAME),
+            (rf"blocks\.\d+\.{_BLOCK}", _SAME),
+        ),
+    ),
+    "pit_tiny_patch2_32": AuthorFormat(
+        marks=("transformers.0.blocks.0.attn.qkv.bias", "head.weight"),
+        classifier="head.weight",
+        names=(
+            (rf"cls_token|pos_embed|(patch_embed\.conv|norm|head)\.{_LAYER}", _SAME),
+            (rf"transformers\.\d\.blocks\.\d+\.{_BLOCK}", _SAME),
+            (  # timm 0.5 pools at the end of a stage, timm 1 at the beginning
+                rf"transformers\.(\d)\.pool\.(conv|fc)\.{_LAYER}",
+                lambda key: f"transformers.{int(key[1]) + 1}.pool.{key[2]}.{key[3]}",
+            ),
+        ),
+        arguments={"qkv_bias": True, "no_embed_class": True},
+    ),
+    "swin_tiny_patch1_window4_32": AuthorFormat(
+        marks=("layers.0.downsample.reduction.weight", "head.weight"),
+        classifier="head.weight",
+        names=(
+            (rf"(patch_embed\.(proj|norm)|norm)\.{_LAYER}", _SAME),
+            (rf"layers\.\d\.blocks\.\d+\.{_BLOCK}", _SAME),
+            (r"layers\.\d\.blocks\.\d+\.attn\.relative_position_bias_table", _SAME),
+            (  # timm 0.5 merges patches at the end of a stage, timm 1 at the beginning
+                rf"layers\.(\d)\.downsample\.(norm|reduction)\.{_LAYER}",
+                lambda key: f"layers.{int(key[1]) + 1}.downsample.{key[2]}.{key[3]}",
+            ),
+            (rf"head\.{_LAYER}", r"head.fc.\1"),
+        ),
+        arguments={"qkv_bias": False},
+        constants=r"layers\.\d\.blocks\.\d+\.(attn_mask|attn\.relative_position_index)",
+    ),
+}
