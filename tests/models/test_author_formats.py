@@ -1,8 +1,6 @@
 """Laws of the authors' checkpoints (src/visprism/models/author_formats.py).
 
-The files are made here, with the names and shapes that the authors' have. Since a network of the
-zoo is the same function as theirs, its logits are known without their code: each tensor is
-put by hand where their class has it.
+The files are made here, with the names and shapes that the authors' have.
 """
 
 import re
@@ -11,7 +9,8 @@ import pytest
 import torch
 
 from visprism.errors import InputError
-from visprism.models import MODELS, load_model
+from visprism.models import MODELS, load_model, save_checkpoint
+from visprism.preprocessing import Preprocessing
 from visprism.rng import stream
 
 CLASSES = 100
@@ -234,12 +233,19 @@ def test_a_stage_is_left_as_the_authors_leave_it(tmp_path, states):
 
 
 def test_a_file_of_ours_is_not_taken_for_theirs(tmp_path):
-    path = tmp_path / "own.safetensors"
-    vp_state = MODELS["vit_tiny_patch2_32"]().state_dict()
-    torch.save(vp_state, tmp_path / "own.pt")
-    loaded = load_model(f"vit_tiny_patch2_32@{tmp_path / 'own.pt'}")
+    """One of 100 classes too, if it says itself how it wants its images."""
+    path, stated = tmp_path / "own.safetensors", Preprocessing((32, 32), mean=(0.5, 0.5, 0.5))
+    model = MODELS["vit_tiny_patch2_32"](num_classes=100)
+    save_checkpoint(model, path, preprocessing=stated)
+    loaded = load_model(f"vit_tiny_patch2_32?num_classes=100@{path}")
+    assert loaded.preprocessing == stated
+
+
+def test_a_network_of_theirs_for_other_classes_has_no_images_of_theirs(tmp_path):
+    state = MODELS["vit_tiny_patch2_32"](num_classes=7).state_dict()
+    loaded = load_model(f"vit_tiny_patch2_32@{written(state, tmp_path / 'a.pth.tar')}")
     assert loaded.preprocessing == load_model("vit_tiny_patch2_32").preprocessing
-    assert not path.exists()
+    assert loaded.model.head.out_features == 7
 
 
 # Contracts and errors.
@@ -251,7 +257,7 @@ def test_a_file_of_ours_is_not_taken_for_theirs(tmp_path):
         (
             "pit_tiny_patch2_32",
             lambda s: s.update({"transformers.0.norm.weight": torch.zeros(64)}),
-            r"looks like a checkpoint of the authors.*1 of its 161 tensors \(transformers\.0\.norm",
+            r"like a checkpoint of the authors.*1 of its 161 tensors \(transformers\.0\.norm",
         ),
         (
             "resnet50_32",

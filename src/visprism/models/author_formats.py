@@ -55,7 +55,7 @@ class AuthorFormat:
             if self.constants and re.fullmatch(self.constants, key):
                 _check_constant(key, tensor, path)
                 continue
-            found = [(theirs, name) for theirs, name in self.names if re.fullmatch(theirs, key)]
+            found = [pair for pair in self.names if re.fullmatch(pair[0], key)]
             if len(found) == 1:
                 ours[re.sub(*found[0], key)] = tensor
             else:
