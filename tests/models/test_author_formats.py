@@ -196,7 +196,7 @@ def test_every_weight_of_the_file_is_in_the_network_once(tmp_path, states, name)
 
 
 def test_the_logits_of_resnet50_are_those_of_the_authors_class(tmp_path, states):
-    """Their class in the words of its paper: branches of conv, norm and relu, and a shortcut."""
+    """Their class written out: branches of conv, norm and relu, and a shortcut."""
     name, state = "resnet50_32", states["resnet50_32"]
     functional = torch.nn.functional
 

@@ -71,7 +71,7 @@ class AuthorFormat:
 
 
 def author_format(name: str, state: State) -> AuthorFormat | None:
-    """The format in which the authors wrote the network `name` of the zoo, if `state` has it."""
+    """The format in which the authors wrote the zoo's network `name`, if `state` has it."""
     known = FORMATS.get(name)
     return known if known and all(mark in state for mark in known.marks) else None
 
