@@ -79,8 +79,12 @@ from visprism.measure.parameters import smoothed_cross_entropy as smoothed_cross
 from visprism.measure.receptive_field import receptive_field as receptive_field
 from visprism.measure.weights import patch_filters as patch_filters
 from visprism.measure.weights import positional_similarity as positional_similarity
+from visprism.measure.weights import relative_scores as relative_scores
 from visprism.models import LoadedModel as LoadedModel
 from visprism.models import load_model as load_model
+from visprism.models.attention_as_convolution import (
+    attention_from_convolution as attention_from_convolution,
+)
 from visprism.parallel import Compute as Compute
 from visprism.preprocessing import Preprocessing as Preprocessing
 from visprism.result import Provenance as Provenance

@@ -31,7 +31,7 @@ from visprism.measure.outputs import (
     Stability,
 )
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
-from visprism.measure.weights import PatchFilters, PositionalSimilarity
+from visprism.measure.weights import PatchFilters, PositionalSimilarity, RelativeScores
 from visprism.result import Provenance
 
 PROVENANCE = Provenance(
@@ -162,6 +162,19 @@ def patch_filters():
         value=np.tile(np.linspace(-1, 1, 24), 9) / np.repeat(np.arange(1, 10), 24),
         parameter="stem.weight",
         kernels=16,
+        provenance=PROVENANCE,
+    )
+
+
+def relative_scores():
+    head, dy, dx = np.indices((5, 3, 5)).reshape(3, -1)
+    weight = np.where(dy * 5 + dx == 3 * head, 0.79, 0.015)
+    return RelativeScores(
+        head=head + 1,
+        dy=dy - 1,
+        dx=dx - 2,
+        score=np.log(weight),
+        weight=weight,
         provenance=PROVENANCE,
     )
 
@@ -547,6 +560,7 @@ MAKERS = {
         trajectory,
         patch_filters,
         positional_similarity,
+        relative_scores,
         tally,
         costs,
         hessian_curves,

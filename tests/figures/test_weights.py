@@ -70,3 +70,38 @@ def test_all_maps_share_a_scale_whose_middle_is_zero(made, ax):
     images = plot(made["positional_similarity"], ax).images
     assert {(image.norm.vmin, image.norm.vmax) for image in images} == {(-1, 1)}
     assert len({image.cmap.name for image in images}) == 1
+
+
+def test_each_head_has_a_picture_of_its_weights_on_one_scale(made, ax):
+    scores = made["relative_scores"]
+    images = plot(scores, ax).images
+    assert len(images) == 5
+    assert {image.get_clim() for image in images} == {(0, scores.weight.max())}
+    for head, image in enumerate(images, 1):
+        shown = scores.weight[scores.head == head].reshape(3, 5)
+        np.testing.assert_array_equal(image.get_array(), shown)
+
+
+def test_the_query_stands_in_the_middle_of_its_picture(made, ax):
+    plot(made["relative_scores"], ax)
+    for image, mark in zip(ax.images, ax.lines, strict=True):
+        left, right, bottom, top = image.get_extent()
+        assert mark.get_xdata() == pytest.approx([(left + right) / 2])
+        assert mark.get_ydata() == pytest.approx([(bottom + top) / 2])
+
+
+def test_a_head_says_where_it_looks_most(made, ax):
+    tips = [patch.get_gid() for patch in plot(made["relative_scores"], ax).patches]
+    assert "head 1 · most at -1 rows, -2 columns: 0.79" in tips[0]
+    assert "head 2 · most at -1 rows, +1 columns: 0.79" in tips[1]
+
+
+def test_no_more_than_49_heads_are_drawn(made, ax):
+    one = made["relative_scores"]
+    assert len(np.unique(one.head)) == 5
+    many = replace(
+        one,
+        **{name: np.tile(getattr(one, name), 11) for name in ("dy", "dx", "score", "weight")},
+        head=np.repeat(np.arange(1, 56), 15),
+    )
+    assert len(plot(many, ax).images) == 49

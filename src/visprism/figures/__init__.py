@@ -18,6 +18,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     landscape,
     lesions,
     receptive_field,
+    relative_scores,
     reliability,
     robustness,
     shape_bias,

@@ -2,5 +2,13 @@
 
 from visprism.measure.weights.filters import PatchFilters, patch_filters
 from visprism.measure.weights.positions import PositionalSimilarity, positional_similarity
+from visprism.measure.weights.relative_scores import RelativeScores, relative_scores
 
-__all__ = ["PatchFilters", "PositionalSimilarity", "patch_filters", "positional_similarity"]
+__all__ = [
+    "PatchFilters",
+    "PositionalSimilarity",
+    "RelativeScores",
+    "patch_filters",
+    "positional_similarity",
+    "relative_scores",
+]

@@ -1,0 +1,193 @@
+"""Attention as convolution: the multi-head self-attention that computes a given convolution.
+
+With P x P patches as tokens, each head looks at the one token that lies a fixed offset away
+from its query, whatever the image holds. Which offset is said by relative scores alone, since
+queries and keys are zero: 0 at that offset, minus infinity elsewhere, so that the softmax is
+exactly one there. The head's value is that part of the kernel which reads from there.
+
+Source: Cordonnier et al. (2020), On the relationship between self-attention and convolutional
+layers, theorem 1; Li et al. (2021), Can vision transformers perform convolution?, theorem 1,
+for patches.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from visprism.errors import InputError
+from visprism.models.layers.patches import refuse_remainder
+
+Offset = tuple[int, int]  # of a key's place from its query's, in tokens
+
+
+class RelativeAttention(nn.Module):
+    """Multi-head self-attention whose scores have a term for each relative position.
+
+    The map is cut into tokens of P x P pixels, around which lie tokens of zeros. In head h,
+
+        out_i = sum over j of softmax_j(q_i . k_j / sqrt(d) + S_h[place_j - place_i]) v_j
+
+    over all tokens j within `reach` of token i, with v_j = W_h token_j; the sum over heads and
+    a constant give the output's tokens, which are put together to a map again. Costs, for each
+    head and pair of tokens within reach, a product of a token's width, and W_h of each token.
+    """
+
+    scores: Tensor
+
+    def __init__(
+        self,
+        scores: Float[Tensor, "heads rows columns"],
+        values: Float[Tensor, "heads out in"],
+        constant: Float[Tensor, "out"],
+        *,
+        patch_size: int = 1,
+    ) -> None:
+        """Make a layer whose queries and keys are zero.
+
+        Args:
+            scores: S, by head and offset, which is 0 in the middle.
+            values: W, of the tokens.
+            constant: added to every token of the output.
+            patch_size: P, in pixels.
+        """
+        super().__init__()
+        heads, _, width = values.shape
+        self.patch_size, self.num_heads = patch_size, heads
+        self.reach = scores.shape[1] // 2, scores.shape[2] // 2
+        self.qk = nn.Linear(width, 2 * heads, bias=False, dtype=values.dtype)
+        nn.init.zeros_(self.qk.weight)
+        self.scores = nn.Parameter(scores.clone())
+        self.value = nn.Parameter(values.clone())
+        self.constant = nn.Parameter(constant.clone())
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
+        """The map that the tokens' outputs make together.
+
+        Raises:
+            InputError: if patches do not divide the map.
+        """
+        p, (up, left) = self.patch_size, self.reach
+        refuse_remainder((x.shape[2], x.shape[3]), p)
+        tokens = rearrange(x, "b c (h p) (w q) -> b h w (c p q)", p=p, q=p)
+        around = pad(tokens, (0, 0, left, left, up, up))
+        query, _ = self.qk(tokens).chunk(2, dim=-1)
+        _, key = self.qk(around).chunk(2, dim=-1)
+        height, width = 2 * up + 1, 2 * left + 1
+        near = around.unfold(1, height, 1).unfold(2, width, 1)
+        keys = key.unfold(1, height, 1).unfold(2, width, 1)
+        scores = query[..., None, None] * keys + self.scores  # b h w heads rows columns
+        weights = scores.flatten(4).softmax(-1)
+        seen = torch.einsum("bhwgn,bhwcn->bhwgc", weights, near.flatten(4))
+        out = torch.einsum("bhwgc,goc->bhwo", seen, self.value) + self.constant
+        return rearrange(out, "b h w (o p q) -> b o (h p) (w q)", p=p, q=p)
+
+
+def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> RelativeAttention:
+    """The self-attention that computes what a convolution does, exactly.
+
+    A K x K convolution takes K^2 heads with one pixel a token, (2 ceil((K - 1) / 2P) + 1)^2
+    heads with P x P pixels a token; a dilated one as many as there are offsets between the
+    tokens that it joins. Beyond the image are zeros, for both. Between groups, values are zero.
+
+    Costs the memory of heads x outputs x inputs of a token: P^4 times the kernel's channels for
+    each head.
+
+    Args:
+        conv: with a stride of 1, an odd kernel, and zeros for half of it (`padding="same"`)
+            around the image.
+        patch_size: side of a token in pixels.
+
+    Raises:
+        InputError: if the convolution has another stride, padding or an even kernel, is
+            transposed, or a patch has no pixel.
+
+    Source: Cordonnier et al. (2020), theorem 1; Li et al. (2021), theorem 1.
+    """
+    _refuse(conv, patch_size)
+    kernel = _without_groups(conv)  # out, in, rows, columns
+    reads = [
+        _reads(side, dilation, patch_size)
+        for side, dilation in zip(kernel.shape[2:], conv.dilation, strict=True)
+    ]
+    rows, columns = (sorted({step for _, _, step, _ in along}) for along in reads)
+    heads = {offset: head for head, offset in enumerate(product(rows, columns))}
+    out, width = kernel.shape[:2]
+    values = kernel.new_zeros(len(heads), out, patch_size, patch_size, width, *[patch_size] * 2)
+    for (y, into_y, dy, i), (x, into_x, dx, j) in product(*reads):
+        values[heads[dy, dx], :, y, x, :, into_y, into_x] += kernel[:, :, i, j]
+    constant = kernel.new_zeros(out) if conv.bias is None else conv.bias.detach()
+    return RelativeAttention(
+        _only_at(list(heads), kernel),
+        values.flatten(4, 6).flatten(1, 3),
+        constant.repeat_interleave(patch_size**2),
+        patch_size=patch_size,
+    )
+
+
+def largest_difference(
+    conv: nn.Conv2d, attention: RelativeAttention, images: Float[Tensor, "b c h w"]
+) -> float:
+    """The largest absolute difference between the two layers' outputs.
+
+    Raises:
+        InputError: if patches do not divide the images.
+    """
+    with torch.no_grad():
+        return float((conv(images) - attention(images)).abs().max())
+
+
+def _reads(side: int, dilation: int, patch: int) -> list[tuple[int, int, int, int]]:
+    """Along an axis: a pixel of a token, which it reads, of which token, by which entry."""
+    reads = []
+    for pixel, entry in product(range(patch), range(side)):
+        step, into = divmod(pixel + dilation * (entry - side // 2), patch)
+        reads.append((pixel, into, step, entry))
+    return reads
+
+
+def _only_at(offsets: Sequence[Offset], like: Tensor) -> Float[Tensor, "heads rows columns"]:
+    """For each head, 0 at its offset and minus infinity elsewhere."""
+    up, left = (max(abs(offset[axis]) for offset in offsets) for axis in (0, 1))
+    scores = like.new_full((len(offsets), 2 * up + 1, 2 * left + 1), -math.inf)
+    for head, (dy, dx) in enumerate(offsets):
+        scores[head, up + dy, left + dx] = 0
+    return scores
+
+
+def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out in rows columns"]:
+    """The kernel between all channels, with zeros between those of different groups."""
+    blocks = conv.weight.detach().chunk(conv.groups)
+    width = conv.in_channels // conv.groups
+    whole = blocks[0].new_zeros(conv.out_channels, conv.in_channels, *conv.weight.shape[2:])
+    for group, block in enumerate(blocks):
+        rows = slice(group * len(block), (group + 1) * len(block))
+        whole[rows, group * width : (group + 1) * width] = block
+    return whole
+
+
+def _refuse(conv: nn.Conv2d, patch_size: int) -> None:
+    """Check that a convolution keeps the grid and has a centre."""
+    sides = [(k, d) for k, d in zip(conv.kernel_size, conv.dilation, strict=True)]
+    same = tuple(d * (k - 1) // 2 for k, d in sides)
+    padding = same if conv.padding == "same" else conv.padding
+    wrong = None
+    if any(side % 2 == 0 for side in conv.kernel_size):
+        wrong = f"a kernel of {'x'.join(map(str, conv.kernel_size))}"
+    elif set(conv.stride) != {1}:
+        wrong = f"a stride of {'x'.join(map(str, conv.stride))}"
+    elif padding != same or (conv.padding_mode != "zeros" and any(same)):
+        wrong = f"padding of {conv.padding} ({conv.padding_mode})"
+    elif patch_size < 1:
+        wrong = f"patches of {patch_size} pixels"
+    if wrong:
+        raise InputError(
+            f"got {wrong}; a convolution is an attention if its kernel is odd, its stride 1, "
+            f"its padding half the kernel (here {'x'.join(map(str, same))}) of zeros, and a "
+            "patch has a pixel or more"
+        )

@@ -1,0 +1,86 @@
+"""Laws of relative scores (src/visprism/measure/weights/relative_scores.py)."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import visprism as vp
+from visprism.models.layers.shifted_windows import ShiftedWindowAttention
+from visprism.models.layers.window_attention import WindowAttention
+
+# What it measures: closed forms.
+
+
+def test_equal_scores_give_equal_weights():
+    result = vp.relative_scores(torch.full((2, 3, 5), 0.7))
+    np.testing.assert_allclose(result.weight, 1 / 15, rtol=1e-6)
+    assert len(result) == 30
+
+
+def test_the_middle_of_the_table_is_the_query_itself():
+    table = torch.zeros(1, 3, 5)
+    table[0, 1, 2] = table[0, 0, 4] = 9
+    result = vp.relative_scores(table)
+    high = result.rows(result.score > 1)
+    assert [high.dy.tolist(), high.dx.tolist()] == [[-1, 0], [2, 0]]
+
+
+def test_heads_of_a_convolution_look_at_one_offset_each():
+    attention = vp.attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))
+    result = vp.relative_scores(attention.scores)
+    seen = result.rows(result.weight > 0)
+    assert seen.weight.tolist() == [1] * 9
+    offsets = list(zip(seen.dy.tolist(), seen.dx.tolist(), strict=True))
+    assert offsets == [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1)]
+
+
+@pytest.mark.parametrize("kind", ["swin", "alternet"])
+def test_both_window_attentions_look_where_their_table_says(kind):
+    """Raise one entry: each query then takes the value of the key at that offset."""
+    if kind == "swin":
+        layer = ShiftedWindowAttention(8, 1, window=(4, 4))
+        entry = layer.relative_position_bias_table[2 * 7 + 5]  # by query less key: -1, 2
+        torch.nn.init.zeros_(layer.relative_position_bias_table)
+    else:
+        layer = WindowAttention(8, num_heads=1, head_dim=8, window=4)
+        entry = layer.relative_bias[:, 3 + 1, 3 - 2]
+        torch.nn.init.zeros_(layer.relative_bias)
+    with torch.no_grad():
+        entry.fill_(100.0)  # of the key one row below, two columns to the left
+        layer.qkv.weight[:16] = 0
+        x = torch.randn(1, 8, 4, 4)
+        tokens = x.permute(0, 2, 3, 1)
+        value = layer.proj(layer.qkv(tokens)[..., 16:])
+        out = layer(tokens) if kind == "swin" else layer(x).permute(0, 2, 3, 1)
+    torch.testing.assert_close(out[0, 0, 2], value[0, 1, 0], rtol=1e-4, atol=1e-5)
+    result = vp.relative_scores(
+        layer.relative_scores if kind == "swin" else layer.relative_bias
+    )
+    best = result.weight.argmax()
+    assert (result.dy[best], result.dx[best]) == (1, -2)
+
+
+# What leaves it unchanged.
+
+
+def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
+    table = torch.randn(3, 5, 5, dtype=torch.float64)
+    shifted = table + torch.tensor([1.0, -2.0, 30.0])[:, None, None]
+    weights = (vp.relative_scores(each).weight for each in (table, shifted))
+    np.testing.assert_allclose(*weights, rtol=1e-9)
+
+
+# Contracts and errors.
+
+
+def test_a_table_without_a_middle_is_refused():
+    with pytest.raises(vp.InputError, match="relative scores of 3x4 offsets has no middle"):
+        vp.relative_scores(torch.zeros(2, 3, 4))
+
+
+def test_a_head_that_looks_nowhere_is_refused():
+    table = torch.zeros(2, 3, 3)
+    table[1] = -torch.inf
+    with pytest.raises(vp.InputError, match="head 2 has no finite score; give each head"):
+        vp.relative_scores(table)

@@ -1,0 +1,133 @@
+"""Laws of attention as convolution (src/visprism/models/attention_as_convolution.py)."""
+
+from math import ceil
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.errors import InputError
+from visprism.models.attention_as_convolution import (
+    attention_from_convolution,
+    largest_difference,
+)
+from visprism.rng import stream
+
+
+def noise(*shape):
+    return torch.randn(shape, generator=stream(0, "noise"), dtype=torch.float64)
+
+
+def convolution(kernel, *, into=3, out=4, **options):
+    conv = nn.Conv2d(into, out, kernel, **{"padding": "same", **options}).double()
+    for name, parameter in conv.named_parameters():
+        nn.init.normal_(parameter, generator=stream(0, name))
+    return conv
+
+
+# What it is: closed forms.
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5, 7])
+@pytest.mark.parametrize("patch", [1, 2, 4])
+def test_has_as_many_heads_as_the_theorem_says(kernel, patch):
+    attention = attention_from_convolution(convolution(kernel), patch_size=patch)
+    across = 2 * ceil((kernel - 1) / (2 * patch)) + 1
+    assert attention.num_heads == across**2
+    if patch == 1:
+        assert attention.num_heads == kernel**2
+
+
+def test_each_head_looks_at_one_offset_and_all_offsets_have_a_head():
+    attention = attention_from_convolution(convolution(5))
+    weights = attention.scores.detach().flatten(1).softmax(1)
+    assert torch.equal(weights.sum(0), torch.ones(25, dtype=torch.float64))
+    assert torch.equal(weights.max(1).values, torch.ones(25, dtype=torch.float64))
+
+
+def test_queries_and_keys_are_zero():
+    assert not attention_from_convolution(convolution(3)).qk.weight.any()
+
+
+# Against another implementation: the convolution itself.
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5, 7])
+@pytest.mark.parametrize("patch", [1, 2, 4])
+def test_is_the_convolution_at_borders_too(kernel, patch):
+    conv = convolution(kernel)
+    attention = attention_from_convolution(conv, patch_size=patch)
+    assert largest_difference(conv, attention, noise(2, 3, 12, 8)) < 1e-10
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bias": False},
+        {"dilation": 2},
+        {"dilation": (3, 1)},
+        {"groups": 2},
+        {"groups": 4},
+        {"padding": (1, 2), "kernel": (3, 5)},
+        {"padding_mode": "reflect", "kernel": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("patch", [1, 2])
+def test_dilated_grouped_and_oblong_convolutions_are_exact_too(options, patch):
+    options = dict(options)
+    conv = convolution(options.pop("kernel", 3), into=4, out=8, **options)
+    attention = attention_from_convolution(conv, patch_size=patch)
+    assert largest_difference(conv, attention, noise(1, 4, 8, 6)) < 1e-10
+
+
+def test_an_image_smaller_than_the_kernel_is_convolved_too():
+    conv = convolution(7)
+    assert largest_difference(conv, attention_from_convolution(conv), noise(1, 3, 2, 1)) < 1e-10
+
+
+def test_in_float32_it_differs_by_rounding():
+    conv = convolution(5).float()
+    images = noise(1, 3, 16, 16).float()
+    size = conv(images).abs().max()
+    assert largest_difference(conv, attention_from_convolution(conv), images) < 1e-5 * size
+
+
+def test_the_difference_is_that_of_another_kernel():
+    conv = convolution(3)
+    attention = attention_from_convolution(conv)
+    with torch.no_grad():
+        conv.bias[0] += 0.25
+    assert largest_difference(conv, attention, noise(1, 3, 6, 6)) == pytest.approx(0.25)
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kernel": 2}, r"got a kernel of 2x2; a convolution is an attention if its kernel is"),
+        ({"kernel": (3, 4)}, r"got a kernel of 3x4"),
+        ({"stride": 2, "padding": 1}, r"got a stride of 2x2; .* its stride 1"),
+        ({"padding": 0}, r"got padding of \(0, 0\) \(zeros\); .* \(here 1x1\) of zeros"),
+        ({"padding": 1, "dilation": 2}, r"got padding of \(1, 1\) .* \(here 2x2\)"),
+        ({"padding_mode": "circular"}, r"got padding of same \(circular\)"),
+    ],
+)
+def test_a_convolution_that_is_no_attention_is_refused(options, sentence):
+    options = dict(options)
+    conv = convolution(options.pop("kernel", 3), **options)
+    with pytest.raises(InputError, match=sentence):
+        attention_from_convolution(conv)
+
+
+def test_patches_without_pixels_are_refused():
+    with pytest.raises(InputError, match="got patches of 0 pixels"):
+        attention_from_convolution(convolution(3), patch_size=0)
+
+
+def test_an_image_that_patches_do_not_divide_is_refused():
+    attention = attention_from_convolution(convolution(3), patch_size=4)
+    with pytest.raises(InputError, match="6x8 pixels do not divide into patches of 4x4"):
+        attention(noise(1, 3, 6, 8))
