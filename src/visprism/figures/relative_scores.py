@@ -14,7 +14,7 @@ _COLOURS = "Greys"
 _MOST = 49  # heads
 
 
-@figure(width=2.4, height=2.5, share=False)
+@figure(width=2.4, height=2.75, share=False)
 def _(result: RelativeScores, ax: Axes) -> Axes:
     """The weights of each head by offset, from 0 (white) to the largest of all heads (black).
 
