@@ -79,7 +79,7 @@ def compared(batch_size: int, arguments: argparse.Namespace) -> list[dict]:
     for repeat in range(arguments.repeats):
         for name, way in ways.items():
             found[name].append(measured(way, repeat + 1, device))
-    rows = []
+    rows: list[dict] = []
     for name, times in found.items():
         wall, processor = (median(column) for column in zip(*times, strict=True))
         rows.append(
@@ -123,7 +123,7 @@ def processor_seconds() -> float:
 def one_by_one(own: MemoryFeed, epoch: int) -> Iterable:
     """What batching several batches together brings: here each goes alone."""
     together = feed._PIXELS
-    feed._PIXELS = 1
+    feed._PIXELS = {"other": 1}
     yield from own.epoch(epoch)
     feed._PIXELS = together
 
@@ -172,8 +172,8 @@ class Pictures(Dataset):
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def __getitem__(self, number: int) -> tuple[Tensor, int]:
-        return self.change(Image.fromarray(self.pixels[number])), self.targets[number]
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.change(Image.fromarray(self.pixels[index])), self.targets[index]
 
 
 def setting(arguments: argparse.Namespace) -> dict:

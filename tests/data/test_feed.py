@@ -92,7 +92,7 @@ def test_the_parts_of_all_processes_are_the_batch_of_one(shapes, augmentation, w
 
 def test_how_many_batches_are_augmented_together_changes_nothing(shapes, monkeypatch):
     many = list(feed(shapes).epoch(0))
-    monkeypatch.setattr("visprism.data.feed._PIXELS", 1)
+    monkeypatch.setattr("visprism.data.feed._PIXELS", {"other": 1})
     assert equal(many, feed(shapes).epoch(0))
 
 

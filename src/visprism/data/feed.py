@@ -20,7 +20,7 @@ from visprism.rng import stream
 
 # Pixels that are augmented in one go: those of several batches, as each operation of
 # RandAugment falls to few images of one, and calling it then takes longer than its work.
-_PIXELS = 2**20
+_PIXELS = {"cpu": 2**20, "other": 2**23}
 
 
 @runtime_checkable
@@ -88,7 +88,8 @@ class MemoryFeed:
         """The batches of an epoch; see `Feed.epoch`."""
         batches = in_order(self.images, self.batch_size, number, self.seed)
         size = tuple(self.pixels.shape[2:])
-        together = max(1, _PIXELS // (self.batch_size * size[0] * size[1]))
+        most = _PIXELS.get(self.pixels.device.type, _PIXELS["other"])
+        together = max(1, most // (self.batch_size * size[0] * size[1]))
         for first in range(start, self.steps, together):
             steps = range(first, min(first + together, self.steps))
             plans = [

@@ -132,6 +132,25 @@ def test_images_without_an_operation_stay_as_they_are():
     assert torch.equal(rand_augmented(images, *still, fill=FILL, increasing=False), images)
 
 
+def test_no_operation_waits_for_the_device_of_the_images():
+    # A tensor of the device "meta" has no values: whoever asks for one of them fails.
+    how = Augmentation(rand_augment="rand-m9-n2-mstd1.0")
+    drawn = draw(how, 200, (16, 16), stream(0, "draw"))
+    assert set(drawn.operation.unique().tolist()) == {OFF, *range(15)}
+    nowhere = torch.empty(200, 3, 16, 16, dtype=torch.uint8, device="meta")
+    images = rand_augmented(
+        nowhere,
+        drawn.operation,
+        drawn.magnitude,
+        drawn.negative,
+        drawn.cubic,
+        fill=FILL,
+        increasing=False,
+    )
+    assert images.device.type == "meta"
+    assert images.shape == nowhere.shape
+
+
 # What is drawn.
 
 

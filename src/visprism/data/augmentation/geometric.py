@@ -3,7 +3,8 @@
 A pixel whose centre falls outside of the image is filled. Elsewhere the value is interpolated,
 linearly or by a cubic convolution with a = -1, from pixels that repeat beyond the border, and
 cut off to a whole number, not rounded. Coordinates and values are in double precision, in the
-order of Pillow's code, as the last bit decides where a value is nearly whole.
+order of Pillow's code, as the last bit decides where a value is nearly whole. Amounts and
+kernels lie on the CPU, where they are drawn, so that no GPU is waited for.
 
 Source: Keys (1981), Cubic convolution interpolation for digital image processing.
 """
@@ -27,18 +28,19 @@ def slid(
 ) -> Images:
     """Row y of each image is read from x + slope (y + 1/2) + offset: a shear, or a shift."""
     height, width = images.shape[2:]
-    across = _centres(width, images) + slope.view(-1, 1, 1) * _centres(height, images)[:, None]
-    across += offset.view(-1, 1, 1)
+    slopes, offsets = (x.to(images.device).view(-1, 1, 1) for x in (slope, offset))
+    across = _centres(width, images) + slopes * _centres(height, images)[:, None] + offsets
     inside = (across >= 0) & (across < width)
     column, distance = _split(across)
     groups = []
     for chosen, curve, reach in _kernels(cubic):
-        some, first = images.index_select(0, chosen).double(), column.index_select(0, chosen)
+        here = chosen.to(images.device)
+        some, first = images.index_select(0, here).double(), column.index_select(0, here)
         taps = [
             some.gather(3, (first + t).clamp_(0, width - 1)[:, None].expand_as(some))
             for t in reach
         ]
-        values = curve(taps, distance.index_select(0, chosen)[:, None])
+        values = curve(taps, distance.index_select(0, here)[:, None])
         groups.append((chosen, values.clamp_(0, 255).byte()))
     return _filled(put_together(groups), inside, fill)
 
@@ -56,9 +58,10 @@ def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int
     row, to_bottom = _split(down)
     groups = []
     for chosen, curve, reach in _kernels(cubic):
-        some = images.index_select(0, chosen).flatten(2).double()
+        here = chosen.to(images.device)
+        some = images.index_select(0, here).flatten(2).double()
         right, bottom, x, y = (
-            places.index_select(0, chosen).flatten(1)[:, None]
+            places.index_select(0, here).flatten(1)[:, None]
             for places in (to_right, to_bottom, column, row)
         )
         columns = [(x + t).clamp_(0, width - 1) for t in reach]

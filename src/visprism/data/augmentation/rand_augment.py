@@ -56,6 +56,8 @@ def rand_augmented(
 ) -> Images:
     """The images after their operations, one layer after the other.
 
+    What is drawn lies on the CPU, the images anywhere; nothing waits for their device.
+
     Args:
         images: RGB in eight bits.
         operation: the place of each in `OPERATIONS`, or `OFF`.
@@ -78,11 +80,10 @@ def rand_augmented(
                 continue
             name = OPERATIONS[number]
             amount = strength(name, level[chosen], sign[chosen], increasing=increasing)
-            amount = amount.to(images.device)
             if name in _TABLES:
                 tables.append((chosen, some, _table(name, some, amount)))
             else:
-                moved = _drawn(name, some, amount, kernel[chosen].to(images.device), fill)
+                moved = _drawn(name, some, amount, kernel[chosen], fill)
                 groups.append((chosen, moved))
         if tables:
             places, pixels, rows = zip(*tables, strict=True)
@@ -126,6 +127,7 @@ def _table(name: str, images: Images, amount: Strength) -> UInt8[Tensor, "b _ 25
     if name in ("auto_contrast", "equalize", "invert"):
         return getattr(photometric, name)(images)
     whole = name in ("posterize", "solarize", "solarize_add")
+    amount = amount.to(images.device)
     return getattr(photometric, name)(images, amount.long() if whole else amount)
 
 
@@ -137,7 +139,7 @@ def _drawn(
     fill: Sequence[int],
 ) -> Images:
     if name in ("color", "sharpness"):
-        return getattr(photometric, name)(images, amount)
+        return getattr(photometric, name)(images, amount.to(images.device))
     if name == "rotate":
         return geometric.rotated(images, amount, cubic, fill)
     kind, axis = name.split("_")
