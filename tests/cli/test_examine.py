@@ -331,6 +331,17 @@ def test_models_lists_the_zoo_and_searches_the_rest(capsys):
     assert all(name.startswith("torchvision:vit_") for name in listed)
 
 
+def test_models_tells_what_those_that_fit_cost(capsys):
+    assert main(["models", "resnet2[0]", "--cost", "--batch-size", "2"]) == 0
+    header, line, remark = capsys.readouterr().out.splitlines()
+    assert header.split() == ["model", "image", "parameters", "MACs", "images/s"]
+    name, size, parameters, macs, speed = line.split()
+    assert (name, size, parameters) == ("resnet20", "32x32", "272,474")
+    assert int(macs.replace(",", "")) == pytest.approx(41e6, rel=0.02)  # as published: 41 M
+    assert float(speed) > 0
+    assert "batches of 2 in fp32" in remark
+
+
 def test_data_lists_what_can_be_named(capsys):
     assert main(["data"]) == 0
     listed = capsys.readouterr().out

@@ -201,6 +201,15 @@ def parser() -> argparse.ArgumentParser:
 
     models = command("models", catalogue.models, "models that can be named, or ways to", MODEL)
     models.add_argument("pattern", nargs="?", metavar="PATTERN", help="such as '*vit_tiny*'")
+    models.add_argument(
+        "--cost",
+        action="store_true",
+        help="parameters, multiply-accumulates for one image, and images a second, of each"
+        " (of the zoo, if no PATTERN is named)",
+    )
+    models.add_argument(
+        "--batch-size", type=positive, default=8, metavar="N", help="of --cost (8)"
+    )
     command("data", catalogue.data, "data that can be named", DATA)
 
     tour = command("demo", demo.demo, "train two small networks on shapes and examine both")

@@ -1,7 +1,7 @@
 """``visprism models`` and ``visprism data``: what can be named."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 
 from visprism.cli.naming import DATA, MODEL
@@ -10,23 +10,59 @@ from visprism.errors import InputError
 
 
 def models(arguments: Namespace) -> None:
-    """List the zoo, or every name of any source that fits a pattern."""
+    """List the zoo, or every name of any source that fits a pattern, or what they cost."""
     from visprism.models import MODELS
 
+    if arguments.cost:
+        names = list(MODELS) if arguments.pattern is None else _found(arguments.pattern)
+        _print_costs(names, arguments.batch_size)
+        return
     if arguments.pattern is None:
         print(columns(["model of the zoo", "what it is"], _described(MODELS)))
         print(f"\n{MODEL}\n`visprism models PATTERN` searches timm and torchvision too.")
         return
+    print("\n".join(_found(arguments.pattern)))
+
+
+def _found(text: str) -> list[str]:
+    """Names of any source that fit a pattern; one without wildcards may stand anywhere.
+
+    Raises:
+        InputError: if there is none.
+    """
+    from visprism.models import MODELS
     from visprism.models.sources import names_elsewhere
 
+    pattern = text if set("*?[") & set(text) else f"*{text}*"
     names = [*MODELS, *names_elsewhere()]
-    pattern = arguments.pattern
-    if not set("*?[") & set(pattern):
-        pattern = f"*{pattern}*"
     found = [n for n in names if fnmatch(n, pattern) or fnmatch(n.rpartition(":")[2], pattern)]
     if not found:
-        raise InputError(f"no model of the zoo, timm or torchvision fits {arguments.pattern!r}")
-    print("\n".join(found))
+        raise InputError(f"no model of the zoo, timm or torchvision fits {text!r}")
+    return found
+
+
+def _print_costs(names: Sequence[str], batch_size: int) -> None:
+    """A line for each model, as soon as it has been measured."""
+    import torch
+
+    from visprism.measure.throughput import model_cost
+    from visprism.models import load_model
+
+    wide = max(map(len, names))
+    print(f"{'model':<{wide}}  {'image':>9}  {'parameters':>11}  {'MACs':>14}  {'images/s':>8}")
+    for name in names:
+        loaded = load_model(name)
+        height, width = loaded.preprocessing.size
+        cost = model_cost(loaded.model, torch.zeros(batch_size, 3, height, width))
+        print(
+            f"{name:<{wide}}  {f'{height}x{width}':>9}  {cost.parameters:>11,}  "
+            f"{cost.macs:>14,}  {cost.images_per_second:>8.1f}",
+            flush=True,
+        )
+    print(
+        f"MACs of one image; speed of batches of {batch_size} in fp32 on "
+        f"{torch.get_num_threads()} threads of this CPU"
+    )
 
 
 def data(arguments: Namespace) -> None:  # noqa: ARG001 (every command takes them)

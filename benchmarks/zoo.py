@@ -1,0 +1,110 @@
+"""What every network of the zoo costs: parameters, multiply-accumulates, images a second.
+
+    python benchmarks/zoo.py                    # prints a row for each network and size
+    python benchmarks/zoo.py --write            # and writes results/zoo.json and the document
+    python benchmarks/zoo.py --repeats 0 ...    # counts alone: a minute, on torch's meta device
+
+The number of classes is the literature's, 100 for images of 32x32 and 1000 for 224x224. Speed is
+the median over passes of one batch in fp32, without gradients, after one that warms up; without
+--repeats 0 the whole zoo takes most of an hour on one core.
+
+Claim: none; it is the table of docs/models.md.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from visprism.measure.throughput import model_cost
+from visprism.models import MODELS
+from visprism.models.zoo import image_size
+
+RESULTS = Path(__file__).parent / "results" / "zoo.json"
+DOCUMENT = Path(__file__).parent.parent / "docs" / "models.md"
+CLASSES = {32: 100, 224: 1000}
+BATCH = {32: 16, 224: 4}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3, help="0: counts alone")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}, the table")
+    arguments = parser.parse_args()
+    rows = []
+    for name in MODELS:
+        rows.append(row := measured(name, arguments.repeats))
+        print(
+            f"{name:<36}{row['parameters']:>13,}{row['macs']:>17,}{speed(row):>9}", flush=True
+        )
+    if arguments.write:
+        RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
+        before, _, after = DOCUMENT.read_text("utf-8").partition("| network |")
+        rest = re.sub(r"^.*?\n\n", "\n", after, count=1, flags=re.DOTALL)
+        DOCUMENT.write_text(f"{before}{table(rows)}\n{rest}", "utf-8")
+        print(f"wrote {RESULTS} and {DOCUMENT}")
+
+
+def measured(name: str, repeats: int) -> dict:
+    side = image_size(name)
+    with nullcontext() if repeats else torch.device("meta"):
+        model = MODELS[name](num_classes=CLASSES[side]).eval()
+        cost = model_cost(model, torch.zeros(BATCH[side], 3, side, side), repeats=repeats)
+    found = asdict(cost)
+    if math.isnan(cost.images_per_second):
+        found["images_per_second"] = None
+    return {"name": name, "img_size": side, **found}
+
+
+def table(rows: Iterable[dict]) -> str:
+    """Both sizes of a network in one line, in Markdown."""
+    pairs: dict[str, dict[int, dict]] = {}
+    for row in rows:
+        stem = row["name"].removesuffix(f"_{row['img_size']}")
+        pairs.setdefault(stem, {})[row["img_size"]] = row
+    sizes = " | ".join(f"parameters, {side} | GMACs | images/s" for side in CLASSES)
+    lines = [f"| network | {sizes} |", "|---|" + "--:|" * 3 * len(CLASSES)]
+    for stem, sides in pairs.items():
+        cells = [cell for side in CLASSES for cell in cells_of(sides.get(side))]
+        lines.append(f"| `{stem}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def cells_of(row: dict | None) -> list[str]:
+    if row is None:
+        return ["", "", ""]
+    return [f"{row['parameters']:,}", f"{row['macs'] / 1e9:.3g}", speed(row)]
+
+
+def speed(row: dict) -> str:
+    known = row["images_per_second"]
+    return "" if known is None else f"{known:.3g}"
+
+
+def setting(arguments: argparse.Namespace) -> dict:
+    return {
+        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, "
+        f"{torch.backends.cpu.get_cpu_capability()}",
+        "threads": torch.get_num_threads(),
+        "precision": "fp32",
+        "batch": BATCH,
+        "classes": CLASSES,
+        "repeats": arguments.repeats,
+        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
+        | {"python": platform.python_version()},
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+if __name__ == "__main__":
+    main()
