@@ -4,9 +4,9 @@
     python benchmarks/zoo.py --write            # and writes results/zoo.json and the document
     python benchmarks/zoo.py --repeats 0 ...    # counts alone: a minute, on torch's meta device
 
-The number of classes is the literature's, 100 for images of 32x32 and 1000 for 224x224. Speed is
-the median over passes of one batch in fp32, without gradients, after one that warms up; without
---repeats 0 the whole zoo takes most of an hour on one core.
+The number of classes is the literature's, 100 for images of 32x32 and 1000 for 224x224. Speed
+is the median over passes of one batch in fp32, without gradients, after one that warms up; with
+it the whole zoo takes most of an hour on one core.
 
 Claim: none; it is the table of docs/models.md.
 """
@@ -50,7 +50,7 @@ def main() -> None:
     if arguments.write:
         RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
         before, _, after = DOCUMENT.read_text("utf-8").partition("| network |")
-        rest = re.sub(r"^.*?\n\n", "\n", after, count=1, flags=re.DOTALL)
+        rest = re.sub(r"^.*?\n\n", "", after, count=1, flags=re.DOTALL)
         DOCUMENT.write_text(f"{before}{table(rows)}\n{rest}", "utf-8")
         print(f"wrote {RESULTS} and {DOCUMENT}")
 
