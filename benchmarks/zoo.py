@@ -60,10 +60,8 @@ def measured(name: str, repeats: int) -> dict:
     with nullcontext() if repeats else torch.device("meta"):
         model = MODELS[name](num_classes=CLASSES[side]).eval()
         cost = model_cost(model, torch.zeros(BATCH[side], 3, side, side), repeats=repeats)
-    found = asdict(cost)
-    if math.isnan(cost.images_per_second):
-        found["images_per_second"] = None
-    return {"name": name, "img_size": side, **found}
+    known = None if math.isnan(cost.images_per_second) else cost.images_per_second
+    return {"name": name, "img_size": side, **asdict(cost), "images_per_second": known}
 
 
 def table(rows: Iterable[dict]) -> str:
