@@ -9,6 +9,7 @@ from PIL import Image
 
 from visprism.cli import main
 from visprism.examine import Inquiry, examine, load_models
+from visprism.models.author_formats import FORMATS
 from visprism.result import Result
 
 TINY = ["--data", "shapes", "--limit", "6", "--batch-size", "4"]
@@ -320,7 +321,9 @@ def test_anatomy_draws_when_asked(tmp_path, capsys):
 
 def test_models_lists_the_zoo_and_searches_the_rest(capsys):
     assert main(["models"]) == 0
-    assert "resnet20" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "resnet20" in listed
+    assert all(f"{name}@FILE" in listed for name in FORMATS)  # of the authors' checkpoints
     assert main(["models", "deit3_small"]) == 0
     assert "timm:deit3_small_patch16_224\n" in capsys.readouterr().out
     assert main(["models", "deit3_small*"]) == 0  # without its prefix, too

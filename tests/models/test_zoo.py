@@ -19,6 +19,10 @@ NAMES = {  # one of each family that gives feature maps, and the channels of all
     "mobilenetv2_32": [16, 24, 32, 96, 320],
     "alexnet_32": [64, 192, 256],
     "vgg11_bn_32": [64, 128, 256, 512, 512],
+    "pit_tiny_patch2_32": [64, 128, 256],
+    "swin_tiny_patch1_window4_32": [96, 192, 384, 768],
+    "conv_vit_tiny_patch2_32": [192] * 12,
+    "mixer_tiny_patch2_32": [256] * 8,
 }
 
 

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 
-from visprism.cli.naming import DATA, MODEL
+from visprism.cli.naming import DATA, MODEL, WEIGHTS
 from visprism.cli.text import columns
 from visprism.errors import InputError
 
@@ -19,7 +19,8 @@ def models(arguments: Namespace) -> None:
         return
     if arguments.pattern is None:
         print(columns(["model of the zoo", "what it is"], _described(MODELS)))
-        print(f"\n{MODEL}\n`visprism models PATTERN` searches timm and torchvision too.")
+        print(f"\n{MODEL}\n{WEIGHTS}")
+        print("`visprism models PATTERN` searches timm and torchvision too.")
         return
     print("\n".join(_found(arguments.pattern)))
 

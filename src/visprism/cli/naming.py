@@ -10,6 +10,17 @@ MODEL is one of
 followed, if need be, by arguments and a checkpoint, in quotes:
   'timm:vit_tiny_patch16_224?img_size=32&patch_size=4&num_classes=10@best.safetensors'
 """
+WEIGHTS = """\
+Weights are random, or come from
+  NAME@FILE             .safetensors, as visprism and timm write it, or a pickle of tensors;
+                        whatever wraps a state dict is taken off, and a pickle that would run
+                        code is refused
+  --pretrained          for timm:, torchvision: and hf:NAME, which fetch them, or have them here
+  hf:FOLDER             as they lie there
+The checkpoints for CIFAR-100 of the authors of "How do vision transformers work?" load as
+resnet50_32@FILE, vit_tiny_patch2_32@FILE, pit_tiny_patch2_32@FILE and
+swin_tiny_patch1_window4_32@FILE.
+"""
 DATA = """\
 DATA is one of
   shapes                drawn on the fly as large as the models want, nothing to download

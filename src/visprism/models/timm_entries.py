@@ -50,7 +50,7 @@ def _features(
     model: nn.Module,
     *,
     out_indices: Sequence[int] | int | None,
-    output_fmt: str = "NCHW",
+    output_fmt: str = "NCHW",  # noqa: ARG001 (of the tokens inside, as timm says; maps are NCHW)
 ) -> nn.Module:
     """A network that gives feature maps, of all stages that `model.feature_info` names."""
     stages = len(getattr(model, "feature_info"))  # noqa: B009 (nn.Module does not declare it)
@@ -64,5 +64,5 @@ def _features(
         )
     indices = tuple(i % stages for i in chosen)
     if hasattr(model, "forward_intermediates"):
-        return FeatureGetterNet(model, out_indices=indices, output_fmt=output_fmt)
-    return FeatureHookNet(model, out_indices=indices, output_fmt=output_fmt)
+        return FeatureGetterNet(model, out_indices=indices)
+    return FeatureHookNet(model, out_indices=indices)
