@@ -152,8 +152,8 @@ def memory_feed(
     """
     classes = checked(image_set, batch_size, num_classes)
     pixels, targets = in_memory(image_set, preprocessing)
-    held = (tensor.to(compute.torch_device) for tensor in (pixels, targets))
-    return MemoryFeed(*held, classes, batch_size, augmentation, preprocessing, seed)
+    pixels, targets = (tensor.to(compute.torch_device) for tensor in (pixels, targets))
+    return MemoryFeed(pixels, targets, classes, batch_size, augmentation, preprocessing, seed)
 
 
 def checked(image_set: ImageSet, batch_size: int, num_classes: int | None) -> int:
