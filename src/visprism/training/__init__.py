@@ -1,7 +1,20 @@
 """Training: recipes, and the loop that follows them."""
 
 from visprism.training import recipes  # noqa: F401 (they register)
-from visprism.training.loop import History, Normalize, accuracy, fit
+from visprism.training.following import Logger, make_loggers
+from visprism.training.history import History
+from visprism.training.loop import fit
 from visprism.training.recipe import RECIPES, Recipe
+from visprism.training.settings import as_yaml, changed, find_recipe
 
-__all__ = ["RECIPES", "History", "Normalize", "Recipe", "accuracy", "fit"]
+__all__ = [
+    "RECIPES",
+    "History",
+    "Logger",
+    "Recipe",
+    "as_yaml",
+    "changed",
+    "find_recipe",
+    "fit",
+    "make_loggers",
+]

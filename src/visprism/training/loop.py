@@ -1,160 +1,183 @@
-"""Training: from a recipe to weights, on images that lie in memory."""
+"""Training: from a recipe to weights."""
 
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int64, UInt8
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import nn
 
+from visprism.data import Feed
 from visprism.errors import InputError
-from visprism.parallel import Compute
-from visprism.result import Result
-from visprism.rng import stream
-from visprism.training.optimizers import make_optimizers
+from visprism.models import save_checkpoint
+from visprism.parallel import Compute, processes, rank, world_size
+from visprism.training.engine import Batch, Engine
+from visprism.training.following import Logger
+from visprism.training.history import History
+from visprism.training.keeping import Keeper, Save
+from visprism.training.ledger import Ledger, Test, metrics_of
 from visprism.training.recipe import Recipe
+from visprism.training.schedules import learning_rate
 
-Labelled = tuple[UInt8[Tensor, "_ c h w"], Int64[Tensor, " _"]]  # images in 0 ... 255, targets
-Progress = Callable[[Iterable[int]], Iterable[int]]
+Progress = Callable[[range, int], Iterable[int]]  # steps that are left, and of how many in all
 
-
-@dataclass(frozen=True)
-class History(Result):
-    """What happened in training; one row per epoch."""
-
-    epoch: np.ndarray  # 1 for the first
-    seconds: np.ndarray  # wall clock since the beginning, evaluation included
-    lr: np.ndarray  # of the epoch's last step
-    train_loss: np.ndarray  # mean over the epoch's images, as each was seen
-    test_accuracy: np.ndarray  # fraction of the test images that are right
+_TOLD = 50  # steps between what loggers are told
+_READ = 20  # steps between looks at the losses on a GPU, which would wait for each
 
 
 def fit(
     model: nn.Module,
-    train: Labelled,
-    test: Labelled,
+    train: Feed,
     recipe: Recipe,
     *,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
+    test: Test | None = None,
+    folder: Path | None = None,
+    resume: bool = True,
     progress: Progress | None = None,
+    teacher: nn.Module | None = None,
+    loggers: Sequence[Logger] = (),
+    device: str = "cpu",
+    minutes: float = 10.0,
+    save: Save = save_checkpoint,
 ) -> History:
     """Train `model` in place and leave it in evaluation mode.
 
-    Each epoch sees every image once, in an order drawn from the recipe's seed; the last batch
-    of an epoch may be smaller. The same model, images and recipe give the same weights, bit for
-    bit on the same machine.
+    What is drawn depends on the recipe's seed and the step alone. The same model, images and
+    recipe give the same weights, bit for bit on one CPU, also when the run was killed and went
+    on from the state in `folder`. Several processes under ``torchrun`` share every batch and
+    make the update of one, to rounding, where no part of the model looks at a whole batch.
+
+    In the folder stand ``last.ckpt`` (the state), ``history.csv``, ``model.safetensors`` at the
+    end, ``best.safetensors`` by test accuracy, ``ema.safetensors``, and ``snapshots/``.
+
+    Costs, beside the updates, one pass over the test images after each epoch that the recipe
+    names, two where a moving average is kept.
 
     Args:
-        model: a classifier of (B, C, H, W) images.
-        train: images as bytes, and their classes.
-        test: the same, for the accuracy after each epoch.
+        model: a classifier of (B, C, H, W) images, or one that gives two logits in training.
+        train: gives the batches; its size of a batch is the recipe's.
         recipe: how to train.
-        mean: of the pixels in 0 ... 1, per channel; taken off before the model sees them.
-        std: their standard deviation, per channel; divided by.
+        test: batches of images as the model wants them, with their classes; re-iterable.
+        folder: where the run is kept; None: nowhere.
+        resume: go on where the run in the folder stopped, if there is one.
         progress: wraps the range of steps to show how far it is.
+        teacher: of distillation; it sees the images that the model sees.
+        loggers: are told the loss every 50 steps, and each row of the history.
+        device: as torch names it.
+        minutes: between states that are kept, beside those after every epoch.
+        save: writes the weights of a model to a file.
 
     Raises:
-        InputError: if there are no images, a target is not a class of the model, or the loss
-            stops being finite (the step and learning rate are named).
+        InputError: if feed and recipe, model and classes, or the run in the folder do not fit;
+            if the loss stops being finite (step, learning rate and batch are named; the last
+            good state is kept); if the state cannot be written.
 
-    Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization.
+    Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
-    images, targets = train
-    if len(images) == 0 or len(test[0]) == 0:
-        raise InputError("no images to train on, or to test on; both need at least one")
-    normalize = Normalize(mean, std)
-    with torch.no_grad():
-        classes = model.eval()(normalize(images[:1])).shape[1]
-    if int(targets.max()) >= classes or int(targets.min()) < 0:
+    _check(train, recipe, teacher)
+    compute = Compute(device, recipe.precision)
+    with processes(compute):
+        engine = Engine(model, recipe, compute, teacher)
+        ledger = Ledger()
+        keeper = Keeper(folder, engine, ledger, train, save=save, minutes=minutes)
+        start = keeper.begin(resume=resume)
+        losses = _Losses(ledger, recipe, train, keeper.where)
+        steps = range(start, recipe.epochs * train.steps)
+        batches = _batches(train, start, recipe.epochs)
+        with engine.training():
+            for step in (progress or _plain)(steps, recipe.epochs * train.steps):
+                lr = learning_rate(step, train.steps, recipe)
+                position = step % train.steps
+                whole = min(train.batch_size, train.images - position * train.batch_size)
+                losses.add(step, lr, engine.update(step, lr, next(batches), whole), whole)
+                done = step + 1
+                if done % (1 if compute.device == "cpu" else _READ) == 0:
+                    losses.read()
+                ledger.tick(busy=True)
+                if done % train.steps == 0:
+                    losses.read()
+                    asked = _asked(done // train.steps, recipe)
+                    found = metrics_of(engine, test if asked else None, compute)
+                    row = ledger.close_epoch(done, lr, found)
+                    _tell(loggers, done, row)
+                    keeper.after_epoch(done, row["test_accuracy"])
+                else:
+                    if done % _TOLD == 0:
+                        losses.read()
+                        mean = ledger.loss / ledger.seen
+                        speed = ledger.seen / max(ledger.busy, 1e-9)
+                        values = {"loss": mean, "lr": lr, "images_per_second": speed}
+                        _tell(loggers, done, values)
+                    keeper.between(done, losses.read)
+        keeper.end()
+    return ledger.history()
+
+
+class _Losses:
+    """Losses that may not have been computed yet, until they are looked at."""
+
+    def __init__(self, ledger: Ledger, recipe: Recipe, train: Feed, kept: str) -> None:
+        self.ledger, self.recipe, self.train, self.kept = ledger, recipe, train, kept
+        self.waiting: list[tuple[int, float, torch.Tensor, int]] = []
+
+    def add(self, step: int, lr: float, total: torch.Tensor, images: int) -> None:
+        self.waiting.append((step, lr, total, images))
+
+    def read(self) -> None:
+        """Add them up.
+
+        Raises:
+            InputError: if one is not finite.
+        """
+        for step, lr, total, images in self.waiting:
+            loss = total.item() / images
+            if not math.isfinite(loss):
+                epoch, batch = divmod(step, self.train.steps)
+                raise InputError(
+                    f"the loss is {loss} at step {step + 1} of "
+                    f"{self.recipe.epochs * self.train.steps} (epoch {epoch + 1}, batch "
+                    f"{batch + 1}), learning rate {lr:.2g}; try a lower lr, a longer warmup or "
+                    f"a clip{self.kept}"
+                )
+            self.ledger.loss += loss * images
+            self.ledger.seen += images
+        self.waiting.clear()
+
+
+def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None) -> None:
+    if train.batch_size != recipe.batch_size:
         raise InputError(
-            f"targets run from {int(targets.min())} to {int(targets.max())}; the model has "
-            f"classes 0 to {classes - 1}"
+            f"the feed gives batches of {train.batch_size} images and the recipe wants "
+            f"{recipe.batch_size}; make the feed with the recipe's batch_size"
         )
-    optimizers = make_optimizers(model, recipe)
-    steps_per_epoch = math.ceil(len(images) / recipe.batch_size)
-    steps = recipe.epochs * steps_per_epoch
-    compute = Compute(precision=recipe.precision)
-    rows: list[tuple[float, ...]] = []
-    start, loss_sum = time.perf_counter(), 0.0
-    order = _order(len(images), recipe)
-    model.train()
-    for step in (progress or iter)(range(steps)):
-        for optimizer, factor in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = factor * learning_rate(step, steps, recipe)
-        chosen = next(order)
-        with compute.autocast():
-            logits = model(normalize(images[chosen]))
-        loss = cross_entropy(
-            logits.float(), targets[chosen], label_smoothing=recipe.label_smoothing
+    if train.images < 1 or train.steps < 1:
+        raise InputError("no images to train on; wants at least one batch of them")
+    if (recipe.distil != "none") != (teacher is not None):
+        what = "none is given" if teacher is None else "one is given"
+        raise InputError(
+            f"recipe: distil is {recipe.distil!r}, and of teachers {what}; name a teacher and "
+            "distil=soft or distil=hard, or neither"
         )
-        if not torch.isfinite(loss):
-            raise InputError(
-                f"the loss is {loss.item()} at step {step + 1} of {steps}, learning rate "
-                f"{learning_rate(step, steps, recipe):.2g}; try a lower lr or a longer warmup"
-            )
-        model.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-        for optimizer, _ in optimizers:
-            optimizer.step()
-        loss_sum += loss.item() * len(chosen)
-        if (step + 1) % steps_per_epoch == 0:
-            right = accuracy(model, test, normalize)
-            seconds = time.perf_counter() - start
-            lr = learning_rate(step, steps, recipe)
-            rows.append((len(rows) + 1, seconds, lr, loss_sum / len(images), right))
-            loss_sum = 0.0
-            model.train()
-    model.eval()
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return History(columns[0].astype(int), *columns[1:])
 
 
-def learning_rate(step: int, steps: int, recipe: Recipe) -> float:
-    """Learning rate of a step, from 0 on: linear from near 0, then a half cosine to near 0."""
-    warm = round(recipe.warmup * steps)
-    if step < warm:
-        return recipe.lr * (step + 1) / (warm + 1)
-    return recipe.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / (steps - warm)))
+def _batches(train: Feed, start: int, epochs: int) -> Iterator[Batch]:
+    """Batches from a step on, epoch after epoch: what this process does of each."""
+    epoch, position = divmod(start, train.steps)
+    part = rank(), world_size()
+    for number in range(epoch, epochs):
+        yield from train.epoch(number, start=position, part=part)
+        position = 0
 
 
-@torch.no_grad()
-def accuracy(
-    model: nn.Module,
-    labelled: Labelled,
-    normalize: Callable[[Tensor], Tensor],
-    *,
-    batch_size: int = 500,
-) -> float:
-    """Fraction of the images that the model classifies right, in evaluation mode."""
-    model.eval()
-    right = 0
-    for images, targets in zip(*(part.split(batch_size) for part in labelled), strict=True):
-        right += int((model(normalize(images)).argmax(1) == targets).sum())
-    return right / len(labelled[1])
+def _asked(epoch: int, recipe: Recipe) -> bool:
+    return epoch % recipe.evaluate == 0 or epoch == recipe.epochs
 
 
-class Normalize:
-    """Bytes in 0 ... 255 to standardised floats, channels last: convolutions like them so."""
-
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-        self._mean = 255 * torch.tensor(mean).view(-1, 1, 1)
-        self._std = 255 * torch.tensor(std).view(-1, 1, 1)
-
-    def __call__(self, images: UInt8[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
-        """The images as a model wants them."""
-        pixels = images.contiguous(memory_format=torch.channels_last).float()
-        return (pixels - self._mean) / self._std
+def _tell(loggers: Sequence[Logger], step: int, values: dict[str, float]) -> None:
+    known = {name: value for name, value in values.items() if math.isfinite(value)}
+    for logger in loggers if rank() == 0 else ():
+        logger.log(step, known)
 
 
-def _order(n: int, recipe: Recipe) -> Iterator[Int64[Tensor, " b"]]:
-    """Batches of indices, epoch after epoch."""
-    for epoch in range(recipe.epochs):
-        generator = stream(recipe.seed, "order", epoch)
-        yield from torch.randperm(n, generator=generator).split(recipe.batch_size)
+def _plain(steps: range, total: int) -> range:  # noqa: ARG001 (what shows progress wants it)
+    return steps

@@ -1,11 +1,13 @@
 """Optimisers: which parameters each one moves, and which of them decay."""
 
+import difflib
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from visprism.errors import InputError
 from visprism.training.recipe import Recipe
 
 # Muon's steps, scaled to the size of AdamW's, can be larger: it was tried at 1, 2, 4 and 8.
@@ -15,20 +17,22 @@ _MUON = 4.0
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, float]]:
     """Optimisers that share the model's parameters, each with its factor on the learning rate.
 
-    AdamW moves everything, but under ``optimizer="muon"`` the matrices inside of blocks: those
-    with two axes and more than one dot in their name (``blocks.0.attn.qkv.weight``), so neither
-    the head nor what embeds the patches.
+    Under ``"muon"``, Muon moves the matrices inside of blocks: those with two axes and more than
+    one dot in their name (``blocks.0.attn.qkv.weight``), so neither the head nor what embeds the
+    patches; AdamW moves the rest. Any name but the three of our own is timm's.
+
+    Raises:
+        InputError: if there is no such optimiser.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; Jordan et al.
     (2024), Muon: an optimizer for hidden layers in neural networks.
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    inner = recipe.optimizer == "muon"
-    matrices = [p for name, p in named if inner and p.ndim == 2 and name.count(".") > 1]
-    rest = [p for _, p in named if not any(p is matrix for matrix in matrices)]
-    adamw = torch.optim.AdamW(
-        decay_groups(rest, recipe.weight_decay), lr=recipe.lr, betas=(0.9, recipe.beta2)
-    )
+    if recipe.optimizer != "muon":
+        return [(_alone([p for _, p in named], recipe), 1.0)]
+    matrices = [p for name, p in named if p.ndim == 2 and name.count(".") > 1]
+    inner = set(map(id, matrices))
+    adamw = _adamw([p for _, p in named if id(p) not in inner], recipe)
     if not matrices:
         return [(adamw, 1.0)]
     muon = torch.optim.Muon(
@@ -40,18 +44,45 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     return [(adamw, 1.0), (muon, _MUON)]
 
 
-def decay_groups(parameters: Iterable[Tensor], weight_decay: float) -> list[dict]:
-    """Parameters in two groups: kernels and matrices, which decay, and all others.
+def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
+    """Parameters in two groups: those that decay, kernels and matrices, and all others.
 
     A parameter with fewer than two axes of length over 1 (a bias, a norm, a class token) does
-    not decay, and neither does a table of positions, which is a (1, N, C) parameter.
+    not decay, and neither does a table of positions, which is a (1, N, C) parameter; under
+    ``decay="all"`` all do, as in the paper.
     """
     groups: dict[bool, list[Tensor]] = {True: [], False: []}
     for parameter in parameters:
         is_table = parameter.ndim == 3 and len(parameter) == 1
-        groups[parameter.squeeze().ndim >= 2 and not is_table].append(parameter)
+        matrix = parameter.squeeze().ndim >= 2 and not is_table
+        groups[matrix or recipe.decay == "all"].append(parameter)
     return [
-        {"params": group, "weight_decay": weight_decay if decays else 0.0}
+        {"params": group, "weight_decay": recipe.weight_decay if decays else 0.0}
         for decays, group in groups.items()
         if group
     ]
+
+
+def _alone(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
+    if recipe.optimizer == "adamw":
+        return _adamw(parameters, recipe)
+    groups = decay_groups(parameters, recipe)
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=True)
+    import timm.optim
+
+    known = timm.optim.list_optimizers()
+    if recipe.optimizer not in known:
+        close = difflib.get_close_matches(recipe.optimizer, ["muon", *known]) or ["adamw"]
+        raise InputError(
+            f"unknown optimizer {recipe.optimizer!r}; did you mean {', '.join(close)}?"
+        )
+    return timm.optim.create_optimizer_v2(
+        groups, opt=recipe.optimizer, lr=recipe.lr, momentum=recipe.momentum
+    )
+
+
+def _adamw(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
+    # Fused: one pass over each parameter, where a step took some ten.
+    groups = decay_groups(parameters, recipe)
+    return torch.optim.AdamW(groups, lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)

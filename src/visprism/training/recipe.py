@@ -1,8 +1,9 @@
 """Recipes: how a model is trained, as numbers that can be written down."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from visprism.data.augmentation import Augmentation
 from visprism.errors import InputError
 from visprism.registry import Registry
 
@@ -11,24 +12,71 @@ RECIPES = Registry("recipe")
 
 @dataclass(frozen=True)
 class Recipe:
-    """AdamW or Muon, with a linear warm-up and a cosine decay to 0, both per step."""
+    """How a model is trained: everything but the model, the images and the machine.
 
-    images: int  # of the training set
-    epochs: int
-    batch_size: int
+    Raises:
+        InputError: if a field is out of range, or two cannot go together.
+    """
+
+    epochs: int  # those of the warm-up included
+    batch_size: int  # images of an update, over all processes and parts together
     lr: float  # at the end of the warm-up
-    weight_decay: float = 0.05  # on matrices and kernels; not on biases, norms and tokens
-    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices inside of blocks
+    images: int | None = None  # at most so many of the training set, balanced; None: all
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    optimizer: str = "adamw"  # "adamw", "sgd", "muon" (for matrices inside of blocks), or timm's
+    momentum: float = 0.9  # of SGD and what resembles it
     beta2: float = 0.999  # of AdamW
-    warmup: float = 0.1  # part of all steps
-    label_smoothing: float = 0.0
-    clip: float = 1.0  # largest norm of the gradient of all parameters
-    precision: str = "fp32"  # or "bf16", for what autocast lowers
-    seed: int = 0  # of the order of the images
+    weight_decay: float = 0.05
+    decay: Literal["matrices", "all"] = "matrices"  # not biases, norms and tokens, or all
+    schedule: Literal["cosine", "cosine by epoch", "step", "constant"] = "cosine"
+    warmup: float = 0.0  # epochs in which the learning rate rises from 0
+    milestones: tuple[int, ...] = ()  # of "step": epochs after the warm-up
+    factor: float = 0.2  # of "step": by which the learning rate falls at each
+    clip: float = 0.0  # largest norm of the gradient of all parameters; 0: no limit
+    parts: int = 1  # in which a batch goes through the model, where it does not fit at once
+    ema: float = 0.0  # decay of the moving average of the weights; 0: none is kept
+    drop_path: float = 0.0  # stochastic depth, given to the model as its drop_path_rate
+    sam: float = 0.0  # rho of sharpness-aware minimisation; 0: none
+    adaptive: bool = False  # ASAM in SAM's place
+    distil: Literal["none", "soft", "hard"] = "none"
+    distil_weight: float = 0.5  # of the teacher's part of the loss
+    temperature: float = 3.0  # of soft distillation
+    evaluate: int = 1  # every so many epochs, and after the last
+    snapshots: int = 0  # weights are kept at the beginning, after the warm-up, every so many epochs
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16: for what autocast lowers
+    channels_last: bool = False  # how images and kernels lie in memory
+    compile: bool = False  # by torch.compile
+    seed: int = 0  # of the order, the augmentation and dropout
 
     def __post_init__(self) -> None:
-        for name in ("images", "epochs", "batch_size", "lr"):
-            if getattr(self, name) <= 0:
+        for name in ("epochs", "batch_size", "lr", "parts", "evaluate", "temperature"):
+            if not getattr(self, name) > 0:
                 raise InputError(f"recipe: {name} is {getattr(self, name)}; wants more than 0")
-        if not 0 <= self.warmup < 1:
-            raise InputError(f"recipe: warmup is {self.warmup}; wants a part from 0 to below 1")
+        for name in ("weight_decay", "warmup", "clip", "sam", "snapshots"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"recipe: {name} is {getattr(self, name)}; wants 0 or more")
+        for name in ("ema", "drop_path", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                value = getattr(self, name)
+                raise InputError(f"recipe: {name} is {value}; wants a part from 0 to below 1")
+        if self.images is not None and self.images < 1:
+            raise InputError(f"recipe: images is {self.images}; wants 1 or more, or none: all")
+        if not 0 <= self.distil_weight <= 1:
+            raise InputError(
+                f"recipe: distil_weight is {self.distil_weight}; wants a part from 0 to 1"
+            )
+        if self.warmup >= self.epochs:
+            raise InputError(
+                f"recipe: warmup is {self.warmup:g} of {self.epochs} epochs; wants fewer, so "
+                "that some are left"
+            )
+        if self.parts > self.batch_size:
+            raise InputError(
+                f"recipe: parts is {self.parts} for a batch of {self.batch_size}; wants at "
+                "most one part for each image"
+            )
+        if self.schedule == "step" and not self.milestones:
+            raise InputError(
+                "recipe: schedule is 'step' without milestones; name the epochs at which the "
+                "learning rate falls, as in milestones=60,120,160"
+            )

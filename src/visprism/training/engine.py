@@ -1,0 +1,130 @@
+"""The engine: a model, its optimisers and what else one update changes, where it is computed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from visprism.anatomy import forward
+from visprism.parallel import Compute, add_up, rank, world_size
+from visprism.rng import stream
+from visprism.training.distillation import distillation_loss, task_loss
+from visprism.training.launch import fabric_for
+from visprism.training.optimizers import make_optimizers
+from visprism.training.recipe import Recipe
+from visprism.training.sam import ascended
+
+Batch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
+
+
+class Engine:
+    """Makes updates; its state is all that a run must keep besides the number of its step.
+
+    Args:
+        model: is trained in place.
+        recipe: how.
+        compute: on which device, in which precision.
+        teacher: of distillation; it is given the images that the model is given.
+    """
+
+    def __init__(
+        self, model: nn.Module, recipe: Recipe, compute: Compute, teacher: nn.Module | None
+    ) -> None:
+        self.model, self.recipe, self.compute, self.teacher = model, recipe, compute, teacher
+        self.fabric: Fabric = fabric_for(compute)
+        if recipe.channels_last:
+            model.to(memory_format=torch.channels_last)  # pyrefly: ignore
+        made = make_optimizers(model.to(self.fabric.device), recipe)
+        self._own = [optimizer for optimizer, _ in made]
+        wrapped = torch.compile(model) if recipe.compile else model
+        self.wrapped = self.fabric.setup_module(wrapped)  # pyrefly: ignore
+        self.optimizers = [(self.fabric.setup_optimizers(o), factor) for o, factor in made]
+        self.average = None
+        if recipe.ema:
+            rule = get_ema_multi_avg_fn(recipe.ema)
+            self.average = AveragedModel(model, multi_avg_fn=rule, use_buffers=True)
+        if teacher is not None:
+            teacher.to(self.fabric.device).eval()
+
+    def update(self, step: int, lr: float, batch: Batch, whole: int) -> Tensor:
+        """One update by a batch of `whole` images, of which this process has its part.
+
+        Returns the sum of the losses of all images of the batch, at the weights before it.
+        """
+        recipe = self.recipe
+        for optimizer, factor in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = factor * lr
+        total = self._gradient(step, batch, whole)
+        if recipe.sam:
+            with ascended(self.model, recipe.sam, adaptive=recipe.adaptive):
+                self._gradient(step, batch, whole)
+        if recipe.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
+        for optimizer, _ in self.optimizers:
+            optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+        return total
+
+    def state(self) -> dict[str, Any]:
+        """All tensors that an update changes, and what goes with them."""
+        average = {} if self.average is None else self.average.state_dict()
+        optimizers = [optimizer.state_dict() for optimizer in self._own]
+        return {"model": self.model.state_dict(), "optimizers": optimizers, "average": average}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self.model.load_state_dict(state["model"])
+        for optimizer, own in zip(self._own, state["optimizers"], strict=True):
+            optimizer.load_state_dict(own)
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Inside, the model is in training mode; a global generator is lent to dropout."""
+        devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            self.model.train()
+            try:
+                yield
+            finally:
+                self.model.eval()
+
+    def _gradient(self, step: int, batch: Batch, whole: int) -> Tensor:
+        """Leave the gradient of the mean loss in the parameters; the sum of the losses.
+
+        Every image counts alike, however it came to its part and process: losses are summed,
+        and divided by the number of images of all. (DDP divides by that of processes.)
+        """
+        for optimizer, _ in self.optimizers:
+            optimizer.zero_grad()
+        # What a model draws depends on the step alone, so that no state of a generator is kept.
+        torch.manual_seed(stream(self.recipe.seed, "step", step, rank()).initial_seed())
+        parts = list(zip(*(tensor.chunk(self.recipe.parts) for tensor in batch), strict=True))
+        total = torch.zeros((), device=self.fabric.device)
+        for number, (images, targets) in enumerate(parts, start=1):
+            last = number == len(parts)
+            with self.fabric.no_backward_sync(self.wrapped, enabled=not last):
+                loss = self._losses(images, targets).sum()
+                self.fabric.backward(loss * (world_size() / whole))
+            total += loss.detach()
+        return add_up(total)
+
+    def _losses(self, images: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
+        images = images.to(self.fabric.device, non_blocking=True)
+        targets = targets.to(self.fabric.device, non_blocking=True)
+        if self.recipe.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        outputs = self.wrapped(images)
+        if self.teacher is None:
+            return task_loss(outputs, targets)
+        with torch.no_grad(), self.compute.autocast():
+            taught = forward(self.teacher, images)
+        return distillation_loss(outputs, targets, taught, self.recipe)

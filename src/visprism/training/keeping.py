@@ -1,0 +1,124 @@
+"""Keeping: what a run leaves in its folder, and when."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from visprism.data import Feed
+from visprism.errors import InputError
+from visprism.parallel import rank
+from visprism.training.engine import Engine
+from visprism.training.ledger import Ledger
+from visprism.training.resuming import LAST, check_same, identity, read_state, write_state
+from visprism.training.schedules import warm_steps
+
+
+class Save(Protocol):
+    """Writes the weights of a model to a file."""
+
+    def __call__(self, model: nn.Module, path: Path) -> None:
+        """Write them, whole or not at all."""
+        ...
+
+
+class Keeper:
+    """Writes states, snapshots and the history; of several processes the first does."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        engine: Engine,
+        ledger: Ledger,
+        train: Feed,
+        *,
+        save: Save,
+        minutes: float,
+    ) -> None:
+        self.folder, self.engine, self.ledger, self.train = folder, engine, ledger, train
+        self.save, self.minutes = save, minutes
+        self.identity = identity(engine.model, train, engine.recipe)
+        self._since = time.monotonic()
+
+    @property
+    def where(self) -> str:
+        """What an error says of the last good state."""
+        return f"; the last good state is {self.folder / LAST}" if self.folder else ""
+
+    def begin(self, *, resume: bool) -> int:
+        """The step to go on with: 0, or that of the state in the folder.
+
+        Raises:
+            InputError: if there is a run that is not to be resumed, or another one.
+        """
+        if self.folder is None:
+            return 0
+        self.folder.mkdir(parents=True, exist_ok=True)
+        state = read_state(self.folder)
+        if state is None:
+            self._snapshot(0)
+            return 0
+        if not resume:
+            raise InputError(
+                f"{self.folder} holds a run after {state['step']} steps; go on with it by "
+                "--resume, or name another folder"
+            )
+        check_same(state, self.identity, self.folder)
+        self.engine.load(state["engine"])
+        self.ledger.load(state["ledger"])
+        return state["step"]
+
+    def after_epoch(self, step: int, accuracy: float) -> None:
+        """Keep the state, the history, and what else is due."""
+        epoch = step // self.train.steps
+        every = self.engine.recipe.snapshots
+        due = every and epoch % every == 0
+        if accuracy > self.ledger.best:
+            self.ledger.best = accuracy
+            self._weights("best.safetensors", self.engine.model)
+        if due or (every and step == self._warm):
+            self._snapshot(step)
+        self._state(step)
+        if self.folder and rank() == 0:
+            self.ledger.history().save_csv(self.folder / "history.csv")
+
+    def between(self, step: int, read: Callable[[], None]) -> None:
+        """Keep the state if it is time, once the losses up to here have been looked at."""
+        if self.engine.recipe.snapshots and step == self._warm:
+            self._snapshot(step)
+        if time.monotonic() - self._since > 60 * self.minutes:
+            read()
+            self._state(step)
+
+    def end(self) -> None:
+        """Leave the weights, ready to be loaded."""
+        self._weights("model.safetensors", self.engine.model)
+        if self.engine.average is not None:
+            self._weights("ema.safetensors", self.engine.average.module)
+
+    @property
+    def _warm(self) -> int:
+        return warm_steps(self.train.steps, self.engine.recipe)
+
+    def _state(self, step: int) -> None:
+        self._since = time.monotonic()
+        if self.folder is None or rank() > 0:
+            return
+        if not all(bool(torch.isfinite(p).all()) for p in self.engine.model.parameters()):
+            raise InputError(
+                f"a weight is not finite after step {step}; try a lower lr or a clip{self.where}"
+            )
+        content = {"engine": self.engine.state(), "ledger": self.ledger.state()}
+        write_state(self.folder, {"step": step, "identity": self.identity, **content})
+
+    def _snapshot(self, step: int) -> None:
+        if self.engine.recipe.snapshots and self.folder is not None and rank() == 0:
+            (self.folder / "snapshots").mkdir(exist_ok=True)
+            self._weights(f"snapshots/step-{step:08d}.safetensors", self.engine.model)
+
+    def _weights(self, name: str, model: nn.Module) -> None:
+        if self.folder is not None and rank() == 0:
+            self.save(model, self.folder / name)

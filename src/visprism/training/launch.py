@@ -1,0 +1,29 @@
+"""Launch: Lightning Fabric for the device, the precision and the processes that there are."""
+
+import os
+import warnings
+
+from lightning_fabric import Fabric
+
+from visprism.parallel import Compute, world_size
+
+_PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
+
+
+def fabric_for(compute: Compute) -> Fabric:
+    """Fabric on the processes that share the work, which `visprism.parallel.processes` joined."""
+    device = compute.torch_device
+    several = world_size() > 1
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if several else 1
+    with warnings.catch_warnings():
+        # It warns of what it finds about it: other schedulers, a slow matmul precision.
+        warnings.filterwarnings("ignore", module="lightning_fabric")
+        fabric = Fabric(
+            accelerator=device.type,
+            devices=[device.index or 0] if device.type == "cuda" and not several else local,
+            num_nodes=world_size() // local,
+            precision=_PRECISIONS[compute.precision],
+            strategy="ddp" if several else "auto",
+        )
+        fabric.launch()
+    return fabric

@@ -1,0 +1,82 @@
+"""The ledger: what a run has counted so far, and what comes out of it at the end of an epoch."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from visprism.measure.outputs import predict, uncertainty
+from visprism.parallel import Compute
+from visprism.training.engine import Engine
+from visprism.training.history import History
+
+Test = Iterable[tuple[Tensor, Tensor]]  # images as the model wants them, and their classes
+
+_COLUMNS = tuple(f.name for f in fields(History) if f.name != "provenance")
+
+
+@dataclass
+class Ledger:
+    """Sums of the epoch that is under way, and the rows of those before."""
+
+    rows: list[list[float]] = field(default_factory=list)
+    loss: float = 0.0  # summed over the images of the epoch so far
+    seen: int = 0  # images of the epoch so far
+    busy: float = 0.0  # seconds of updates in the epoch so far
+    seconds: float = 0.0  # of the whole run, without breaks
+    best: float = -1.0  # test accuracy
+    _since: float = field(default_factory=time.perf_counter)
+
+    def state(self) -> dict[str, Any]:
+        """What to keep."""
+        self.tick()
+        return {name: value for name, value in vars(self).items() if name != "_since"}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        vars(self).update(state)
+        self._since = time.perf_counter()
+
+    def tick(self, *, busy: bool = False) -> None:
+        """Count the time since the last call, as that of updates or as another."""
+        now = time.perf_counter()
+        self.seconds += now - self._since
+        self.busy += (now - self._since) * busy
+        self._since = now
+
+    def close_epoch(self, step: int, lr: float, metrics: tuple[float, ...]) -> dict[str, float]:
+        """Make a row of the epoch, and begin the next."""
+        self.tick()
+        epoch, speed = len(self.rows) + 1, self.seen / max(self.busy, 1e-9)
+        loss = self.loss / self.seen
+        self.rows.append([epoch, step, self.seconds, lr, loss, speed, *metrics])
+        self.loss, self.seen, self.busy = 0.0, 0, 0.0
+        return dict(zip(_COLUMNS, self.rows[-1], strict=True))
+
+    def history(self) -> History:
+        """The rows as a table."""
+        columns = np.array(self.rows, dtype=float).reshape(-1, len(_COLUMNS)).T
+        epoch, step, *rest = columns
+        return History(epoch.astype(int), step.astype(int), *rest)
+
+
+def metrics_of(engine: Engine, test: Test | None, compute: Compute) -> tuple[float, ...]:
+    """Accuracy, NLL and ECE on the test images, and the first two of the moving average."""
+    unknown = float("nan")
+    own = _metrics(engine.model, test, compute) if test is not None else (unknown,) * 3
+    if test is None or engine.average is None:
+        return (*own, unknown, unknown)
+    return (*own, *_metrics(engine.average.module, test, compute)[:2])
+
+
+def _metrics(model: nn.Module, test: Test, compute: Compute) -> tuple[float, float, float]:
+    trained = model.training
+    model.eval()
+    try:
+        found = uncertainty(predict(model, test, compute=compute), resamples=0)
+    finally:
+        model.train(trained)
+    return found.of("accuracy"), found.of("nll"), found.of("ece")
