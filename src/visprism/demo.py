@@ -1,21 +1,19 @@
 """The demonstration: two small networks, trained on shapes, then examined."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
-from torch import Tensor
-
-from visprism.data import in_memory, load_data
+from visprism.data import ImageSet, batches, load_data, memory_feed
 from visprism.examine import Inquiry, Progress, examine
+from visprism.measure.outputs import predict, uncertainty
 from visprism.models import LoadedModel, load_model, save_checkpoint
-from visprism.preprocessing import Preprocessing
 from visprism.report import Examination
-from visprism.training import RECIPES, Normalize, Recipe, accuracy, fit
+from visprism.training import RECIPES, Recipe, fit
 
 NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> its recipe
 TEST_IMAGES = 2000  # for the accuracy
 EXAMINED_IMAGES = 512
+_TOGETHER = 500  # test images that are classified at once
 MINUTES = 0.5  # for the Hessian and the landscape of each network
 
 
@@ -61,30 +59,31 @@ def demo(
 
 def _trained(name: str, recipe: Recipe, progress: Progress) -> Learned:
     network = load_model(name, seed=recipe.seed)
-    preprocessing = network.preprocessing
-    test = _shapes("test", TEST_IMAGES, preprocessing, recipe.seed)
-    train = _shapes("train", recipe.images, preprocessing, recipe.seed)
-    scale = {"mean": preprocessing.mean, "std": preprocessing.std}
-    before = accuracy(network.model, test, Normalize(**scale))
+    model, preprocessing = network.model, network.preprocessing
+    test = list(batches(_shapes("test", TEST_IMAGES, recipe), preprocessing, _TOGETHER))
+    train = memory_feed(
+        _shapes("train", recipe.images, recipe),
+        preprocessing,
+        recipe.batch_size,
+        augmentation=recipe.augmentation,
+        seed=recipe.seed,
+    )
+    before = uncertainty(predict(model, test), resamples=0).of("accuracy")
     history = fit(
-        network.model,
+        model,
         train,
-        test,
         recipe,
-        **scale,
-        progress=partial(progress, label=f"training {name}"),
+        test=test,
+        progress=lambda steps, _: progress(steps, label=f"training {name}"),
     )
     return Learned(
         network=replace(network, name=f"{name} (trained on shapes)", label=f"{name} (trained)"),
-        images=len(train[1]),
+        images=train.images,
         before=before,
         after=history.test_accuracy[-1].item(),
         seconds=history.seconds[-1].item(),
     )
 
 
-def _shapes(
-    split: str, limit: int, preprocessing: Preprocessing, seed: int
-) -> tuple[Tensor, Tensor]:
-    """Images as bytes and their classes."""
-    return in_memory(load_data("shapes", split=split, limit=limit, seed=seed), preprocessing)
+def _shapes(split: str, limit: int | None, recipe: Recipe) -> ImageSet:
+    return load_data("shapes", split=split, limit=limit, seed=recipe.seed)

@@ -13,6 +13,7 @@ from visprism.cli import (
     hessian,
     landscape,
     outputs,
+    train,
     trials,
 )
 from visprism.cli.naming import DATA, MODEL
@@ -211,6 +212,8 @@ def parser() -> argparse.ArgumentParser:
         "--batch-size", type=positive, default=8, metavar="N", help="of --cost (8)"
     )
     command("data", catalogue.data, "data that can be named", DATA)
+
+    train.add_commands(command, both)
 
     tour = command("demo", demo.demo, "train two small networks on shapes and examine both")
     out_options(tour, default=Path("demo"))

@@ -18,7 +18,7 @@ def models(arguments: Namespace) -> None:
         _print_costs(names, arguments.batch_size)
         return
     if arguments.pattern is None:
-        print(columns(["model of the zoo", "what it is"], _described(MODELS)))
+        print(columns(["model of the zoo", "what it is"], described(MODELS)))
         print(f"\n{MODEL}\n{WEIGHTS}")
         print("`visprism models PATTERN` searches timm and torchvision too.")
         return
@@ -70,10 +70,11 @@ def data(arguments: Namespace) -> None:  # noqa: ARG001 (every command takes the
     """List the registered sets, those of plugins too, and how to name them."""
     from visprism.data import DATA as REGISTERED
 
-    print(columns(["data", "what it is"], _described(REGISTERED)))
+    print(columns(["data", "what it is"], described(REGISTERED)))
     print(f"\n{DATA}")
 
 
-def _described(registry: Mapping[str, Callable]) -> Iterable[tuple[str, str]]:
+def described(registry: Mapping[str, Callable]) -> Iterable[tuple[str, str]]:
+    """Each name, and the first line of what is registered under it."""
     for name, function in registry.items():
         yield name, (function.__doc__ or "").strip().partition("\n")[0]

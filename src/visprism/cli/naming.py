@@ -7,6 +7,7 @@ MODEL is one of
   hf:NAME-OR-FOLDER     any image classifier of Hugging Face
   NAME                  a model of our zoo (`visprism models` lists them)
   path/file.py:FUNCTION a function of yours that returns a torch.nn.Module
+  FILE.safetensors      a checkpoint of `visprism train`, which knows its model
 followed, if need be, by arguments and a checkpoint, in quotes:
   'timm:vit_tiny_patch16_224?img_size=32&patch_size=4&num_classes=10@best.safetensors'
 """

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,39 @@ def progress_shown() -> Iterator["Progress"]:
 
         def bar(items: Iterable, label: str) -> Iterable:
             return bars.track(items, total=_length(items), description=label)
+
+        yield bar
+
+
+@contextmanager
+def steps_shown(batch_size: int) -> Iterator[Callable[[range, int], Iterable[int]]]:
+    """A function that wraps the steps of training which are left, of so many in all."""
+    if not sys.stderr.isatty():
+        yield lambda steps, _: steps  # each epoch prints a line
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Speed(TextColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{(task.speed or 0) * batch_size:,.0f} images/s")
+
+    columns = [TextColumn("training"), BarColumn(), MofNCompleteColumn(), Speed("")]
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+
+        def bar(steps: range, total: int) -> Iterable[int]:
+            task = bars.add_task("", total=total, completed=steps.start)
+            for step in steps:
+                yield step
+                bars.update(task, completed=step + 1)
 
         yield bar
 

@@ -15,6 +15,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     fourier_sensitivity,
     frequency_noise,
     hessian,
+    history,
     landscape,
     lesions,
     receptive_field,

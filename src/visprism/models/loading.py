@@ -34,7 +34,8 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
 
     Weights are random, drawn from `seed`, unless `text` names a checkpoint or a Hugging Face
     folder that holds weights, or `pretrained` asks timm, torchvision or Hugging Face. A
-    checkpoint that says how its model wants the images is followed. Those that the authors of
+    checkpoint that says how its model wants the images is followed; one that says which model
+    it is of, as those of `visprism train` do, may stand alone. Those that the authors of
     "How do vision transformers work?" publish load as ``resnet50_32@FILE``,
     ``vit_tiny_patch2_32@FILE``, ``pit_tiny_patch2_32@FILE`` and
     ``swin_tiny_patch1_window4_32@FILE``.
@@ -43,7 +44,7 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
         InputError: if there is no such model, it does not take an argument, cannot be built,
             its pretrained weights cannot be fetched, or the checkpoint does not fit.
     """
-    spec = ModelSpec.parse(text)
+    spec = ModelSpec.parse(_with_model(text))
     asked = pretrained and spec.checkpoint is None
     stored = _Stored.read(spec)
     spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
@@ -82,6 +83,19 @@ class _Stored:
             return cls(state, {}, read_metadata(spec.checkpoint).preprocessing)
         translated = known.translated(state, spec.checkpoint)
         return cls(translated, known.options(state), known.preprocessing(state))
+
+
+def _with_model(text: str) -> str:
+    """``MODEL@FILE``, where the file alone is named."""
+    if not text.endswith(".safetensors") or "@" in text:
+        return text
+    provenance = read_metadata(text).provenance
+    if provenance is None or not provenance.model:
+        raise InputError(
+            f"{text} does not say which model it is of; name it before the file, as "
+            f"resnet20@{text}"
+        )
+    return f"{provenance.model}@{text}"
 
 
 @contextmanager

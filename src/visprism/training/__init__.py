@@ -3,6 +3,7 @@
 from visprism.training import recipes  # noqa: F401 (they register)
 from visprism.training.following import Logger, make_loggers
 from visprism.training.history import History
+from visprism.training.job import Job, train
 from visprism.training.loop import fit
 from visprism.training.recipe import RECIPES, Recipe
 from visprism.training.settings import as_yaml, changed, find_recipe
@@ -10,6 +11,7 @@ from visprism.training.settings import as_yaml, changed, find_recipe
 __all__ = [
     "RECIPES",
     "History",
+    "Job",
     "Logger",
     "Recipe",
     "as_yaml",
@@ -17,4 +19,5 @@ __all__ = [
     "find_recipe",
     "fit",
     "make_loggers",
+    "train",
 ]

@@ -1,7 +1,8 @@
 """Losses of training: cross-entropy with probabilities, and distillation from a teacher.
 
 Source: Touvron et al. (2021), Training data-efficient image transformers and distillation
-through attention, eq. 2 and 3; Hinton et al. (2015), Distilling the knowledge in a neural network.
+through attention, eq. 2 and 3; Hinton et al. (2015), Distilling the knowledge in a neural
+network.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The engine: a model, its optimisers and what else one update changes, where it is computed."""
+"""The engine: a model, its optimisers, and what else one update changes, on a device."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Following a run: what it tells while it goes on, to TensorBoard, Weights & Biases or Trackio."""
+"""Following a run: what it tells meanwhile, to TensorBoard, Weights & Biases or Trackio."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -73,8 +73,7 @@ LOGS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
 def make_loggers(
     names: Sequence[str] | None, folder: Path, settings: Mapping[str, Any]
 ) -> list[Logger]:
-    """Loggers by name: of "tensorboard", "wandb" and "trackio"; by default what is installed of
-    the first.
+    """Loggers by name: of tensorboard, wandb and trackio; None: the first, where installed.
 
     Raises:
         InputError: if there is no such logger, or its package is not installed.

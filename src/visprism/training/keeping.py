@@ -1,7 +1,7 @@
 """Keeping: what a run leaves in its folder, and when."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -13,14 +13,17 @@ from visprism.errors import InputError
 from visprism.parallel import rank
 from visprism.training.engine import Engine
 from visprism.training.ledger import Ledger
+from visprism.training.recipe import Recipe
 from visprism.training.resuming import LAST, check_same, identity, read_state, write_state
 from visprism.training.schedules import warm_steps
 
 
 class Save(Protocol):
-    """Writes the weights of a model to a file."""
+    """Writes the weights of a model to a file, with how they came about."""
 
-    def __call__(self, model: nn.Module, path: Path) -> None:
+    def __call__(
+        self, model: nn.Module, path: Path, *, recipe: Recipe, metrics: Mapping[str, float]
+    ) -> None:
         """Write them, whole or not at all."""
         ...
 
@@ -82,8 +85,7 @@ class Keeper:
         if due or (every and step == self._warm):
             self._snapshot(step)
         self._state(step)
-        if self.folder and rank() == 0:
-            self.ledger.history().save_csv(self.folder / "history.csv")
+        self._history()
 
     def between(self, step: int, read: Callable[[], None]) -> None:
         """Keep the state if it is time, once the losses up to here have been looked at."""
@@ -95,6 +97,7 @@ class Keeper:
 
     def end(self) -> None:
         """Leave the weights, ready to be loaded."""
+        self._history()  # a run that was killed after its last state has not
         self._weights("model.safetensors", self.engine.model)
         if self.engine.average is not None:
             self._weights("ema.safetensors", self.engine.average.module)
@@ -109,10 +112,15 @@ class Keeper:
             return
         if not all(bool(torch.isfinite(p).all()) for p in self.engine.model.parameters()):
             raise InputError(
-                f"a weight is not finite after step {step}; try a lower lr or a clip{self.where}"
+                f"a weight is not finite after step {step}; try a lower lr or a clip"
+                f"{self.where}"
             )
         content = {"engine": self.engine.state(), "ledger": self.ledger.state()}
         write_state(self.folder, {"step": step, "identity": self.identity, **content})
+
+    def _history(self) -> None:
+        if self.folder is not None and rank() == 0:
+            self.ledger.history().save_csv(self.folder / "history.csv")
 
     def _snapshot(self, step: int) -> None:
         if self.engine.recipe.snapshots and self.folder is not None and rank() == 0:
@@ -121,4 +129,5 @@ class Keeper:
 
     def _weights(self, name: str, model: nn.Module) -> None:
         if self.folder is not None and rank() == 0:
-            self.save(model, self.folder / name)
+            known = self.ledger.latest()
+            self.save(model, self.folder / name, recipe=self.engine.recipe, metrics=known)

@@ -11,7 +11,7 @@ _PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
 
 
 def fabric_for(compute: Compute) -> Fabric:
-    """Fabric on the processes that share the work, which `visprism.parallel.processes` joined."""
+    """Fabric on the processes that `visprism.parallel.processes` has joined."""
     device = compute.torch_device
     several = world_size() > 1
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if several else 1

@@ -1,5 +1,6 @@
-"""The ledger: what a run has counted so far, and what comes out of it at the end of an epoch."""
+"""The ledger: what a run has counted so far, and what an epoch comes to at its end."""
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -55,6 +56,12 @@ class Ledger:
         self.rows.append([epoch, step, self.seconds, lr, loss, speed, *metrics])
         self.loss, self.seen, self.busy = 0.0, 0, 0.0
         return dict(zip(_COLUMNS, self.rows[-1], strict=True))
+
+    def latest(self) -> dict[str, float]:
+        """The last row by name, as far as it is known."""
+        last = self.rows[-1] if self.rows else []
+        named = zip(_COLUMNS, last, strict=False)  # none before the first epoch has ended
+        return {name: value for name, value in named if math.isfinite(value)}
 
     def history(self) -> History:
         """The rows as a table."""

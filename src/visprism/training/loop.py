@@ -65,7 +65,7 @@ def fit(
         loggers: are told the loss every 50 steps, and each row of the history.
         device: as torch names it.
         minutes: between states that are kept, beside those after every epoch.
-        save: writes the weights of a model to a file.
+        save: writes the weights of a model to a file, with the recipe and the last metrics.
 
     Raises:
         InputError: if feed and recipe, model and classes, or the run in the folder do not fit;

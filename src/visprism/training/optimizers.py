@@ -17,9 +17,9 @@ _MUON = 4.0
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, float]]:
     """Optimisers that share the model's parameters, each with its factor on the learning rate.
 
-    Under ``"muon"``, Muon moves the matrices inside of blocks: those with two axes and more than
-    one dot in their name (``blocks.0.attn.qkv.weight``), so neither the head nor what embeds the
-    patches; AdamW moves the rest. Any name but the three of our own is timm's.
+    Under ``"muon"``, Muon moves the matrices inside of blocks: those with two axes and more
+    than one dot in their name (``blocks.0.attn.qkv.weight``), so neither the head nor what
+    embeds the patches; AdamW moves the rest. Any name but our own three is timm's.
 
     Raises:
         InputError: if there is no such optimiser.

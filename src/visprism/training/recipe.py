@@ -23,7 +23,9 @@ class Recipe:
     lr: float  # at the end of the warm-up
     images: int | None = None  # at most so many of the training set, balanced; None: all
     augmentation: Augmentation = field(default_factory=Augmentation)
-    optimizer: str = "adamw"  # "adamw", "sgd", "muon" (for matrices inside of blocks), or timm's
+    optimizer: str = (
+        "adamw"  # "adamw", "sgd", "muon" (for matrices inside of blocks), or timm's
+    )
     momentum: float = 0.9  # of SGD and what resembles it
     beta2: float = 0.999  # of AdamW
     weight_decay: float = 0.05
@@ -42,7 +44,9 @@ class Recipe:
     distil_weight: float = 0.5  # of the teacher's part of the loss
     temperature: float = 3.0  # of soft distillation
     evaluate: int = 1  # every so many epochs, and after the last
-    snapshots: int = 0  # weights are kept at the beginning, after the warm-up, every so many epochs
+    snapshots: int = (
+        0  # weights are kept at the beginning, after the warm-up, every so many epochs
+    )
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16: for what autocast lowers
     channels_last: bool = False  # how images and kernels lie in memory
     compile: bool = False  # by torch.compile

@@ -40,8 +40,8 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     except (OSError, RuntimeError) as error:  # torch wraps what the file raises
         reason = error.strerror if isinstance(error, OSError) else _first_line(error)
         raise InputError(
-            f"the state after step {state['step']} could not be written to {folder} ({reason}); "
-            "the last good one is kept: make room, and go on with --resume"
+            f"the state after step {state['step']} could not be written to {folder} "
+            f"({reason}); the last good one is kept: make room, and go on with --resume"
         ) from error
 
 

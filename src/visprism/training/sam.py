@@ -39,9 +39,7 @@ def ascended(model: nn.Module, rho: float, *, adaptive: bool) -> Iterator[None]:
     moved = [p for p in model.parameters() if p.grad is not None]
     own = [p.detach().clone() for p in moved]
     steps = ascent(own, [p.grad for p in moved if p.grad is not None], rho, adaptive=adaptive)
-    norms = [
-        m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats
-    ]
+    norms = [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]
     try:
         with torch.no_grad():
             for parameter, step in zip(moved, steps, strict=True):

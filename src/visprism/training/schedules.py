@@ -12,7 +12,7 @@ def learning_rate(step: int, steps_per_epoch: int, recipe: Recipe) -> float:
     step after it, of K in all, it is
 
     - ``"cosine"``: lr (1 + cos(pi k / K)) / 2;
-    - ``"cosine by epoch"``: the same with k cut down to a whole epoch, as the paper's code does;
+    - ``"cosine by epoch"``: the same, k cut down to a whole epoch, as the paper's code has it;
     - ``"step"``: lr times `factor` for each of `milestones` that is past;
     - ``"constant"``: lr.
 

@@ -50,7 +50,9 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         else:
             known = [n for n in own if n != "augmentation"] + list(augmentation)
             close = difflib.get_close_matches(name, known) or known
-            raise InputError(f"recipes have no field {name!r}; did you mean {', '.join(close)}?")
+            raise InputError(
+                f"recipes have no field {name!r}; did you mean {', '.join(close)}?"
+            )
     return replace(recipe, augmentation=replace(recipe.augmentation, **inner), **outer)
 
 
@@ -74,7 +76,9 @@ def read_recipe(path: Path) -> Recipe:
     except OSError as error:
         raise InputError(f"the recipe {path} cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"the recipe {path} is no YAML ({error})".replace("\n", " ")) from error
+        raise InputError(
+            f"the recipe {path} is no YAML ({error})".replace("\n", " ")
+        ) from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise InputError(f"the recipe {path} holds no fields; wants lines such as lr: 1e-3")
     base = values.pop("base", None)

@@ -1,0 +1,148 @@
+"""``visprism train``: a recipe, data and a model in; weights and learning curves out."""
+
+import argparse
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from visprism.cli.options import out_options, size_options
+from visprism.cli.values import positive
+
+if TYPE_CHECKING:
+    from visprism.training import Recipe
+
+
+def train(arguments: Namespace) -> None:
+    """Train, draw the curves, and say how it went."""
+    from visprism.cli.progress import progress_shown, steps_shown
+    from visprism.figures import panel, save_figure
+    from visprism.parallel import rank
+    from visprism.training import Job, train
+
+    recipe = _recipe(arguments)
+    names = ("model", "data", "split", "test", "test_split", "subset", "teacher", "pretrained")
+    more = ("size", "skip_bad", "device", "resume", "minutes", "command")
+    given = {name: getattr(arguments, name) for name in (*names, *more)}
+    job = Job(folder=arguments.out, logs=arguments.log, **given)
+    try:
+        with progress_shown() as reading, steps_shown(recipe.batch_size) as steps:
+            history = train(
+                job, recipe, progress=steps, reading=reading, loggers=[_Epochs(recipe)]
+            )
+    except KeyboardInterrupt:
+        if (arguments.out / "last.ckpt").exists():
+            print("visprism: --resume will go on from the last state", file=sys.stderr)
+        raise
+    if rank() > 0:
+        return
+    for stem, options in (("loss", {}), ("accuracy", {"quantity": "accuracy"})):
+        save_figure(panel([history], **options), arguments.out / f"curves-{stem}")
+    print("\n".join(history.sentences()))
+    print(f"Written, look at {arguments.out}")
+
+
+def recipes(arguments: Namespace) -> None:
+    """List the recipes, or print one as YAML."""
+    from visprism.cli.catalogue import described
+    from visprism.cli.text import columns
+    from visprism.training import RECIPES, as_yaml
+
+    if arguments.recipe is None:
+        print(columns(["recipe", "what it is"], described(RECIPES)))
+    else:
+        print(as_yaml(_recipe(arguments)), end="")
+
+
+def add_commands(command: Callable[..., ArgumentParser], names: str) -> None:
+    """``train`` and ``recipes``; `names` says how models and data are named."""
+    _train_options(command("train", train, "train a model by a recipe", names))
+    known = command("recipes", recipes, "recipes that can be named, or one of them as YAML")
+    known.add_argument("recipe", nargs="?", metavar="RECIPE", help="to print")
+    _changes_options(known)
+
+
+def _train_options(to: ArgumentParser) -> None:
+    to.add_argument("recipe", metavar="RECIPE", help="a name (`visprism recipes`) or FILE.yaml")
+    to.add_argument("--model", required=True, metavar="MODEL")
+    to.add_argument("--data", required=True, metavar="DATA")
+    out_options(to)
+    _changes_options(to)
+    to.add_argument("--epochs", type=positive, metavar="N", help="as --set epochs=N")
+    to.add_argument("--limit", type=positive, metavar="N", help="as --set images=N")
+    to.add_argument(
+        "--subset", type=float, default=1.0, metavar="F", help="a part of each class, as 0.1"
+    )
+    to.add_argument(
+        "--resume", action="store_true", help="go on with the run that DIR holds, if any"
+    )
+    to.add_argument("--split", default="train", metavar="NAME", help="to train on (train)")
+    to.add_argument("--test", default="", metavar="DATA", help="other data to evaluate on")
+    to.add_argument("--test-split", metavar="NAME", help="to evaluate on (test, or val)")
+    to.add_argument("--teacher", default="", metavar="MODEL@FILE", help="to distil from")
+    to.add_argument("--pretrained", action="store_true", help="begin with published weights")
+    to.add_argument(
+        "--skip-bad", action="store_true", help="leave out images that cannot be read"
+    )
+    size_options(to)
+    to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    to.add_argument(
+        "--minutes", type=float, default=10.0, metavar="M", help="between states kept (10)"
+    )
+    to.add_argument(
+        "--log",
+        action="append",
+        metavar="NAME",
+        help="tensorboard (default, where it is installed), wandb or trackio; history.csv"
+        " always",
+    )
+
+
+def _changes_options(to: ArgumentParser) -> None:
+    to.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=_change,
+        dest="changes",
+        metavar="FIELD=VALUE",
+        help="another value for a field of the recipe, as lr=1e-3",
+    )
+
+
+def _recipe(arguments: Namespace) -> "Recipe":
+    from visprism.training import changed, find_recipe
+
+    changes = dict(arguments.changes)
+    for option, name in (("epochs", "epochs"), ("limit", "images")):
+        if getattr(arguments, option, None) is not None:
+            changes[name] = getattr(arguments, option)
+    return changed(find_recipe(arguments.recipe), changes)
+
+
+def _change(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and name):
+        raise argparse.ArgumentTypeError(f"{text!r} should read FIELD=VALUE, as lr=1e-3")
+    return name, value
+
+
+class _Epochs:
+    """A line for each epoch."""
+
+    def __init__(self, recipe: "Recipe") -> None:
+        self._epochs = recipe.epochs
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:  # noqa: ARG002
+        """Print it, on stderr, as progress is."""
+        if "epoch" not in values:
+            return
+        parts = [f"epoch {values['epoch']:.0f} of {self._epochs}"]
+        parts.append(f"loss {values['train_loss']:.4f}")
+        if "test_accuracy" in values:
+            parts.append(f"test {values['test_accuracy']:.2%}, NLL {values['test_nll']:.3f}")
+        parts.append(f"{values['images_per_second']:.0f} images/s")
+        print(" · ".join(parts), file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Nothing is left to print."""
