@@ -39,10 +39,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from visprism.anatomy import costs, dissect
-from visprism.data import in_memory, load_data
+from visprism.data import in_memory, load_data, memory_feed
 from visprism.measure.curvature import top_eigenvalues
 from visprism.measure.parameters import Objective
 from visprism.models import load_model
+from visprism.preprocessing import Preprocessing
 from visprism.training import RECIPES, fit
 
 RESULTS = Path(__file__).parent / "results" / "curvature.json"
@@ -119,8 +120,9 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
 def trained_resnet() -> nn.Module:
     model = load_model("resnet20", seed=0).model
     recipe = replace(RECIPES["demo_resnet"](), images=4000)
-    raw = {split: raw_shapes(split, n) for split, n in (("train", 4000), ("test", 500))}
-    fit(model, raw["train"], raw["test"], recipe, mean=MEAN, std=STD)
+    images = load_data("shapes", split="train", limit=recipe.images)
+    preprocessing = Preprocessing((32, 32), mean=MEAN, std=STD)
+    fit(model, memory_feed(images, preprocessing, recipe.batch_size), recipe)
     return model.eval().to(memory_format=torch.contiguous_format)
 
 

@@ -16,18 +16,18 @@ from collections.abc import Iterable, Iterator
 
 from torch import nn
 
-from visprism.data import default_preprocessing, in_memory, load_data
+from visprism.data import batches, default_preprocessing, load_data, memory_feed
 from visprism.models import load_model
 from visprism.training import RECIPES, Recipe, fit
 
 NETWORKS = {"demo_resnet": "resnet20", "demo_vit": "vit_pico_patch4_32"}
-LINEAR = Recipe(images=50_000, epochs=10, batch_size=100, lr=1e-3)
+LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, images=50_000, warmup=1.0, clip=1.0)
 
 
 class Stopwatch:
     """Seconds from the first step to the last; the evaluation that follows does not count."""
 
-    def __call__(self, steps: Iterable[int]) -> Iterator[int]:
+    def __call__(self, steps: Iterable[int], _: int) -> Iterator[int]:
         """Pass the steps on."""
         start = time.perf_counter()
         for step in steps:
@@ -50,14 +50,12 @@ def report(name: str, target: str) -> None:
     watch = Stopwatch()
     history = fit(
         model,
-        in_memory(train, preprocessing),
-        in_memory(test, preprocessing),
+        memory_feed(train, preprocessing, recipe.batch_size),
         recipe,
-        mean=preprocessing.mean,
-        std=preprocessing.std,
+        test=list(batches(test, preprocessing, 500)),
         progress=watch,
     )
-    seen = recipe.images * recipe.epochs
+    seen = len(train) * recipe.epochs
     print(
         f"{name:12} {target:8} {history.test_accuracy[-1]:8.1%} {seen:8} {watch.steps:6} "
         f"{watch.seconds:7.0f} {seen / watch.seconds:9.0f}",

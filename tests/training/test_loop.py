@@ -1,187 +1,234 @@
-"""Laws of training (src/visprism/training)."""
+"""Laws of training (src/visprism/training/loop.py)."""
 
 import copy
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from visprism.measure.outputs import predict, uncertainty
 from visprism.training import Recipe, fit
-from visprism.training.loop import accuracy, learning_rate
-from visprism.training.optimizers import decay_groups, make_optimizers
-
-RECIPE = Recipe(images=44, epochs=3, batch_size=8, lr=0.05, warmup=0.2)
-PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
 
-@pytest.fixture
-def labelled():
-    """Images whose class is which half is bright: a linear map can tell."""
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 60, (44, 3, 4, 4), generator=generator, dtype=torch.uint8)
-    targets = torch.arange(44) % 2
-    for half in (0, 1):
-        images[targets == half, :, :, 2 * half : 2 * half + 2] += 150
-    return images, targets
-
-
-@pytest.fixture
-def model():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 2))
+def same(model, twin):
+    torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=0, atol=0)
 
 
 # What it does.
 
 
-def test_learns_what_can_be_learned(model, labelled):
-    history = fit(model, labelled, labelled, RECIPE, **PLAIN)
+def test_learns_what_can_be_learned(model, recipe, test_batches, make_feed):
+    history = fit(model, make_feed(recipe), recipe, test=test_batches)
     assert history.test_accuracy[-1] == 1.0
     assert history.train_loss[-1] < history.train_loss[0]
     assert history.epoch.tolist() == [1, 2, 3]
+    assert history.step.tolist() == [6, 12, 18]
+    assert "100.0% of the test images are right" in history.sentences()[1]
 
 
-def test_every_epoch_sees_each_image_once(labelled):
-    seen = []
-
-    class Spy(nn.Linear):
-        def forward(self, x):
-            if self.training:
-                seen.extend(x[:, 0].tolist())
-            return super().forward(x)
-
-    images, targets = labelled
-    images[:, 0, 0, 0] = torch.arange(len(images), dtype=torch.uint8)  # a mark
-    model = nn.Sequential(nn.Flatten(), Spy(48, 2))
-    fit(model, (images, targets), (images, targets), RECIPE, **PLAIN)
-    epochs = [
-        [round(255 * mark) for mark in seen[i : i + len(images)]]
-        for i in range(0, len(seen), len(images))
-    ]
-    assert len(epochs) == 3
-    assert all(sorted(epoch) == list(range(len(images))) for epoch in epochs)
-    assert epochs[0] != epochs[1]
-
-
-def test_the_learning_rate_rises_linearly_and_falls_as_a_cosine():
-    recipe = replace(RECIPE, lr=1.0, warmup=0.1)
-    rates = [learning_rate(step, 110, recipe) for step in range(110)]
-    assert rates[:11] == pytest.approx([k / 12 for k in range(1, 12)])
-    assert rates[11] == 1.0
-    middle = 11 + 99 / 3
-    assert rates[int(middle)] == pytest.approx(0.5 * (1 + math.cos(math.pi / 3)))
-    assert 0 < rates[-1] < 1e-3
-
-
-def test_the_first_step_is_that_of_adam(model, labelled):
-    # With weight decay off, Adam's first step is lr in the direction of the gradient's sign.
-    recipe = Recipe(images=44, epochs=1, batch_size=44, lr=0.01, weight_decay=0.0, warmup=0.0)
-    before = copy.deepcopy(model)
-    images, targets = labelled
-    nn.functional.cross_entropy(before(images / 255), targets).backward()
-    fit(model, labelled, labelled, recipe, **PLAIN)
-    for old, new in zip(before.parameters(), model.parameters(), strict=True):
-        moved = old.grad.abs() > 1e-4  # where Adam's epsilon of 1e-8 is nothing, clipping too
-        expected = old - 0.01 * old.grad.sign()
-        torch.testing.assert_close(new[moved], expected[moved], rtol=0, atol=1e-5)
-
-
-def test_only_kernels_and_matrices_decay():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
-    model.cls_token = nn.Parameter(torch.zeros(1, 1, 4))
-    model.pos_embed = nn.Parameter(torch.zeros(1, 5, 4))
-    decays, rest = decay_groups(model.parameters(), 0.1)
-    assert [tuple(p.shape) for p in decays["params"]] == [(4, 3, 3, 3), (2, 16)]
-    assert (decays["weight_decay"], rest["weight_decay"]) == (0.1, 0.0)
-    assert len(rest["params"]) == 6
-
-
-def test_muon_moves_only_the_matrices_inside_of_blocks():
-    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)), nn.Linear(4, 2))
-    recipe = replace(RECIPE, optimizer="muon")
-    (adamw, _), (muon, _) = make_optimizers(model, recipe)
-    moved = [p for group in muon.param_groups for p in group["params"]]
-    assert [p is model[0][0].weight for p in moved] == [True]
-    others = [p for group in adamw.param_groups for p in group["params"]]
-    assert len(moved) + len(others) == len(list(model.parameters()))
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_both_optimizers_learn(labelled, optimizer):
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd", "lamb"])
+def test_every_optimizer_learns(recipe, test_batches, optimizer, make_feed):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         block = nn.Sequential(nn.Linear(48, 8), nn.ReLU())
         model = nn.Sequential(nn.Flatten(), block, nn.Linear(8, 2))
-    recipe = replace(RECIPE, optimizer=optimizer, lr=0.02)
-    assert fit(model, labelled, labelled, recipe, **PLAIN).test_accuracy[-1] == 1.0
+    recipe = replace(recipe, optimizer=optimizer, lr=0.1 if optimizer == "sgd" else 0.02)
+    history = fit(model, make_feed(recipe), recipe, test=test_batches)
+    assert history.test_accuracy[-1] == 1.0
+
+
+def test_every_epoch_sees_each_image_once(recipe, make_images, make_feed):
+    seen = []
+
+    class Spy(nn.Linear):
+        def forward(self, x):
+            seen.extend(x[:, 0].tolist())
+            return super().forward(x)
+
+    images, targets = make_images()
+    images[:, 0, 0, 0] = torch.arange(len(images), dtype=torch.uint8)  # a mark
+    model = nn.Sequential(nn.Flatten(), Spy(48, 2))
+    fit(model, make_feed(recipe, images, targets), recipe)
+    epochs = np.reshape([round(255 * mark) for mark in seen], (3, len(images)))
+    assert all(sorted(epoch) == list(range(len(images))) for epoch in epochs.tolist())
+    assert epochs[0].tolist() != epochs[1].tolist()
+
+
+def test_the_first_step_is_that_of_adam(model, recipe, make_images, make_feed):
+    # With weight decay off, Adam's first step is lr in the direction of the gradient's sign.
+    recipe = Recipe(epochs=1, batch_size=44, lr=0.01, weight_decay=0.0)
+    before = copy.deepcopy(model)
+    images, targets = make_images()
+    nn.functional.cross_entropy(before(images / 255), targets).backward()
+    fit(model, make_feed(recipe), recipe)
+    for old, new in zip(before.parameters(), model.parameters(), strict=True):
+        moved = old.grad.abs() > 1e-4  # where Adam's epsilon of 1e-8 is nothing
+        expected = old - 0.01 * old.grad.sign()
+        torch.testing.assert_close(new[moved], expected[moved], rtol=0, atol=1e-5)
+
+
+def test_the_loop_is_the_protocol_written_out(model, recipe, mixed, make_feed):
+    """The strong recipe's optimiser, warm-up, cosine, clipping and loss, in plain PyTorch."""
+    recipe = replace(
+        recipe, augmentation=mixed, lr=0.01, decay="all", clip=0.5, warmup=1.0,
+        schedule="cosine by epoch",
+    )  # fmt: skip
+    feed, twin = make_feed(recipe), copy.deepcopy(model).train()
+    optimizer = torch.optim.AdamW(twin.parameters(), lr=0.01, weight_decay=0.05)
+    losses = []
+    for epoch in range(3):
+        total = 0.0
+        for step, (images, probabilities) in enumerate(feed.epoch(epoch)):
+            warm = step / 6 if epoch == 0 else 0.5 * (1 + math.cos(math.pi * (epoch - 1) / 2))
+            optimizer.param_groups[0]["lr"] = 0.01 * warm
+            optimizer.zero_grad()
+            loss = -(probabilities * twin(images).log_softmax(1)).sum(1).mean()
+            loss.backward()
+            nn.utils.clip_grad_norm_(twin.parameters(), 0.5)
+            optimizer.step()
+            total += loss.item() * len(images)
+        losses.append(total / feed.images)
+    history = fit(model, feed, recipe)
+    torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(history.train_loss, losses, rtol=1e-5)
+    np.testing.assert_allclose(history.lr, [0.01 * 5 / 6, 0.01, 0.005])
+
+
+def test_metrics_are_those_of_the_weights_after_the_epoch(
+    model, recipe, test_batches, make_feed
+):
+    history = fit(model, make_feed(recipe), recipe, test=test_batches)
+    found = uncertainty(predict(model, test_batches), resamples=0)
+    assert history.test_nll[-1] == found.of("nll")
+    assert history.test_ece[-1] == found.of("ece")
+
+
+def test_evaluation_comes_every_so_many_epochs_and_after_the_last(
+    model, recipe, test_batches, make_feed
+):
+    recipe = replace(recipe, evaluate=2)
+    history = fit(model, make_feed(recipe), recipe, test=test_batches)
+    assert np.isfinite(history.test_accuracy).tolist() == [False, True, True]
+
+
+def test_loggers_are_told_every_row(model, recipe, test_batches, make_feed):
+    told = []
+
+    class Spy:
+        def log(self, step, values):
+            told.append((step, values))
+
+        def close(self):
+            pass
+
+    history = fit(model, make_feed(recipe), recipe, test=test_batches, loggers=[Spy()])
+    assert [step for step, _ in told] == [6, 12, 18]
+    assert [v["test_nll"] for _, v in told] == history.test_nll.tolist()
+    assert "ema_nll" not in told[0][1]  # not known, so not told
 
 
 # What leaves it unchanged.
 
 
-def test_the_same_recipe_gives_the_same_weights(model, labelled):
-    twin = copy.deepcopy(model)
-    fit(model, labelled, labelled, RECIPE, **PLAIN)
-    torch.rand(3)  # the global generator is not read
-    fit(twin, labelled, labelled, RECIPE, **PLAIN)
-    torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=0, atol=0)
+def test_the_same_recipe_gives_the_same_weights(recipe, mixed, make_feed, make_model):
+    recipe = replace(recipe, augmentation=mixed)
+    model, twin = make_model(nn.Dropout(0.5)), make_model(nn.Dropout(0.5))
+    fit(model, make_feed(recipe), recipe)
+    torch.rand(3)  # the global generator is not read,
+    before = torch.random.get_rng_state()
+    fit(twin, make_feed(recipe), recipe)
+    same(model, twin)
+    torch.testing.assert_close(torch.random.get_rng_state(), before)  # nor moved
 
 
-def test_another_seed_gives_another_order(model, labelled):
+def test_evaluation_changes_nothing(recipe, test_batches, make_feed, make_model):
+    model, twin = make_model(nn.BatchNorm1d(8)), make_model(nn.BatchNorm1d(8))
+    fit(model, make_feed(recipe), recipe)
+    fit(twin, make_feed(recipe), recipe, test=test_batches)
+    same(model, twin)
+
+
+def test_another_seed_gives_another_run(model, recipe, make_feed):
     twin = copy.deepcopy(model)
-    fit(model, labelled, labelled, RECIPE, **PLAIN)
-    fit(twin, labelled, labelled, replace(RECIPE, seed=1), **PLAIN)
+    other = replace(recipe, seed=1)
+    fit(model, make_feed(recipe), recipe)
+    fit(twin, make_feed(other), other)
     assert not torch.equal(model[1].weight, twin[1].weight)
 
 
-def test_accuracy_counts_a_smaller_last_batch_by_its_images(labelled):
-    class Zero(nn.Module):
-        def forward(self, x):
-            return torch.tensor([[1.0, 0.0]]).expand(len(x), 2)
+def test_bf16_and_channels_last_change_the_weights_by_rounding(recipe, make_feed):
+    def net():
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2))
 
-    images, targets = labelled
-    assert accuracy(Zero(), (images[:7], targets[:7]), lambda x: x, batch_size=5) == 4 / 7
+    model, twin, third = net(), net(), net()
+    recipe = replace(recipe, epochs=1, lr=1e-3, warmup=0.0, optimizer="sgd")
+    fit(model, make_feed(recipe), recipe)
+    last = replace(recipe, channels_last=True)
+    fit(twin, make_feed(last), last)
+    torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=0, atol=1e-6)
+    half = replace(recipe, precision="bf16")
+    fit(third, make_feed(half), half)
+    assert {p.dtype for p in third.parameters()} == {torch.float32}
+    difference = (third[0].weight - model[0].weight).abs().max()
+    assert 0 < difference < 1e-3
 
 
 # Contracts and errors.
 
 
-def test_leaves_the_model_in_evaluation_mode(model, labelled):
-    fit(model, labelled, labelled, RECIPE, **PLAIN)
+def test_leaves_the_model_in_evaluation_mode(model, recipe, make_feed):
+    fit(model, make_feed(recipe), recipe)
     assert not model.training
 
 
-def test_a_loss_that_is_not_finite_names_the_step(model, labelled):
-    with torch.no_grad():
-        model[1].weight[0, 0] = torch.nan
-    with pytest.raises(ValueError, match=r"the loss is nan at step 1 of 18, learning rate"):
-        fit(model, labelled, labelled, RECIPE, **PLAIN)
+def test_a_loss_that_is_not_finite_names_step_learning_rate_and_batch(
+    model, recipe, make_images, make_feed
+):
+    images, targets = make_images()
+    feed = make_feed(recipe, images, targets)
+    bad = 9  # the third batch of epoch 2
 
+    class Poisoned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.calls = model, 0
 
-def test_targets_must_be_classes_of_the_model(model, labelled):
-    images, targets = labelled
+        def forward(self, x):
+            self.calls += 1
+            return self.inner(x) * (math.nan if self.calls == bad else 1.0)
+
     with pytest.raises(
-        ValueError, match="targets run from 1 to 2; the model has classes 0 to 1"
+        ValueError,
+        match=r"the loss is nan at step 9 of 18 \(epoch 2, batch 3\), learning rate 0\.038",
     ):
-        fit(model, (images, targets + 1), labelled, RECIPE, **PLAIN)
+        fit(Poisoned(), feed, recipe)
 
 
-def test_there_must_be_images(model, labelled):
-    none = labelled[0][:0], labelled[1][:0]
+def test_a_model_with_other_classes_than_the_data_is_refused(model, recipe, make_feed):
+    with pytest.raises(
+        ValueError, match=r"gives \(8, 2\) for 8 images of 5 classes; wants one"
+    ):
+        fit(model, make_feed(recipe, classes=5), recipe)
+
+
+def test_the_feed_and_the_recipe_agree_on_the_batch(model, recipe, make_feed):
+    with pytest.raises(ValueError, match="batches of 8 images and the recipe wants 9"):
+        fit(model, make_feed(recipe), replace(recipe, batch_size=9))
+
+
+def test_there_must_be_images(model, recipe, make_images, make_feed):
+    images, targets = make_images(0)
     with pytest.raises(ValueError, match="no images to train on"):
-        fit(model, none, labelled, RECIPE, **PLAIN)
+        fit(model, make_feed(recipe, images, targets), recipe)
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"lr": -1.0}, {"batch_size": 0}])
-def test_a_recipe_needs_positive_numbers(wrong):
-    (name,) = wrong
-    with pytest.raises(ValueError, match=f"recipe: {name} is"):
-        replace(RECIPE, **wrong)
-
-
-def test_warmup_is_a_part_of_the_steps():
-    with pytest.raises(ValueError, match=r"warmup is 1\.5; wants a part"):
-        replace(RECIPE, warmup=1.5)
+def test_a_teacher_and_distillation_come_together(model, recipe, make_feed, make_model):
+    with pytest.raises(ValueError, match=r"distil is 'hard', and of teachers none is given"):
+        fit(model, make_feed(recipe), replace(recipe, distil="hard"))
+    with pytest.raises(ValueError, match=r"distil is 'none', and of teachers one is given"):
+        fit(model, make_feed(recipe), recipe, teacher=make_model())

@@ -34,7 +34,10 @@ def task_loss(outputs: Tensor | Sequence[Tensor], targets: Logits) -> Float[Tens
 
 
 def distillation_loss(
-    outputs: Tensor | Sequence[Tensor], targets: Logits, teacher: Logits, recipe: Recipe
+    outputs: Tensor | Sequence[Tensor],
+    targets: Logits,
+    teacher: Float[Tensor, "b j"],
+    recipe: Recipe,
 ) -> Float[Tensor, " b"]:
     """The loss of each example with a teacher's logits z_t, a student's z and z_d.
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from visprism.anatomy import forward
@@ -41,9 +42,12 @@ class Engine:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
         made = make_optimizers(model.to(self.fabric.device), recipe)
         self._own = [optimizer for optimizer, _ in made]
+        self._factors = [factor for _, factor in made]
         wrapped = torch.compile(model) if recipe.compile else model
         self.wrapped = self.fabric.setup_module(wrapped)  # pyrefly: ignore
-        self.optimizers = [(self.fabric.setup_optimizers(o), factor) for o, factor in made]
+        self._wrapped_optimizers = [
+            cast(Optimizer, self.fabric.setup_optimizers(own)) for own in self._own
+        ]
         self.average = None
         if recipe.ema:
             rule = get_ema_multi_avg_fn(recipe.ema)
@@ -57,7 +61,7 @@ class Engine:
         Returns the sum of the losses of all images of the batch, at the weights before it.
         """
         recipe = self.recipe
-        for optimizer, factor in self.optimizers:
+        for optimizer, factor in zip(self._own, self._factors, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = factor * lr
         total = self._gradient(step, batch, whole)
@@ -66,7 +70,7 @@ class Engine:
                 self._gradient(step, batch, whole)
         if recipe.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
-        for optimizer, _ in self.optimizers:
+        for optimizer in self._wrapped_optimizers:
             optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.model)
@@ -103,7 +107,7 @@ class Engine:
         Every image counts alike, however it came to its part and process: losses are summed,
         and divided by the number of images of all. (DDP divides by that of processes.)
         """
-        for optimizer, _ in self.optimizers:
+        for optimizer in self._own:
             optimizer.zero_grad()
         # What a model draws depends on the step alone, so that no state of a generator is kept.
         torch.manual_seed(stream(self.recipe.seed, "step", step, rank()).initial_seed())

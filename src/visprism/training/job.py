@@ -1,10 +1,11 @@
 """Jobs: a model, data and a recipe by name, trained and kept in a folder."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -31,7 +32,18 @@ from visprism.training.settings import as_yaml, flat
 _SMALL = 64  # pixels a side, up to which images are kept in memory
 _TOGETHER = 250  # test images
 
-Reading = Callable[[Iterable[int], str], Iterable[int]]  # shows how far it is under a label
+
+@runtime_checkable
+class Reading(Protocol):
+    """Wraps what is gone through, and shows how far it is under a label."""
+
+    def __call__(self, items: Iterable, label: str) -> Iterable:
+        """The same items."""
+        ...
+
+
+def _silent(items: Iterable, label: str) -> Iterable:  # noqa: ARG001 (`Reading` takes it)
+    return items
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,7 @@ def train(
     recipe: Recipe,
     *,
     progress: Progress | None = None,
-    reading: Reading = lambda items, label: items,  # noqa: ARG005
+    reading: Reading = _silent,
     loggers: Iterable[Logger] = (),
 ) -> History:
     """Train a model by a recipe; weights, state, history and recipe stand in the job's folder.

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from visprism.training.resuming import LAST, check_same, identity, read_state, w
 from visprism.training.schedules import warm_steps
 
 
+@runtime_checkable
 class Save(Protocol):
     """Writes the weights of a model to a file, with how they came about."""
 

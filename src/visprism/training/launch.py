@@ -7,8 +7,6 @@ from lightning_fabric import Fabric
 
 from visprism.parallel import Compute, world_size
 
-_PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
-
 
 def fabric_for(compute: Compute) -> Fabric:
     """Fabric on the processes that `visprism.parallel.processes` has joined."""
@@ -22,7 +20,7 @@ def fabric_for(compute: Compute) -> Fabric:
             accelerator=device.type,
             devices=[device.index or 0] if device.type == "cuda" and not several else local,
             num_nodes=world_size() // local,
-            precision=_PRECISIONS[compute.precision],
+            precision="bf16-mixed" if compute.precision == "bf16" else "32-true",
             strategy="ddp" if several else "auto",
         )
         fabric.launch()

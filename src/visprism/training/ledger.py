@@ -53,7 +53,8 @@ class Ledger:
         self.tick()
         epoch, speed = len(self.rows) + 1, self.seen / max(self.busy, 1e-9)
         loss = self.loss / self.seen
-        self.rows.append([epoch, step, self.seconds, lr, loss, speed, *metrics])
+        row = (epoch, step, self.seconds, lr, loss, speed, *metrics)
+        self.rows.append([float(value) for value in row])
         self.loss, self.seen, self.busy = 0.0, 0, 0.0
         return dict(zip(_COLUMNS, self.rows[-1], strict=True))
 

@@ -71,7 +71,7 @@ def _alone(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
         return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=True)
     import timm.optim
 
-    known = timm.optim.list_optimizers()
+    known = [str(name) for name in timm.optim.list_optimizers()]
     if recipe.optimizer not in known:
         close = difflib.get_close_matches(recipe.optimizer, ["muon", *known]) or ["adamw"]
         raise InputError(

@@ -1,0 +1,81 @@
+"""One run of training that is killed at given steps, and goes on each time."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from visprism.data import Augmentation, MemoryFeed
+from visprism.preprocessing import Preprocessing
+from visprism.training import Recipe, fit
+
+RECIPE = Recipe(
+    epochs=4,
+    batch_size=9,
+    lr=0.05,
+    augmentation=Augmentation(padding=1, flip=0.5, mixup=1.0, cutmix=0.8, smoothing=0.1),
+    warmup=1.0,
+    clip=0.5,
+    ema=0.5,
+    sam=0.05,
+    snapshots=2,
+)
+STEPS = 4 * 7
+
+
+def trained(folder, progress=None, minutes=0.0):
+    """After every step a state is kept, as ``minutes`` is 0."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 255, (60, 3, 4, 4), generator=generator, dtype=torch.uint8)
+    plain = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    feed = MemoryFeed(images, torch.arange(60) % 2, 2, 9, RECIPE.augmentation, plain, 0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(48, 8),
+            nn.BatchNorm1d(8),
+            nn.Dropout(0.3),
+            nn.ReLU(),
+            nn.Linear(8, 2),
+        )
+    test = [(images / 255, torch.arange(60) % 2)]
+    return fit(
+        model, feed, RECIPE, test=test, folder=folder, progress=progress, minutes=minutes
+    )
+
+
+def killed_at(moment, folder, minutes):
+    """Train in a process of its own, killed in the step after `moment`; whether it was."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if not process:
+
+        def told(steps, _):
+            for step in steps:
+                os.write(writing, f"{step}\n".encode())
+                yield step
+
+        trained(folder, told, minutes)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as steps:
+        for line in steps:
+            if int(line) >= moment:
+                os.kill(process, signal.SIGKILL)
+                break
+        _, status = os.waitpid(process, 0)
+    return os.WIFSIGNALED(status)
+
+
+if __name__ == "__main__":
+    # Kept small: one interpreter, from which every run is forked as it was at the beginning.
+    folder, minutes, *moments = sys.argv[1:]
+    killed = [killed_at(int(m), Path(folder), float(minutes)) for m in (*moments, STEPS)]
+    if killed[-1]:
+        sys.exit("the last run was killed")
+    sys.stdout.write(str(sum(killed)))

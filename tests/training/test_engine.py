@@ -1,0 +1,85 @@
+"""Laws of updates (src/visprism/training/engine.py): parts, processes and averages."""
+
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from visprism.training import fit
+
+SCRIPT = Path(__file__).with_name("fit_in_processes.py")
+
+
+@pytest.mark.parametrize("parts", [2, 3, 8])  # 8 images, and 4 of the last batch
+def test_a_batch_in_parts_makes_the_update_of_the_whole(make_model, make_feed, recipe, parts):
+    whole, cut = make_model(), make_model()
+    one = fit(whole, make_feed(recipe), recipe)
+    other = fit(cut, make_feed(recipe), replace(recipe, parts=parts))
+    torch.testing.assert_close(whole.state_dict(), cut.state_dict(), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
+
+
+def test_two_processes_make_the_updates_of_one(tmp_path, monkeypatch):
+    script = runpy.run_path(str(SCRIPT))
+    alone, history = script["trained"]()
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    # What torchrun sets; this process is rank 0.
+    for name, value in {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "none",
+    }.items():
+        monkeypatch.setenv(name, value)
+    other = subprocess.Popen(
+        [sys.executable, str(SCRIPT), str(tmp_path / "other.pt")],
+        env=os.environ | {"RANK": "1", "LOCAL_RANK": "1", "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        together, of_both = script["trained"](tmp_path)
+        _, errors = other.communicate(timeout=120)
+    finally:
+        other.kill()  # does nothing where it has ended
+    assert other.returncode == 0, errors
+    torch.testing.assert_close(together.state_dict(), alone.state_dict(), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(of_both.train_loss, history.train_loss, rtol=1e-5)
+    np.testing.assert_allclose(of_both.test_accuracy, history.test_accuracy)
+    theirs, _ = torch.load(tmp_path / "other.pt", weights_only=False)
+    torch.testing.assert_close(together.state_dict(), theirs, rtol=0, atol=0)
+
+
+def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, recipe, tmp_path):
+    """With snapshots after every epoch of one step, the weights that it averages are known."""
+    recipe = replace(recipe, batch_size=44, epochs=4, ema=0.7, snapshots=1)
+    model = make_model()
+    fit(model, make_feed(recipe), recipe, folder=tmp_path)
+    from visprism.models.checkpoints import read_state_dict
+
+    files = sorted((tmp_path / "snapshots").iterdir())[1:]  # the first is before any update
+    first, *later = (read_state_dict(file) for file in files)
+    average = first
+    for state in later:
+        average = {name: 0.7 * average[name] + 0.3 * state[name] for name in state}
+    torch.testing.assert_close(read_state_dict(tmp_path / "ema.safetensors"), average)
+    torch.testing.assert_close(dict(model.state_dict()), later[-1], rtol=0, atol=0)
+
+
+def test_the_average_is_evaluated_too(make_model, make_feed, recipe, test_batches):
+    recipe = replace(recipe, ema=0.9)
+    history = fit(make_model(), make_feed(recipe), recipe, test=test_batches)
+    assert np.isfinite(history.ema_nll).all()
+    assert (history.ema_nll > history.test_nll).all()  # it lags behind

@@ -1,0 +1,140 @@
+"""Laws of recipes (src/visprism/training/recipe.py, recipes.py, settings.py)."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from visprism.data import Augmentation
+from visprism.training import RECIPES, Recipe, as_yaml, changed, find_recipe
+from visprism.training.settings import flat
+
+RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05)
+
+
+def test_the_strong_recipe_is_that_of_the_paper():
+    # Park and Kim (2022), appendix A.
+    strong = flat(RECIPES["strong_cifar"]())
+    assert {
+        "optimizer": "adamw", "lr": 1.25e-4, "weight_decay": 0.05, "decay": "all",
+        "batch_size": 96, "warmup": 5.0, "epochs": 305, "clip": 5.0, "smoothing": 0.1,
+        "mixup": 1.0, "cutmix": 0.8, "mix_probability": 1.0, "padding": 4, "flip": 0.5,
+        "rand_augment": "rand-m9-n2-mstd1.0", "drop_path": 0.1, "erasing": 0.0,
+    }.items() <= strong.items()  # fmt: skip
+    large = flat(RECIPES["strong_imagenet"]())
+    different = {name: large[name] for name in large if large[name] != strong[name]}
+    assert different == {
+        "batch_size": 128, "rand_augment": "rand-m9-n2-mstd0.5", "erasing": 0.25, "clip": 0.0,
+        "padding": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_comes_back_from_yaml(name, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(as_yaml(RECIPES[name]()))
+    assert find_recipe(str(path)) == RECIPES[name]()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_opens_with_its_claim_and_its_command(name):
+    doc = RECIPES[name].__doc__
+    assert "Claim: " in doc
+    assert "Run:   visprism " in doc
+
+
+def test_no_field_of_the_augmentation_hides_one_of_the_recipe():
+    assert not {f.name for f in fields(Recipe)} & {f.name for f in fields(Augmentation)}
+
+
+def test_a_file_may_begin_with_a_recipe(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("base: strong_cifar\nlr: 1e-3\nmilestones: [60, 120]\nmixup: 0\n")
+    found = find_recipe(str(path))
+    strong = RECIPES["strong_cifar"]()
+    augmentation = replace(strong.augmentation, mixup=0.0)
+    expected = replace(strong, lr=1e-3, milestones=(60, 120), augmentation=augmentation)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("lr", "1e-3", 1e-3),
+        ("epochs", "7", 7),
+        ("images", "none", None),
+        ("images", "50", 50),
+        ("compile", "true", True),
+        ("milestones", "60,120,160", (60, 120, 160)),
+        ("schedule", "cosine by epoch", "cosine by epoch"),
+        ("optimizer", "lamb", "lamb"),
+    ],
+)
+def test_text_becomes_what_its_field_is(name, text, value):
+    assert getattr(changed(RECIPE, {name: text}), name) == value
+
+
+def test_fields_of_the_augmentation_are_named_alone_or_in_full():
+    for name in ("cutmix", "augmentation.cutmix"):
+        assert changed(RECIPE, {name: "0.5"}).augmentation == Augmentation(cutmix=0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"learning_rate": 1}, "no field 'learning_rate'"),
+        ({"epoch": 1}, r"no field 'epoch'; did you mean epochs"),
+        ({"lr": "fast"}, "lr is 'fast'; wants a number"),
+        ({"epochs": "1.5"}, r"epochs is '1\.5'; wants a whole number"),
+        ({"epochs": True}, "epochs is True; wants a whole number"),
+        ({"compile": "maybe"}, "compile is 'maybe'; wants true or false"),
+        ({"decay": "some"}, "decay is 'some'; wants one of matrices, all"),
+        ({"milestones": "60,x"}, "milestones is 'x'; wants a whole number"),
+        ({"mixup": -1.0}, r"mixup is -1\.0; wants 0"),
+    ],
+)
+def test_what_is_no_field_or_not_of_its_type(changes, message):
+    with pytest.raises(ValueError, match=message):
+        changed(RECIPE, changes)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epochs": 0}, "epochs is 0; wants more than 0"),
+        ({"lr": -1.0}, r"lr is -1\.0; wants more than 0"),
+        ({"lr": float("nan")}, "lr is nan; wants more than 0"),
+        ({"clip": -1.0}, r"clip is -1\.0; wants 0 or more"),
+        ({"ema": 1.0}, r"ema is 1\.0; wants a part from 0 to below 1"),
+        ({"images": 0}, "images is 0; wants 1 or more, or none: all"),
+        ({"distil_weight": 1.5}, r"distil_weight is 1\.5; wants a part from 0 to 1"),
+        ({"warmup": 3.0}, "warmup is 3 of 3 epochs; wants fewer"),
+        ({"parts": 9}, "parts is 9 for a batch of 8; wants at most one part for each image"),
+        ({"schedule": "step"}, "schedule is 'step' without milestones; name the epochs"),
+    ],
+)
+def test_a_recipe_that_cannot_be_followed(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        replace(RECIPE, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- 1\n", "holds no fields; wants lines such as lr: 1e-3"),
+        ("a: [1\n", "is no YAML"),
+        ("epochs: 3\n", "lacks batch_size, lr; name them, or base"),
+        ("base: strong\n", "unknown recipe 'strong'; did you mean strong_"),
+    ],
+)
+def test_a_file_that_is_no_recipe(text, message, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        find_recipe(str(path))
+
+
+def test_a_recipe_that_is_not_there():
+    with pytest.raises(ValueError, match="unknown recipe 'quik'; did you mean quick"):
+        find_recipe("quik")
+    with pytest.raises(ValueError, match=r"nowhere\.yaml cannot be read \(No such file"):
+        find_recipe("nowhere.yaml")

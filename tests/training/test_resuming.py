@@ -1,0 +1,202 @@
+"""Laws of resuming (src/visprism/training/resuming.py, keeping.py)."""
+
+import errno
+import logging
+import os
+import resource
+import runpy
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from visprism.models.checkpoints import read_state_dict
+from visprism.training import fit
+from visprism.training.resuming import read_state, write_state
+
+SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
+script = runpy.run_path(str(SCRIPT))
+
+
+class StopError(Exception):
+    """As good as a kill, without a process."""
+
+
+def stopping(at):
+    def progress(steps, _):
+        for step in steps:
+            if step == at:
+                raise StopError
+            yield step
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return folder, script["trained"](folder)
+
+
+def same_run(folder, undisturbed):
+    whole, history = undisturbed
+    for name in ("model", "ema", "best"):
+        expected = read_state_dict(whole / f"{name}.safetensors")
+        found = read_state_dict(folder / f"{name}.safetensors")
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    files = [sorted(p.name for p in (f / "snapshots").iterdir()) for f in (folder, whole)]
+    assert files[0] == files[1]
+    lines = (folder / "history.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(history)
+    losses = [float(line.split(",")[4]) for line in lines[1:]]
+    assert losses == history.train_loss.tolist()
+    assert not list(folder.rglob("*.tmp*"))
+
+
+# What it does.
+
+
+@pytest.mark.parametrize("minutes", [0.0, 10.0])  # a state after every step, or every epoch
+@pytest.mark.parametrize("at", [0, 1, 7, 12, 27])
+def test_a_run_that_was_stopped_ends_as_if_it_had_not(tmp_path, undisturbed, at, minutes):
+    with pytest.raises(StopError):
+        script["trained"](tmp_path, stopping(at), minutes)
+    history = script["trained"](tmp_path, None, minutes)
+    same_run(tmp_path, undisturbed)
+    np.testing.assert_array_equal(history.test_nll, undisturbed[1].test_nll)
+
+
+def kills(folder, minutes, moments):
+    """How many of the kills found the run under way; then it is let go on to its end."""
+    program = [sys.executable, str(SCRIPT), str(folder), str(minutes), *map(str, moments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_a_run_that_was_killed_ends_as_if_it_had_not(tmp_path, undisturbed):
+    assert kills(tmp_path, 0.0, [3, 13, 20]) == 3
+    same_run(tmp_path, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("minutes", [0.0, 10.0])  # a state after every step, or every epoch
+def test_twenty_random_kills_change_nothing(tmp_path, undisturbed, minutes, seed):
+    generator = torch.Generator().manual_seed(seed)
+    moments = torch.randint(script["STEPS"] - 1, (20,), generator=generator).tolist()
+    # Sorted, or a run that is past a moment would be killed at its first step each time.
+    assert kills(tmp_path, minutes, sorted(moments)) == 20
+    same_run(tmp_path, undisturbed)
+
+
+def test_a_run_that_has_ended_is_read_and_not_repeated(tmp_path, model, make_feed, recipe):
+    first = fit(model, make_feed(recipe), recipe, folder=tmp_path)
+    with torch.no_grad():
+        model[1].weight.zero_()
+    again = fit(model, make_feed(recipe), recipe, folder=tmp_path)
+    assert again.seconds.tolist() == first.seconds.tolist()
+    assert model[1].weight.abs().sum() > 0
+
+
+# A state is whole, or it is not used.
+
+
+def test_a_truncated_state_is_refused_and_the_one_before_is_used(tmp_path, undisturbed, caplog):
+    with pytest.raises(StopError):
+        script["trained"](tmp_path, stopping(12))
+    last = tmp_path / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:-1000])
+    with caplog.at_level(logging.WARNING):
+        script["trained"](tmp_path)
+    assert "last.ckpt is damaged or incomplete" in caplog.text
+    assert "going on from previous.ckpt" in caplog.text
+    same_run(tmp_path, undisturbed)
+
+
+def test_where_no_state_can_be_read_nothing_is_overwritten(tmp_path):
+    (tmp_path / "last.ckpt").write_bytes(b"x" * 100)
+    with pytest.raises(ValueError, match=r"no state in .* can be read \(last.ckpt\); remove"):
+        script["trained"](tmp_path)
+
+
+def test_a_full_disk_is_told_and_leaves_the_last_good_state(tmp_path):
+    """The system refuses files of more than 4 kB, as a disk that is nearly full does."""
+    write_state(tmp_path, {"step": 1, "weights": torch.zeros(100)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(ValueError, match=r"state after step 2 could not be written"):
+            write_state(tmp_path, {"step": 2, "weights": torch.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert read_state(tmp_path)["step"] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def progress(steps, _):
+        for step in steps:
+            if step == 12:
+                monkeypatch.setattr("visprism.training.resuming.torch.save", full)
+            yield step
+
+    with pytest.raises(ValueError, match=r"step 13 .*\(No space left on device\); the"):
+        script["trained"](tmp_path, progress)
+    monkeypatch.undo()
+    assert read_state(tmp_path)["step"] == 12
+    script["trained"](tmp_path)
+    same_run(tmp_path, undisturbed)
+
+
+def test_a_loss_that_is_not_finite_leaves_the_last_good_state(
+    tmp_path, model, make_feed, recipe
+):
+    def progress(steps, _):
+        for step in steps:
+            if step == 8:
+                with torch.no_grad():
+                    model[1].weight[0, 0] = torch.nan
+            yield step
+
+    with pytest.raises(
+        ValueError, match=r"loss is nan at step 9 of 18 .*; the last good state is .*last\.ckpt"
+    ):
+        fit(model, make_feed(recipe), recipe, folder=tmp_path, progress=progress)
+    state = read_state(tmp_path)
+    assert state["step"] == 6
+    assert all(torch.isfinite(t).all() for t in state["engine"]["model"].values())
+
+
+# Another run is refused.
+
+
+def test_another_recipe_or_model_is_refused_by_name(tmp_path, make_model, make_feed, recipe):
+    fit(make_model(), make_feed(recipe), recipe, folder=tmp_path)
+    other = replace(recipe, lr=0.01, batch_size=4)
+    with pytest.raises(
+        ValueError,
+        match=r"holds another run: recipe batch_size 8 there, 4 here; recipe lr 0\.05 there, "
+        r"0\.01 here; resume it with",
+    ):
+        fit(make_model(), make_feed(other), other, folder=tmp_path)
+    wider = make_model(torch.nn.Linear(8, 8))
+    with pytest.raises(ValueError, match=r"model 2\.weight none there, \[8, 8\] here"):
+        fit(wider, make_feed(recipe), recipe, folder=tmp_path)
+
+
+def test_a_run_is_not_gone_on_with_unless_asked(tmp_path, model, make_feed, recipe):
+    fit(model, make_feed(recipe), recipe, folder=tmp_path)
+    with pytest.raises(ValueError, match="holds a run after 18 steps; go on with it by"):
+        fit(model, make_feed(recipe), recipe, folder=tmp_path, resume=False)

@@ -1,0 +1,116 @@
+"""Laws of sharpness-aware minimisation (src/visprism/training/sam.py)."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.training import fit
+from visprism.training.sam import ascended, ascent
+
+CURVATURES = torch.tensor([1.0, 4.0, 9.0])
+
+
+class Bowl(nn.Module):
+    """L(w) = sum h w² / 2."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Parameter(torch.tensor([3.0, -1.0]))
+        self.b = nn.Parameter(torch.tensor([0.5]))
+
+    def loss(self):
+        return (CURVATURES * torch.cat([self.a, self.b]) ** 2).sum() / 2
+
+
+def weights(bowl):
+    return torch.cat([bowl.a, bowl.b]).detach().clone()
+
+
+# What it is: closed forms on a quadratic.
+
+
+def test_sam_takes_the_gradient_at_w_plus_rho_g_over_its_norm():
+    bowl = Bowl()
+    w = weights(bowl)
+    g = CURVATURES * w
+    bowl.loss().backward()
+    with ascended(bowl, 0.1, adaptive=False):
+        torch.testing.assert_close(weights(bowl), w + 0.1 * g / g.norm())
+        bowl.zero_grad()
+        bowl.loss().backward()
+    torch.testing.assert_close(weights(bowl), w, rtol=0, atol=0)
+    found = torch.cat([bowl.a.grad, bowl.b.grad])
+    torch.testing.assert_close(found, CURVATURES * (w + 0.1 * g / g.norm()))
+
+
+def test_asam_measures_distances_in_units_of_the_weights():
+    bowl = Bowl()
+    w = weights(bowl)
+    g, t = CURVATURES * w, w.abs() + 0.01
+    bowl.loss().backward()
+    with ascended(bowl, 0.5, adaptive=True):
+        torch.testing.assert_close(weights(bowl), w + 0.5 * t**2 * g / (t * g).norm())
+
+
+def test_asam_hardly_depends_on_how_scale_is_shared_between_layers():
+    w, g = [torch.randn(4), torch.randn(3)], [torch.randn(4), torch.randn(3)]
+    before = ascent(w, g, 0.5, adaptive=True)
+    scaled = ascent([100 * w[0], w[1]], [g[0] / 100, g[1]], 0.5, adaptive=True)
+    torch.testing.assert_close(scaled[0] / 100, before[0], rtol=0.1, atol=0.02)
+    torch.testing.assert_close(scaled[1], before[1], rtol=0.1, atol=0.02)
+
+
+def test_where_the_gradient_is_zero_nothing_moves():
+    (step,) = ascent([torch.ones(3)], [torch.zeros(3)], 0.1, adaptive=False)
+    assert step.tolist() == [0, 0, 0]
+
+
+def test_a_step_of_fit_is_sams(make_model, make_feed, make_images, recipe):
+    """With SGD, w - lr grad L(w + d): two gradients and one step, written out."""
+    recipe = replace(
+        recipe, epochs=1, batch_size=44, optimizer="sgd", momentum=0.0, weight_decay=0.0,
+        warmup=0.0, sam=0.1,
+    )  # fmt: skip
+    model, twin = make_model(), make_model()
+    images, targets = make_images()
+    parameters = list(twin.parameters())
+
+    def gradient():
+        loss = nn.functional.cross_entropy(twin(images / 255), targets)
+        return torch.autograd.grad(loss, parameters)
+
+    first = gradient()
+    length = torch.sqrt(sum((g**2).sum() for g in first))
+    before = [p.detach().clone() for p in parameters]
+    with torch.no_grad():
+        for p, g in zip(parameters, first, strict=True):
+            p += 0.1 * g / length
+    second = gradient()
+    fit(model, make_feed(recipe), recipe)
+    for new, old, g in zip(model.parameters(), before, second, strict=True):
+        torch.testing.assert_close(new, old - 0.05 * g)
+
+
+# What leaves it unchanged.
+
+
+def test_running_statistics_are_those_of_the_first_pass_alone(make_model, make_feed, recipe):
+    # A learning rate next to 0: then both runs see the same weights.
+    recipe = replace(recipe, lr=1e-30, weight_decay=0.0)
+    plain, sharp = make_model(nn.BatchNorm1d(8)), make_model(nn.BatchNorm1d(8))
+    fit(plain, make_feed(recipe), recipe)
+    fit(sharp, make_feed(recipe), replace(recipe, sam=0.5))
+    buffers = (dict(model[2].named_buffers()) for model in (plain, sharp))
+    torch.testing.assert_close(*buffers, rtol=0, atol=0)
+    assert plain[2].running_mean.abs().max() > 0
+
+
+def test_weights_come_back_when_the_second_pass_fails():
+    bowl = Bowl()
+    before = weights(bowl)
+    bowl.loss().backward()
+    with pytest.raises(ZeroDivisionError), ascended(bowl, 0.1, adaptive=False):
+        raise ZeroDivisionError
+    torch.testing.assert_close(weights(bowl), before, rtol=0, atol=0)
