@@ -89,3 +89,8 @@ from visprism.parallel import Compute as Compute
 from visprism.preprocessing import Preprocessing as Preprocessing
 from visprism.result import Provenance as Provenance
 from visprism.result import Result as Result
+from visprism.training import History as History
+from visprism.training import Recipe as Recipe
+from visprism.training import changed as changed
+from visprism.training import find_recipe as find_recipe
+from visprism.training import fit as fit

@@ -33,6 +33,7 @@ from visprism.measure.outputs import (
 from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.measure.weights import PatchFilters, PositionalSimilarity, RelativeScores
 from visprism.result import Provenance
+from visprism.training import History
 
 PROVENANCE = Provenance(
     model="hand:net",
@@ -56,6 +57,23 @@ CHANGES = {
     "change_error": np.array([np.nan, 0.1, np.nan, 0.1, 0.1]),
 }
 FREQUENCIES = 3  # of each block
+
+
+def history():
+    return History(
+        epoch=np.array([1, 2, 3]),
+        step=np.array([10, 20, 30]),
+        seconds=np.array([1.0, 2.0, 3.0]),
+        lr=np.array([0.1, 0.05, 0.0]),
+        train_loss=np.array([2.0, 1.2, 0.9]),
+        images_per_second=np.array([100.0, 110.0, 105.0]),
+        test_accuracy=np.array([0.3, np.nan, 0.6]),
+        test_nll=np.array([1.9, np.nan, 1.1]),
+        test_ece=np.array([0.1, np.nan, 0.05]),
+        ema_accuracy=np.array([0.2, np.nan, 0.65]),
+        ema_nll=np.array([2.1, np.nan, 1.0]),
+        provenance=PROVENANCE,
+    )
 
 
 def spectrum():
@@ -578,6 +596,7 @@ MAKERS = {
         sensitivity,
         attacks,
         cues,
+        history,
     )
 }
 

@@ -24,7 +24,9 @@ def train(arguments: Namespace) -> None:
     names = ("model", "data", "split", "test", "test_split", "subset", "teacher", "pretrained")
     more = ("size", "skip_bad", "device", "resume", "minutes", "command")
     given = {name: getattr(arguments, name) for name in (*names, *more)}
-    job = Job(folder=arguments.out, logs=arguments.log, **given)
+    job = Job(
+        folder=arguments.out, logs=tuple(arguments.log) if arguments.log else None, **given
+    )
     try:
         with progress_shown() as reading, steps_shown(recipe.batch_size) as steps:
             history = train(

@@ -88,9 +88,7 @@ def train(
     compute = Compute(job.device, recipe.precision)
     with processes(compute):
         found = _logs(job, recipe)
-        network = load_model(
-            _with_drop_path(job.model, recipe), pretrained=job.pretrained, seed=recipe.seed
-        )
+        network = _network(job, recipe)
         side = max(job.size or network.preprocessing.size)
         images = _training_images(job, recipe, side, reading)
         preprocessing = _preprocessing(job, network, images)
@@ -135,13 +133,22 @@ def _logs(job: Job, recipe: Recipe) -> list[Logger]:
     return make_loggers(job.logs, job.folder, flat(recipe)) if rank() == 0 else []
 
 
-def _with_drop_path(model: str, recipe: Recipe) -> str:
-    """The model's name, with the recipe's stochastic depth among its arguments."""
-    if not recipe.drop_path or "drop_path_rate" in model:
-        return model
-    name, at, checkpoint = model.partition("@")
-    name += f"{'&' if '?' in name else '?'}drop_path_rate={recipe.drop_path}"
-    return f"{name}{at}{checkpoint}"
+def _network(job: Job, recipe: Recipe) -> LoadedModel:
+    """The model, with the recipe's stochastic depth among its arguments."""
+    name, at, checkpoint = job.model.partition("@")
+    rate = f"drop_path_rate={recipe.drop_path}"
+    if recipe.drop_path and "drop_path_rate" not in name:
+        name += f"{'&' if '?' in name else '?'}{rate}"
+    try:
+        text = f"{name}{at}{checkpoint}"
+        return load_model(text, pretrained=job.pretrained, seed=recipe.seed)
+    except InputError as error:
+        if not (recipe.drop_path and "drop_path_rate" in str(error)):
+            raise
+        raise InputError(
+            f"{job.model} has no stochastic depth; train it without drop_path="
+            f"{recipe.drop_path}, by --set drop_path=0"
+        ) from error
 
 
 def _training_images(job: Job, recipe: Recipe, side: int, reading: Reading) -> ImageSet:

@@ -1,5 +1,6 @@
 """Launch: Lightning Fabric for the device, the precision and the processes that there are."""
 
+import logging
 import os
 import warnings
 
@@ -13,8 +14,11 @@ def fabric_for(compute: Compute) -> Fabric:
     device = compute.torch_device
     several = world_size() > 1
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if several else 1
+    log = logging.getLogger("lightning_fabric")
+    level = log.level
     with warnings.catch_warnings():
-        # It warns of what it finds about it: other schedulers, a slow matmul precision.
+        # It tells of what it finds about it: other schedulers, its precision, a GPU not used.
+        log.setLevel(logging.WARNING)
         warnings.filterwarnings("ignore", module="lightning_fabric")
         fabric = Fabric(
             accelerator=device.type,
@@ -24,4 +28,5 @@ def fabric_for(compute: Compute) -> Fabric:
             strategy="ddp" if several else "auto",
         )
         fabric.launch()
+        log.setLevel(level)
     return fabric

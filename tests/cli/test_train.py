@@ -1,0 +1,156 @@
+"""``visprism train`` and ``recipes``: what they write, and what they refuse."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from visprism.cli import main
+from visprism.models.checkpoints import read_state_dict
+from visprism.models.metadata import read_metadata
+from visprism.result import Result
+
+TINY = [
+    "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",
+    "--epochs", "2", "--set", "snapshots=1",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_test_images(monkeypatch):
+    from visprism.data import load_data
+
+    def fewer(spec, *, split=None, limit=None, **options):
+        return load_data(spec, split=split, limit=limit or 20, **options)
+
+    monkeypatch.setattr("visprism.training.job.load_data", fewer)
+
+
+def refused(capsys, *arguments):
+    assert main([str(a) for a in arguments]) == 2
+    *_, last = capsys.readouterr().err.strip().splitlines()
+    assert last.startswith("visprism: ")
+    return last
+
+
+def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
+    assert main(["train", "quick", *TINY, "--out", f"{tmp_path}/run"]) == 0
+    said = capsys.readouterr()
+    assert "after 2 epochs the training loss is" in said.out
+    assert "epoch 2 of 2 · loss" in said.err
+    run = tmp_path / "run"
+    names = {p.name for p in run.iterdir()}
+    assert names >= {
+        "model.safetensors", "best.safetensors", "last.ckpt", "previous.ckpt", "history.csv",
+        "history.npz", "recipe.yaml", "curves-loss.png", "curves-accuracy.pdf", "snapshots",
+        "tensorboard",
+    }  # fmt: skip
+    snapshots = sorted(p.name for p in (run / "snapshots").iterdir())
+    assert snapshots == [f"step-{n:08}.safetensors" for n in (0, 2, 4)]
+    history = Result.load(run / "history.npz")
+    assert history.step.tolist() == [2, 4]
+    known = read_metadata(run / "model.safetensors")
+    assert known.recipe["batch_size"] == 20
+    assert len(known.class_names) == 10
+    assert known.metrics["test_nll"] == history.test_nll[-1]
+    assert (known.provenance.model, known.provenance.images) == ("resnet20", 40)
+
+    options = ["--data", "shapes", "--limit", "20", "--out", f"{tmp_path}/found"]
+    assert main(["evaluate", f"{run}/model.safetensors", *options]) == 0
+    (file,) = (tmp_path / "found" / "results").glob("*uncertainty.npz")
+    capsys.readouterr()
+    assert np.isfinite(Result.load(file).of("nll"))
+
+    # The same command again: refused without --resume, and with it nothing is left to do.
+    assert "holds a run after 4 steps; go on with it by --resume" in refused(
+        capsys, "train", "quick", *TINY, "--out", run
+    )
+    before = read_state_dict(run / "model.safetensors")
+    assert main(["train", "quick", *TINY, "--out", f"{run}", "--resume"]) == 0
+    after = read_state_dict(run / "model.safetensors")
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    said = refused(
+        capsys, "train", "quick", *TINY, "--set", "lr=1e-4", "--out", run, "--resume"
+    )
+    assert "recipe lr 0.002 there, 0.0001 here" in said
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_trajectory_reads_the_snapshots(tmp_path):
+    run = tmp_path / "run"
+    assert main(["train", "quick", *TINY, "--out", str(run)]) == 0
+    files = sorted(map(str, (run / "snapshots").iterdir()))
+    options = ["--snapshots", *files, "--out", f"{tmp_path}/way"]
+    assert main(["trajectory", "resnet20", *options]) == 0
+    (file,) = (tmp_path / "way" / "results").glob("*trajectory.npz")
+    assert len(Result.load(file)) == 3
+
+
+def test_recipes_are_listed_and_printed(capsys):
+    assert main(["recipes"]) == 0
+    assert "strong_cifar" in capsys.readouterr().out
+    assert main(["recipes", "strong_cifar", "--set", "lr=1e-3"]) == 0
+    text = capsys.readouterr().out
+    assert "lr: 0.001\n" in text
+    assert "rand_augment: rand-m9-n2-mstd1.0\n" in text
+
+
+# What a user can get wrong.
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "sentence"),
+    [
+        ("quik", [], "unknown recipe 'quik'; did you mean quick"),
+        ("quick", ["--set", "learning=1"], "recipes have no field 'learning'"),
+        ("quick", ["--set", "lr=fast"], "lr is 'fast'; wants a number"),
+        ("quick", ["--set", "batch_size=999"], "batch_size is 999, but"),
+        (
+            "quick",
+            ["--set", "drop_path=0.1", "--model", "torchvision:resnet18"],
+            "without drop_path=0.1",
+        ),
+        ("quick", ["--log", "paper"], "no log 'paper'; there is tensorboard, wandb, trackio"),
+        ("quick", ["--subset", "1.5"], "subset"),
+        ("distill", ["--set", "drop_path=0", "--set", "warmup=0"], "distil is 'hard', and of teachers none"),
+        ("quick", ["--device", "gpu7"], "device 'gpu7' cannot be used here"),
+    ],
+)
+def test_what_cannot_be_trained_is_told(tmp_path, capsys, recipe, options, sentence):
+    said = refused(capsys, "train", recipe, *TINY, *options, "--out", tmp_path / "run")
+    assert sentence in said
+
+
+def test_a_model_of_other_classes_is_told(tmp_path, capsys):
+    options = ["--data", "shapes", "--limit", "20", "--out", tmp_path / "run"]
+    model = ["--model", "resnet20?num_classes=7", "--set", "batch_size=10"]
+    said = refused(capsys, "train", "quick", *options, *model)
+    assert "gives (10, 7) for 10 images of 10 classes; wants one logit for each class" in said
+
+
+def test_a_log_whose_package_is_missing_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setattr(
+        "visprism.training.following.find_spec", lambda name: None if name == "wandb" else name
+    )
+    said = refused(capsys, "train", "quick", *TINY, "--log", "wandb", "--out", tmp_path / "run")
+    assert "wandb is not installed; `pip install wandb` installs it" in said
+
+
+@pytest.mark.parametrize("text", ["lr", "=1"])
+def test_a_change_reads_field_value(text, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "quick", *TINY, "--set", text, "--out", str(tmp_path)])
+    assert f"{text!r} should read FIELD=VALUE" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_does_not_know_its_model_is_told(tmp_path, capsys):
+    from visprism.models import load_model, save_checkpoint
+
+    save_checkpoint(load_model("resnet20").model, tmp_path / "bare.safetensors")
+    path = str(tmp_path / "bare.safetensors")
+    said = refused(
+        capsys, "evaluate", path, "--data", "shapes", "--limit", "8", "--out", tmp_path / "o"
+    )
+    assert "does not say which model it is of; name it before the file" in said
