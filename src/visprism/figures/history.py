@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.figures.frame import figure
 from visprism.figures.style import FAINT, KIND_COLOURS, tip
-from visprism.training import History
+from visprism.training.history import History
 
 TRAIN, TEST, AVERAGE = (KIND_COLOURS[kind] for kind in ("conv", "attention", "mlp"))
 _DASHES = {TRAIN: "-", TEST: (0, (5, 1.5)), AVERAGE: (0, (1, 1))}
