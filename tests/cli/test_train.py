@@ -112,8 +112,8 @@ def test_recipes_are_listed_and_printed(capsys):
             "without drop_path=0.1",
         ),
         ("quick", ["--log", "paper"], "no log 'paper'; there is tensorboard, wandb, trackio"),
-        ("quick", ["--subset", "1.5"], "subset"),
-        ("distill", ["--set", "drop_path=0", "--set", "warmup=0"], "distil is 'hard', and of teachers none"),
+        ("quick", ["--subset", "1.5"], "fraction is 1.5; wants a part"),
+        ("quick", ["--set", "distil=hard"], "distil is 'hard', and of teachers none is given"),
         ("quick", ["--device", "gpu7"], "device 'gpu7' cannot be used here"),
     ],
 )

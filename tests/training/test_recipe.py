@@ -24,7 +24,7 @@ def test_the_strong_recipe_is_that_of_the_paper():
     different = {name: large[name] for name in large if large[name] != strong[name]}
     assert different == {
         "batch_size": 128, "rand_augment": "rand-m9-n2-mstd0.5", "erasing": 0.25, "clip": 0.0,
-        "padding": 0,
+        "padding": 0, "area": 0.08,
     }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def train(arguments: Namespace) -> None:
 
     recipe = _recipe(arguments)
     names = ("model", "data", "split", "test", "test_split", "subset", "teacher", "pretrained")
-    more = ("size", "skip_bad", "device", "resume", "minutes", "command")
+    more = ("size", "skip_bad", "workers", "device", "resume", "minutes", "command")
     given = {name: getattr(arguments, name) for name in (*names, *more)}
     job = Job(
         folder=arguments.out, logs=tuple(arguments.log) if arguments.log else None, **given
@@ -87,6 +87,13 @@ def _train_options(to: ArgumentParser) -> None:
         "--skip-bad", action="store_true", help="leave out images that cannot be read"
     )
     size_options(to)
+    to.add_argument(
+        "--workers",
+        type=int,
+        default=4,
+        metavar="N",
+        help="processes that read images of over 64 pixels a side (4)",
+    )
     to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
     to.add_argument(
         "--minutes", type=float, default=10.0, metavar="M", help="between states kept (10)"

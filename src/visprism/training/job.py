@@ -1,8 +1,7 @@
-"""Jobs: a model, data and a recipe by name, trained and kept in a folder."""
+"""Jobs: a model and data by name, made into what training takes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -13,21 +12,17 @@ from visprism.data import (
     Feed,
     ImageSet,
     batches,
-    default_preprocessing,
     load_data,
+    loader_feed,
     memory_feed,
+    statistics,
+    stratified,
 )
-from visprism.data.image_set import balanced
 from visprism.errors import InputError
-from visprism.models import LoadedModel, load_model, save_checkpoint
-from visprism.parallel import Compute, processes, rank
+from visprism.models import LoadedModel, load_model
+from visprism.parallel import Compute
 from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance, written_whole
-from visprism.training.following import Logger, make_loggers
-from visprism.training.history import History
-from visprism.training.loop import Progress, fit
 from visprism.training.recipe import Recipe
-from visprism.training.settings import as_yaml, flat
 
 _SMALL = 64  # pixels a side, up to which images are kept in memory
 _TOGETHER = 250  # test images
@@ -40,10 +35,6 @@ class Reading(Protocol):
     def __call__(self, items: Iterable, label: str) -> Iterable:
         """The same items."""
         ...
-
-
-def _silent(items: Iterable, label: str) -> Iterable:  # noqa: ARG001 (`Reading` takes it)
-    return items
 
 
 @dataclass(frozen=True)
@@ -61,6 +52,7 @@ class Job:
     pretrained: bool = False
     size: tuple[int, int] | None = None  # (height, width); None: what the model wants
     skip_bad: bool = False
+    workers: int = 4  # processes that read large images
     device: str = "cpu"
     resume: bool = False
     minutes: float = 10.0  # between states that are kept
@@ -68,73 +60,12 @@ class Job:
     command: str = ""
 
 
-def train(
-    job: Job,
-    recipe: Recipe,
-    *,
-    progress: Progress | None = None,
-    reading: Reading = _silent,
-    loggers: Iterable[Logger] = (),
-) -> History:
-    """Train a model by a recipe; weights, state, history and recipe stand in the job's folder.
-
-    Weights begin at random, unless the model names a checkpoint or pretrained ones are asked
-    for. Pixels are standardised by the mean and deviation of the training images, or as such
-    weights are used to. Images of up to 64 pixels a side are kept in memory.
+def network_of(job: Job, recipe: Recipe) -> LoadedModel:
+    """The model, with the recipe's stochastic depth among its arguments.
 
     Raises:
-        InputError: if a name is unknown, the model does not fit the data, or as `fit` says.
+        InputError: if there is no such model, or it has no stochastic depth.
     """
-    compute = Compute(job.device, recipe.precision)
-    with processes(compute):
-        found = _logs(job, recipe)
-        network = _network(job, recipe)
-        side = max(job.size or network.preprocessing.size)
-        images = _training_images(job, recipe, side, reading)
-        preprocessing = _preprocessing(job, network, images)
-        shown = _test_batches(job, preprocessing, side, reading)
-        teacher = load_model(job.teacher).model if job.teacher else None
-        if rank() == 0:
-            job.folder.mkdir(parents=True, exist_ok=True)
-        save = partial(
-            save_checkpoint,
-            preprocessing=preprocessing,
-            class_names=images.class_names,
-            provenance=_facts(job, recipe, images, preprocessing),
-        )
-        everybody = [*found, *loggers]
-        try:
-            history = fit(
-                network.model,
-                _feed(images, preprocessing, recipe, compute),
-                recipe,
-                test=shown,
-                folder=job.folder,
-                resume=job.resume,
-                progress=progress,
-                teacher=teacher,
-                loggers=everybody,
-                device=job.device,
-                minutes=job.minutes,
-                save=save,
-            )
-        finally:
-            for logger in everybody:
-                logger.close()
-        history = replace(history, provenance=_facts(job, recipe, images, preprocessing))
-        if rank() == 0:
-            history.save(job.folder / "history.npz")
-            with written_whole(job.folder / "recipe.yaml") as scratch:
-                scratch.write_text(as_yaml(recipe), encoding="utf-8")
-    return history
-
-
-def _logs(job: Job, recipe: Recipe) -> list[Logger]:
-    return make_loggers(job.logs, job.folder, flat(recipe)) if rank() == 0 else []
-
-
-def _network(job: Job, recipe: Recipe) -> LoadedModel:
-    """The model, with the recipe's stochastic depth among its arguments."""
     name, at, checkpoint = job.model.partition("@")
     rate = f"drop_path_rate={recipe.drop_path}"
     if recipe.drop_path and "drop_path_rate" not in name:
@@ -151,7 +82,12 @@ def _network(job: Job, recipe: Recipe) -> LoadedModel:
         ) from error
 
 
-def _training_images(job: Job, recipe: Recipe, side: int, reading: Reading) -> ImageSet:
+def training_images(job: Job, recipe: Recipe, side: int, reading: Reading) -> ImageSet:
+    """The images to train on.
+
+    Raises:
+        InputError: if there are none such, or `subset` is no part.
+    """
     images = load_data(
         job.data,
         split=job.split,
@@ -161,26 +97,27 @@ def _training_images(job: Job, recipe: Recipe, side: int, reading: Reading) -> I
         seed=recipe.seed,
         progress=partial(reading, label="reading images"),
     )
-    if not 0 < job.subset <= 1:
-        raise InputError(f"subset is {job.subset}; wants a part of the images, up to 1")
-    if job.subset == 1:
-        return images
-    some = max(1, round(job.subset * len(images)))
-    return images.subset(balanced(images.targets, some, seed=recipe.seed))
+    return images if job.subset == 1 else stratified(images, job.subset, seed=recipe.seed)
 
 
-def _preprocessing(job: Job, network: LoadedModel, images: ImageSet) -> Preprocessing:
-    """That of weights which have been trained; of random ones, the images' own statistics."""
-    size = job.size or network.preprocessing.size
-    if job.pretrained or "@" in job.model:
-        return replace(network.preprocessing, size=size)
-    return default_preprocessing(images, size)
+def preprocessing_of(job: Job, network: LoadedModel, images: ImageSet) -> Preprocessing:
+    """That of the model; small images with random weights have their own mean and deviation."""
+    own = network.preprocessing
+    own = replace(own, size=job.size, crop=1.0) if job.size else own
+    if job.pretrained or "@" in job.model or max(own.size) > _SMALL:
+        return own
+    mean, std = statistics(images)
+    return replace(own, mean=mean, std=std)
 
 
-def _test_batches(
+def test_batches(
     job: Job, preprocessing: Preprocessing, side: int, reading: Reading
 ) -> Iterable[tuple[Tensor, Tensor]] | None:
-    """Images to evaluate on; None where the data has none but those that it trains on."""
+    """Images to evaluate on; None where the data has none but those that it trains on.
+
+    Raises:
+        InputError: if they cannot be read.
+    """
     images = load_data(
         job.test or job.data,
         split=job.test_split,
@@ -194,32 +131,18 @@ def _test_batches(
     return list(way) if max(preprocessing.size) <= _SMALL else way
 
 
-def _feed(
-    images: ImageSet, preprocessing: Preprocessing, recipe: Recipe, compute: Compute
-) -> Feed:
-    return memory_feed(
-        images,
-        preprocessing,
-        recipe.batch_size,
-        augmentation=recipe.augmentation,
-        seed=recipe.seed,
-        compute=compute,
-    )
+def feed_of(job: Job, images: ImageSet, preprocessing: Preprocessing, recipe: Recipe) -> Feed:
+    """Small images from memory, large ones from their files.
 
-
-def _facts(
-    job: Job, recipe: Recipe, images: ImageSet, preprocessing: Preprocessing
-) -> Provenance:
-    return Provenance(
-        model=job.model.partition("@")[0],
-        data=images.name,
-        images=len(images),
-        image_shape=(3, *preprocessing.size),
-        batch_size=recipe.batch_size,
-        preprocessing=str(preprocessing),
-        precision=recipe.precision,
-        device=job.device,
-        seed=recipe.seed,
-        command=job.command,
-        created=datetime.now(UTC).date().isoformat(),
-    )
+    Raises:
+        InputError: if the images do not fit the recipe.
+    """
+    same = {
+        "augmentation": recipe.augmentation,
+        "seed": recipe.seed,
+        "compute": Compute(job.device, recipe.precision),
+    }
+    if max(preprocessing.size) <= _SMALL:
+        return memory_feed(images, preprocessing, recipe.batch_size, **same)
+    workers = job.workers
+    return loader_feed(images, preprocessing, recipe.batch_size, workers=workers, **same)

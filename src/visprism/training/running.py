@@ -1,0 +1,113 @@
+"""Running: a job done by a recipe, and kept in its folder."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from visprism.data import ImageSet
+from visprism.models import load_model, save_checkpoint
+from visprism.parallel import Compute, processes, rank
+from visprism.preprocessing import Preprocessing
+from visprism.result import Provenance, written_whole
+from visprism.training.following import Logger, make_loggers
+from visprism.training.history import History
+from visprism.training.job import (
+    Job,
+    Reading,
+    feed_of,
+    network_of,
+    preprocessing_of,
+    test_batches,
+    training_images,
+)
+from visprism.training.loop import Progress, fit
+from visprism.training.recipe import Recipe
+from visprism.training.settings import as_yaml, flat
+
+
+def _silent(items: Iterable, label: str) -> Iterable:  # noqa: ARG001 (`Reading` takes it)
+    return items
+
+
+def train(
+    job: Job,
+    recipe: Recipe,
+    *,
+    progress: Progress | None = None,
+    reading: Reading = _silent,
+    loggers: Iterable[Logger] = (),
+) -> History:
+    """Train a model by a recipe; weights, state, history and recipe stand in the job's folder.
+
+    Weights begin at random, unless the model names a checkpoint or pretrained ones are asked
+    for. Images of up to 64 pixels a side are kept in memory; where weights begin at random,
+    they are standardised by their own mean and deviation, and otherwise as the model has it.
+
+    Raises:
+        InputError: if a name is unknown, the model does not fit the data, or as `fit` says.
+    """
+    compute = Compute(job.device, recipe.precision)
+    with processes(compute):
+        found = _logs(job, recipe)
+        network = network_of(job, recipe)
+        side = max(job.size or network.preprocessing.size)
+        images = training_images(job, recipe, side, reading)
+        preprocessing = preprocessing_of(job, network, images)
+        shown = test_batches(job, preprocessing, side, reading)
+        teacher = load_model(job.teacher).model if job.teacher else None
+        if rank() == 0:
+            job.folder.mkdir(parents=True, exist_ok=True)
+        save = partial(
+            save_checkpoint,
+            preprocessing=preprocessing,
+            class_names=images.class_names,
+            provenance=_facts(job, recipe, images, preprocessing),
+        )
+        everybody = [*found, *loggers]
+        try:
+            history = fit(
+                network.model,
+                feed_of(job, images, preprocessing, recipe),
+                recipe,
+                test=shown,
+                folder=job.folder,
+                resume=job.resume,
+                progress=progress,
+                teacher=teacher,
+                loggers=everybody,
+                device=job.device,
+                minutes=job.minutes,
+                save=save,
+            )
+        finally:
+            for logger in everybody:
+                logger.close()
+        history = replace(history, provenance=_facts(job, recipe, images, preprocessing))
+        if rank() == 0:
+            history.save(job.folder / "history.npz")
+            with written_whole(job.folder / "recipe.yaml") as scratch:
+                scratch.write_text(as_yaml(recipe), encoding="utf-8")
+    return history
+
+
+def _logs(job: Job, recipe: Recipe) -> list[Logger]:
+    return make_loggers(job.logs, job.folder, flat(recipe)) if rank() == 0 else []
+
+
+def _facts(
+    job: Job, recipe: Recipe, images: ImageSet, preprocessing: Preprocessing
+) -> Provenance:
+    return Provenance(
+        model=job.model.partition("@")[0],
+        data=images.name,
+        images=len(images),
+        image_shape=(3, *preprocessing.size),
+        batch_size=recipe.batch_size,
+        preprocessing=str(preprocessing),
+        precision=recipe.precision,
+        device=job.device,
+        seed=recipe.seed,
+        command=job.command,
+        created=datetime.now(UTC).date().isoformat(),
+    )
