@@ -1,10 +1,10 @@
 """What training costs: the whole loop, beside the reference's way, on the same threads.
 
 ResNet-18 for small images and ViT-Ti with patches of 4, at 32x32 with batches of 96 and the
-paper's augmentation. Ours is `visprism.fit`'s update on a `MemoryFeed`, in fp32 and in bf16 with
-channels-last; the peer a DataLoader in this process over PIL images with torchvision's crop and
-flip, timm's RandAugment and Mixup, and a plain loop with AdamW and clipping in fp32. Ways take
-turns in one run.
+paper's augmentation. Ours is the update of `visprism.fit` on a `MemoryFeed`, in fp32, and in
+bf16 with channels-last. The peer is a DataLoader in this process over PIL images, torchvision's
+crop and flip, timm's RandAugment and Mixup, and a plain loop with AdamW and clipping in fp32.
+Ways take turns in one run.
 
     python benchmarks/training.py             # prints the table
     python benchmarks/training.py --write     # and writes benchmarks/results/training.json
