@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visprism.data import load_data, statistics, stratified
+from visprism.data import held_out, load_data, statistics, stratified
 from visprism.data.image_set import ImageSet
 from visprism.errors import InputError
 
@@ -114,3 +114,14 @@ def test_statistics_of_nothing_are_refused(uneven):
     empty = replace(uneven, targets=np.zeros(0, np.int64))
     with pytest.raises(InputError, match=r"uneven \(train\) holds no image; statistics want"):
         statistics(empty)
+
+
+def test_what_is_held_out_and_the_rest_are_all_images_once(uneven):
+    kept, validation = held_out(uneven, 0.2, seed=3)
+    assert numbers(validation) == numbers(stratified(uneven, 0.2, seed=3))
+    assert sorted([*numbers(kept), *numbers(validation)]) == sorted(numbers(uneven))
+
+
+def test_refuses_to_hold_a_whole_class_out(uneven):
+    with pytest.raises(InputError, match="without an image to train on; hold out less"):
+        held_out(uneven, 1.0)

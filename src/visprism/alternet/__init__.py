@@ -2,6 +2,8 @@
 
 from visprism.alternet.conv_blocks import ConvBlock, conv_blocks
 from visprism.alternet.convert import harmonize
+from visprism.alternet.job import Shape, search
+from visprism.alternet.keeping import save_alternet
 from visprism.alternet.placement import Placement, placed
 from visprism.alternet.search import BuildUp, build_up
 
@@ -9,8 +11,11 @@ __all__ = [
     "BuildUp",
     "ConvBlock",
     "Placement",
+    "Shape",
     "build_up",
     "conv_blocks",
     "harmonize",
     "placed",
+    "save_alternet",
+    "search",
 ]

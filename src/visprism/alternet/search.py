@@ -1,8 +1,9 @@
 """Search: an AlterNet built up from the end of a CNN, one MSA block after the other."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from torch import nn
@@ -67,6 +68,7 @@ def build_up(
     window: int | None = None,
     seed: int = 0,
     log: Path | None = None,
+    setting: Mapping[str, object] = MappingProxyType({}),
     shown: Shown | None = None,
     provenance: Provenance | None = None,
 ) -> BuildUp:
@@ -92,6 +94,8 @@ def build_up(
         seed: of the first repeat; the others follow it.
         log: a file that keeps each accuracy as soon as it is known, so that a search which was
             interrupted goes on where it ended.
+        setting: what else an accuracy depends on, as the recipe; the log of another setting is
+            refused.
         shown: is told what is trained, and what came out.
         provenance: what is known of the model and the data.
 
@@ -112,7 +116,7 @@ def build_up(
         [block.name for block in blocks if block.stage == stage]
         for stage in sorted(set(stage_of.values()))
     ]
-    settings = {"heads": heads, "head_dim": head_dim, "window": window, "seed": seed}
+    settings = {"heads": heads, "head_dim": head_dim, "window": window, **setting}
     known = Log(log, model, settings)
     tell = shown or _silent
 

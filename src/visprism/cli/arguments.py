@@ -10,6 +10,7 @@ from visprism.cli import (
     catalogue,
     demo,
     examine,
+    harmonize,
     hessian,
     landscape,
     outputs,
@@ -214,6 +215,13 @@ def parser() -> argparse.ArgumentParser:
     command("data", catalogue.data, "data that can be named", DATA)
 
     train.add_commands(command, both)
+    changed = command(
+        "harmonize",
+        harmonize.harmonize,
+        "a CNN with self-attention in the place of some of its convolutions",
+        both,
+    )
+    harmonize.harmonize_options(changed)
 
     tour = command("demo", demo.demo, "train two small networks on shapes and examine both")
     out_options(tour, default=Path("demo"))

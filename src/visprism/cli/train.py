@@ -20,7 +20,7 @@ def train(arguments: Namespace) -> None:
     from visprism.parallel import rank
     from visprism.training import Job, train
 
-    recipe = _recipe(arguments)
+    recipe = recipe_of(arguments)
     names = ("model", "data", "split", "test", "test_split", "subset", "teacher", "pretrained")
     more = ("size", "skip_bad", "workers", "device", "resume", "minutes", "command")
     given = {name: getattr(arguments, name) for name in (*names, *more)}
@@ -53,7 +53,7 @@ def recipes(arguments: Namespace) -> None:
     if arguments.recipe is None:
         print(columns(["recipe", "what it is"], described(RECIPES)))
     else:
-        print(as_yaml(_recipe(arguments)), end="")
+        print(as_yaml(recipe_of(arguments)), end="")
 
 
 def add_commands(command: Callable[..., ArgumentParser], names: str) -> None:
@@ -61,7 +61,7 @@ def add_commands(command: Callable[..., ArgumentParser], names: str) -> None:
     _train_options(command("train", train, "train a model by a recipe", names))
     known = command("recipes", recipes, "recipes that can be named, or one of them as YAML")
     known.add_argument("recipe", nargs="?", metavar="RECIPE", help="to print")
-    _changes_options(known)
+    changes_options(known)
 
 
 def _train_options(to: ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def _train_options(to: ArgumentParser) -> None:
     to.add_argument("--model", required=True, metavar="MODEL")
     to.add_argument("--data", required=True, metavar="DATA")
     out_options(to)
-    _changes_options(to)
+    changes_options(to)
     to.add_argument("--epochs", type=positive, metavar="N", help="as --set epochs=N")
     to.add_argument("--limit", type=positive, metavar="N", help="as --set images=N")
     to.add_argument(
@@ -107,7 +107,8 @@ def _train_options(to: ArgumentParser) -> None:
     )
 
 
-def _changes_options(to: ArgumentParser) -> None:
+def changes_options(to: ArgumentParser) -> None:
+    """Other values for fields of a recipe."""
     to.add_argument(
         "--set",
         action="append",
@@ -119,7 +120,8 @@ def _changes_options(to: ArgumentParser) -> None:
     )
 
 
-def _recipe(arguments: Namespace) -> "Recipe":
+def recipe_of(arguments: Namespace) -> "Recipe":
+    """The recipe that is named, with what is asked for changed."""
     from visprism.training import changed, find_recipe
 
     changes = dict(arguments.changes)

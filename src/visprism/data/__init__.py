@@ -17,7 +17,7 @@ from visprism.data.image_set import ImageSet
 from visprism.data.load import load_data
 from visprism.data.loader import LoaderFeed, loader_feed
 from visprism.data.memory import default_preprocessing, in_memory
-from visprism.data.parts import stratified
+from visprism.data.parts import held_out, stratified
 from visprism.data.sets import DATA
 from visprism.data.statistics import statistics
 
@@ -35,6 +35,7 @@ __all__ = [
     "batches",
     "default_preprocessing",
     "framing",
+    "held_out",
     "in_memory",
     "load_data",
     "loader_feed",

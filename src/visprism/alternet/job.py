@@ -1,0 +1,100 @@
+"""Job: a search whose candidates are trained by a recipe, on data by name."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from visprism.alternet.search import BuildUp, Shown, build_up
+from visprism.data import ImageSet, batches, held_out
+from visprism.models import LoadedModel
+from visprism.preprocessing import Preprocessing
+from visprism.result import Provenance
+from visprism.training import Job, Progress, Reading, Recipe, as_yaml, fit
+from visprism.training.job import feed_of, network_of, preprocessing_of, training_images
+
+LOG = "search.jsonl"  # in the job's folder
+VALIDATION = 0.1  # of the training images of each class
+_TOGETHER = 250  # images of a batch in validation
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the MSA blocks are like; see `harmonize`."""
+
+    heads: int | tuple[int, ...] | None = None
+    head_dim: int = 64
+    window: int | None = None
+
+
+def search(
+    job: Job,
+    recipe: Recipe,
+    *,
+    shape: Shape,
+    repeats: int = 3,
+    progress: Progress | None = None,
+    reading: Reading,
+    shown: Shown | None = None,
+) -> tuple[BuildUp, LoadedModel]:
+    """Find the Conv blocks of a model that MSAs should replace; see `build_up`.
+
+    Candidates are trained on the training images less a tenth of each class, which are the
+    validation. The log stands in the job's folder as ``search.jsonl``.
+
+    Raises:
+        InputError: as `build_up` and `fit`.
+    """
+    network = network_of(job, recipe)
+    side = max(job.size or network.preprocessing.size)
+    images = training_images(job, recipe, side, reading)
+    kept, validation = held_out(images, VALIDATION, seed=recipe.seed)
+    preprocessing = preprocessing_of(job, network, kept)
+    shown_batches = list(batches(validation, preprocessing, _TOGETHER))
+
+    def train(candidate: nn.Module, seed: int) -> float:
+        own = replace(recipe, seed=seed)
+        history = fit(
+            candidate,
+            feed_of(job, kept, preprocessing, own),
+            own,
+            test=shown_batches,
+            progress=progress,
+            device=job.device,
+        )
+        candidate.cpu()
+        return float(history.test_accuracy[-1])
+
+    height, width = preprocessing.size
+    found = build_up(
+        network.model,
+        torch.zeros(2, 3, height, width),
+        train,
+        repeats=repeats,
+        heads=shape.heads,
+        head_dim=shape.head_dim,
+        window=shape.window,
+        seed=recipe.seed,
+        log=job.folder / LOG,
+        setting={"data": images.name, "images": len(images), "recipe": as_yaml(recipe)},
+        shown=shown,
+        provenance=_facts(job, recipe, kept, preprocessing),
+    )
+    return found, replace(network, preprocessing=preprocessing)
+
+
+def _facts(
+    job: Job, recipe: Recipe, images: ImageSet, preprocessing: Preprocessing
+) -> Provenance:
+    return Provenance(
+        model=job.model,
+        data=images.name,
+        images=len(images),
+        image_shape=(3, *preprocessing.size),
+        batch_size=recipe.batch_size,
+        preprocessing=str(preprocessing),
+        precision=recipe.precision,
+        device=job.device,
+        seed=recipe.seed,
+        command=job.command,
+    )

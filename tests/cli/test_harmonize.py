@@ -1,0 +1,98 @@
+"""Laws of ``visprism harmonize``."""
+
+import pytest
+import torch
+
+from visprism.alternet import BuildUp, harmonize
+from visprism.cli import main
+from visprism.models import load_model
+from visprism.result import Result
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("converted")
+    options = ["--placement", "0,0,2", "--head-dim", "8"]
+    assert main(["harmonize", "resnet20", *options, "--out", str(out)]) == 0
+    return out
+
+
+def written(out):
+    return f"{out / 'alternet.py'}:alternet@{out / 'alternet.safetensors'}"
+
+
+@torch.no_grad()
+def test_what_it_writes_is_a_model_for_every_command(converted, images, capsys):
+    assert {p.name for p in converted.iterdir()} == {"alternet.py", "alternet.safetensors"}
+    loaded = load_model(written(converted))
+    base = load_model("resnet20")
+    same = harmonize(base.model, images, ["layer3.0", "layer3.2"], head_dim=8)
+    torch.testing.assert_close(loaded.model(images), same(images), rtol=0, atol=0)
+    assert loaded.preprocessing == base.preprocessing
+    assert main(["anatomy", written(converted)]) == 0
+    shown = capsys.readouterr().out
+    assert "layer3.2" in shown
+    assert "attention" in shown
+
+
+def test_it_tells_which_blocks_gave_way(tmp_path, capsys):
+    assert (
+        main(["harmonize", "resnet20", "--placement", "layer2.1", "--out", str(tmp_path)]) == 0
+    )
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["layer2.1", "2", "32x16x16", "MSA"] in rows
+    assert ["layer2.2", "2", "32x16x16", "Conv"] in rows
+    assert rows[10][:3] == ["272,474", "parameters", "before,"]
+
+
+def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys):
+    command = [
+        "harmonize",
+        "resnet20",
+        "--search",
+        "quick",
+        "--data",
+        "shapes",
+        "--limit",
+        "40",
+    ]
+    command += ["--epochs", "1", "--repeats", "2", "--head-dim", "8", "--out", str(tmp_path)]
+    command += ["--set", "batch_size=12", "--set", "warmup=0", "--set", "precision=fp32"]
+    assert main(command) == 0
+    names = {p.name for p in tmp_path.iterdir()}
+    assert {"search.jsonl", "search.npz", "search.png", "alternet.py"} <= names
+    found = Result.load(tmp_path / "search.npz")
+    assert isinstance(found, BuildUp)
+    assert found.provenance.images == 40 - 4 * 1
+    first = capsys.readouterr()
+    assert "training with no MSA, seed 0" in first.err
+    assert main(command) == 0  # everything is known
+    again = capsys.readouterr()
+    assert "training with" not in again.err
+    assert again.out == first.out
+    assert main([*command, "--set", "lr=1e-4"]) == 2
+    assert "another search (another recipe)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--placement", "9,9,9"], "wants 9 MSA blocks in stage 1"),
+        (["--placement", "layer9"], "no Conv block 'layer9'"),
+        (["--search", "quick"], "--search trains candidates, so it wants --data"),
+        (["--search", "quik", "--data", "shapes"], "quik"),
+        (["--heads", "1,2"], "heads has 2 numbers, but the network has 3 stages"),
+    ],
+)
+def test_bad_input_is_one_sentence(options, said, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["harmonize", "resnet20", *options, "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_transformer_is_refused(tmp_path, capsys):
+    assert main(["harmonize", "vit_pico_patch4_32", "--out", str(tmp_path / "out")]) == 2
+    assert "no residual block with a convolution" in capsys.readouterr().err
