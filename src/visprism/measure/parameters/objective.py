@@ -1,6 +1,6 @@
 """The objective: the mean loss over a data set, as a function of the parameters."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,11 +10,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from visprism.anatomy import Anatomy, Images, check_repeatable, dissect, forward, pixels
+from visprism.anatomy import Anatomy, Images, check_repeatable, dissect
 from visprism.anatomy.forward import as_written
 from visprism.errors import InputError
 from visprism.measure.parameters.differentiable import BatchNorm, differentiable
 from visprism.measure.parameters.folding import Pair, foldable, folded
+from visprism.measure.parameters.graph import Graph, Logits, first_images, flat, moved
 from visprism.measure.parameters.losses import Loss, cross_entropy, losses_of
 from visprism.measure.parameters.pointwise import KeptDerivatives
 from visprism.measure.parameters.selection import Selection, selected
@@ -82,7 +83,7 @@ class Objective:
                 "an objective needs batches of (images, targets), got "
                 f"{'none' if first is None else type(first).__name__}"
             )
-        some = _first_images(first[0])
+        some = first_images(first[0])
         with as_written():
             check_repeatable(self.model, some)
 
@@ -146,8 +147,8 @@ class Objective:
         """`logits` through torch's own operations alone, as its transformations need them."""
         whole = {f"model.{name}": t for name, t in (self.tensors | dict(leaves)).items()}
         with differentiable(self.model, self.batch_norm), folded(self.model, self.folds):
-            on_device = _on(images, self.compute.torch_device)
-            return functional_call(_Logits(self.model), whole, (on_device,))
+            on_device = moved(images, self.compute.torch_device)
+            return functional_call(Logits(self.model), whole, (on_device,))
 
     def losses(self, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
         """The loss of each example of a batch."""
@@ -218,7 +219,7 @@ class Objective:
 
     def graphs(
         self, theta: Float[Tensor, " p"] | None = None, *, skip: int = 0
-    ) -> "Iterator[Graph]":
+    ) -> Iterator[Graph]:
         """For each batch of this process, the first `skip` left out, the way to the loss.
 
         Raises:
@@ -251,43 +252,3 @@ class Objective:
 
     def _own_batches(self) -> Iterable:
         return share(self.batches) if self.shared else self.batches
-
-
-@dataclass(frozen=True)
-class Graph:
-    """One batch's way from the parameters to the loss, as autograd keeps it."""
-
-    leaves: list[Tensor]  # the chosen parameters
-    logits: Tensor
-    loss: Float[Tensor, ""]  # the sum over the examples
-    examples: int
-
-
-class _Logits(nn.Module):
-    """The model, called as `forward` calls it."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Images) -> Tensor:
-        return forward(self.model, images)
-
-
-def flat(parts: Sequence[Tensor]) -> Float[Tensor, " p"]:
-    """Tensors as one vector."""
-    return torch.cat([part.flatten() for part in parts])
-
-
-def _on(part: Images, device: torch.device) -> Images:
-    if isinstance(part, Mapping):
-        return {name: tensor.to(device) for name, tensor in part.items()}
-    return part.to(device)
-
-
-def _first_images(images: Images) -> Images:
-    """Two images at most."""
-    count = len(pixels(images))
-    if isinstance(images, Mapping):
-        return {n: t[:2] if len(t) == count else t for n, t in images.items()}
-    return images[:2]

@@ -19,7 +19,8 @@ from visprism.measure.parameters.differentiable import (
     check_twice,
     without_second_derivative,
 )
-from visprism.measure.parameters.objective import Graph, Objective
+from visprism.measure.parameters.graph import Graph
+from visprism.measure.parameters.objective import Objective
 from visprism.parallel import free_bytes
 
 Matrix = Literal["hessian", "gauss-newton"]
