@@ -7,6 +7,7 @@ from visprism.alternet import BuildUp, harmonize
 from visprism.cli import main
 from visprism.models import load_model
 from visprism.result import Result
+from visprism.rng import stream
 
 
 @pytest.fixture(scope="module")
@@ -15,6 +16,11 @@ def converted(tmp_path_factory):
     options = ["--placement", "0,0,2", "--head-dim", "8"]
     assert main(["harmonize", "resnet20", *options, "--out", str(out)]) == 0
     return out
+
+
+@pytest.fixture
+def images():
+    return torch.randn(2, 3, 32, 32, generator=stream(0, "images"))
 
 
 def written(out):
@@ -63,7 +69,7 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     assert {"search.jsonl", "search.npz", "search.png", "alternet.py"} <= names
     found = Result.load(tmp_path / "search.npz")
     assert isinstance(found, BuildUp)
-    assert found.provenance.images == 40 - 4 * 1
+    assert found.provenance.images == 40 - 10  # one of each class is held out
     first = capsys.readouterr()
     assert "training with no MSA, seed 0" in first.err
     assert main(command) == 0  # everything is known

@@ -10,8 +10,15 @@ from visprism.data import ImageSet, batches, held_out
 from visprism.models import LoadedModel
 from visprism.preprocessing import Preprocessing
 from visprism.result import Provenance
-from visprism.training import Job, Progress, Reading, Recipe, as_yaml, fit
-from visprism.training.job import feed_of, network_of, preprocessing_of, training_images
+from visprism.training import Job, Recipe, as_yaml, fit
+from visprism.training.job import (
+    Reading,
+    feed_of,
+    network_of,
+    preprocessing_of,
+    training_images,
+)
+from visprism.training.loop import Progress
 
 LOG = "search.jsonl"  # in the job's folder
 VALIDATION = 0.1  # of the training images of each class
