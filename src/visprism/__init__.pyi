@@ -64,6 +64,7 @@ from visprism.measure.outputs import corruption_errors as corruption_errors
 from visprism.measure.outputs import fourier_sensitivity as fourier_sensitivity
 from visprism.measure.outputs import frequency_noise as frequency_noise
 from visprism.measure.outputs import lesion_study as lesion_study
+from visprism.measure.outputs import lesions_together as lesions_together
 from visprism.measure.outputs import predict as predict
 from visprism.measure.outputs import reliability as reliability
 from visprism.measure.outputs import risk_coverage as risk_coverage

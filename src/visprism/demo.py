@@ -14,7 +14,7 @@ NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> i
 TEST_IMAGES = 2000  # for the accuracy
 EXAMINED_IMAGES = 512
 _TOGETHER = 500  # test images that are classified at once
-MINUTES = 0.5  # for the Hessian and the landscape of each network
+MINUTES = 0.8  # for all of each network that takes many passes, from Hessian to attacks
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from visprism.cli import main
 from visprism.data import batches, load_data
 from visprism.examine import Inquiry, landscape_within, load_models, prepare
-from visprism.examine.budget import GRIDS, grid_within
+from visprism.examine.grids import GRIDS, grid_within
 from visprism.measure.curvature import top_eigenvalues
 from visprism.measure.landscape import Landscape, landscape
 from visprism.measure.parameters import Objective

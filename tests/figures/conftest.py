@@ -24,6 +24,7 @@ from visprism.measure.outputs import (
     FourierSensitivity,
     FrequencyRobustness,
     Lesions,
+    LesionsTogether,
     Reliability,
     RiskCoverage,
     Robustness,
@@ -493,6 +494,21 @@ def lesions():
     )
 
 
+def lesions_at_once():
+    return LesionsTogether(
+        number=np.array([2, 4]),
+        draws=np.array([3, 3]),
+        accuracy=np.array([0.6, 0.2]),
+        drop=np.array([0.2, 0.6]),
+        drop_least=np.array([0.1, 0.5]),
+        drop_most=np.array([0.4, 0.7]),
+        drop_apart=np.array([0.15, 0.3]),
+        nll_rise=np.array([1.0, 3.0]),
+        whole_accuracy=0.8,
+        provenance=PROVENANCE,
+    )
+
+
 def frequency_robustness():
     drop = np.array([0.1, 0.3, 0.6])
     return FrequencyRobustness(
@@ -536,6 +552,8 @@ def attacks():
         steps=np.array([1, 1, 10, 10, 1]),
         restarts=np.ones(5, dtype=int),
         accuracy=accuracy,
+        low=accuracy - 0.1,
+        high=accuracy + 0.05,
         drop=0.8 - accuracy,
         drop_error=np.full(5, 0.02),
         nll=1.8 - accuracy,
@@ -592,6 +610,7 @@ MAKERS = {
         stability,
         build_up,
         lesions,
+        lesions_at_once,
         frequency_robustness,
         sensitivity,
         attacks,

@@ -7,6 +7,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from visprism.figures import panel, plot
+from visprism.figures.robustness import percent
 from visprism.figures.style import SIMILARITY
 
 
@@ -24,6 +25,8 @@ def test_a_bin_is_as_high_as_its_accuracy_and_an_empty_one_has_no_bar(made, ax):
     np.testing.assert_allclose(marks, [0.3, 0.5, 0.7, 0.95])  # mean confidences
     assert ax.lines[-1].get_xydata().tolist() == [[0, 0], [1, 1]]
     assert ax.texts[0].get_text() == "ECE 11.0%"
+    assert ax.texts[0].get_position()[1] > 1  # above all bars
+    assert ax.get_ylim()[1] > 1.1
 
 
 def test_the_histogram_holds_all_images(made, ax):
@@ -51,6 +54,25 @@ def test_each_cell_has_the_colour_and_the_number_of_its_error(made, ax):
     assert texts[1.5, 1.5] == "70"
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == ["JPEG compression", "Fog", "Clean"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (0, "0"),
+        (4, "<1"),
+        (5, "1"),
+        (125, "13"),
+        (625, "63"),
+        (994, "99"),
+        (995, ">99"),
+        (1000, "100"),
+    ],
+)
+def test_none_and_all_are_said_of_none_and_all_alone(wrong, said):
+    # Of 1,000 images; 12.5 % and 62.5 % are rounded up, both.
+    assert percent(wrong / 1000) == said
+    assert percent(1 - (1 - wrong / 1000)) == said
 
 
 def test_severities_stand_in_their_order_also_without_clean_images(made, ax):

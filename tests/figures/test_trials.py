@@ -49,6 +49,20 @@ def test_attention_stands_over_the_same_depth(made, ax, beside):
     np.testing.assert_allclose(y, [values[:2].mean(), values[2:].mean()])
 
 
+def test_lesions_at_once_stand_beside_the_sum_of_each(made, ax):
+    result = made["lesions_at_once"]
+    plot(result, ax)
+    assert set(markers(ax)) == {(2, 0.2), (4, 0.6)}
+    (spans,) = ax.collections
+    assert [s.tolist() for s in spans.get_segments()] == [
+        [[2, 0.1], [2, 0.4]],
+        [[4, 0.5], [4, 0.7]],
+    ]
+    lines = {line.get_label(): line.get_ydata() for line in ax.lines}
+    np.testing.assert_array_equal(lines["one by one, in sum"], result.drop_apart)
+    np.testing.assert_array_equal(lines["at once"], result.drop)
+
+
 def test_the_drop_stands_over_the_frequency_of_the_noise(made, ax):
     result = made["frequency_robustness"]
     plot(result, ax)
@@ -81,6 +95,9 @@ def test_accuracy_stands_over_the_strength_of_attacks_without_a_band(made, ax):
         assert (round(result.epsilon[i], 6), result.accuracy[i]) in found
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert labels == ["FGSM, L∞", "PGD, L∞"]
+    spans = [s[:, 1].tolist() for c in ax.collections for s in c.get_segments()]
+    order = [0, 1, 2, 3]  # FGSM, then PGD, by strength
+    assert spans == [[pytest.approx(v) for v in (result.low[i], result.high[i])] for i in order]
     ax.clear()
     plot(result.rows(np.isfinite(result.frequency)), ax)
     assert list(markers(ax)) == [(0.5, 0.4)]

@@ -61,9 +61,10 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument(
         "--minutes",
         type=float,
-        default=2.0,
+        default=3.0,
         metavar="M",
-        help="for the Hessian and the landscape of each model (2); 0: without them",
+        help="for Hessian, landscape, corruptions, lesions, noise and attacks together, of each"
+        " model (3); 0: without them",
     )
     fourier = command(
         "fourier",

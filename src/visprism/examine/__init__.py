@@ -1,8 +1,8 @@
 """Examinations: from names of models and images to results, figures and a report."""
 
 from visprism.examine.attention_maps import attention_maps_of, write_attention_maps
-from visprism.examine.budget import landscape_within
 from visprism.examine.examining import examine, examine_and_compare, examine_prepared
+from visprism.examine.grids import landscape_within
 from visprism.examine.hessians import Bending, densities_of, hessians_of
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.landscapes import (

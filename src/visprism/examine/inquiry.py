@@ -31,6 +31,11 @@ class Inquiry:
         "uncertainty",
         "hessian",
         "landscape",
+        "robustness",
+        "lesion",
+        "noise",
+        "attack",
+        "shape-bias",
     )
     split: str | None = None
     limit: int | None = None  # number of images
@@ -42,6 +47,6 @@ class Inquiry:
     compute: Compute = CPU
     protocol: Literal["default", "paper"] = "default"
     profile: Literal["diagonal", "radial"] = "diagonal"
-    minutes: float = 2.0  # for the Hessian and the landscape of each model
+    minutes: float = 3.0  # for what `visprism.examine.budget.SHARES` names, of each model
     kernel: str = "linear"  # of CKA; or "rbf"
     command: str = ""  # for the provenance

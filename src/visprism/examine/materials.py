@@ -11,7 +11,7 @@ import torch
 from visprism.anatomy import Anatomy, dissect, forward
 from visprism.data import Batches, ImageSet, batches, framing, load_data
 from visprism.data.augment import Augmented, augmented
-from visprism.data.image_set import NO_CLASS
+from visprism.data.image_set import NO_CLASS, balanced
 from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.models import LoadedModel, load_model
@@ -43,6 +43,13 @@ class Materials:
             self.num_classes,
             seed=inquiry.seed,
         )
+
+    def some(self, limit: int, seed: int) -> "Materials":
+        """The same with at most so many of the images, as many of each class."""
+        if limit >= len(self.image_set):
+            return self
+        chosen = balanced(self.image_set.targets, limit, seed=seed)
+        return replace(self, image_set=self.image_set.subset(chosen))
 
     @property
     def num_classes(self) -> int:

@@ -34,6 +34,8 @@ from visprism.models import LoadedModel
 from visprism.report import Examination
 from visprism.result import Result
 
+Found = tuple[tuple[Result, ...], tuple[str, ...]]  # results, and what a reader should know
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -109,7 +111,7 @@ def _evaluated(
 ) -> Examination:
     label = materials.model.label
     if evaluation.corruptions or evaluation.perturbations:
-        found, notes = _robust(materials, inquiry, evaluation, progress)
+        found, notes = robustness_of(materials, inquiry, evaluation, progress)
     else:
         shown = partial(progress, label=f"{label}, batches")
         found, notes = metrics_of(materials, inquiry, evaluation, shown)
@@ -122,7 +124,7 @@ def metrics_of(
     inquiry: Inquiry,
     evaluation: Evaluation,
     shown: Callable[[Iterable], Iterable],
-) -> tuple[tuple[Result, ...], tuple[str, ...]]:
+) -> Found:
     """Every metric of one model's predictions, and what to say of one that there cannot be."""
     predictions = predict(
         materials.model.model,
@@ -152,9 +154,10 @@ def metrics_of(
     return tuple(found), ()
 
 
-def _robust(
+def robustness_of(
     materials: Materials, inquiry: Inquiry, evaluation: Evaluation, progress: Progress
-) -> tuple[tuple[Result, ...], tuple[str, ...]]:
+) -> Found:
+    """Every metric on corrupted images, and flip rates of perturbed ones."""
     model, label = materials.model.model, materials.model.label
     found: list[Result] = []
     notes: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials, prepare
 from visprism.examine.notes import left_out
+from visprism.examine.outputs import Found
 from visprism.figures import panel, save_figure
 from visprism.measure.features import AttentionProbe, AttentionStatistics, observe
 from visprism.measure.outputs import (
@@ -22,15 +23,14 @@ from visprism.measure.outputs import (
     fourier_sensitivity,
     frequency_noise,
     lesion_study,
+    lesions_together,
     predict,
     shape_bias,
 )
 from visprism.models import LoadedModel
 from visprism.report import Examination
 from visprism.report.examination import slug
-from visprism.result import Result
 
-Found = tuple[list[Result], list[str]]  # results, and what a reader should know
 Trial = Callable[[Materials, Inquiry, Progress], Found]
 
 
@@ -46,8 +46,8 @@ def trials(
     for each in prepare(models, inquiry, progress=progress):
         results, notes = trial(each, inquiry, progress)
         facts = replace(costs(each.anatomy), provenance=results[0].provenance)
-        notes += left_out(each.image_set)
-        found.append(Examination(each.model.label, facts, tuple(results), tuple(notes)))
+        notes = (*notes, *left_out(each.image_set))
+        found.append(Examination(each.model.label, facts, results, notes))
     return found
 
 
@@ -65,13 +65,7 @@ def lesions_of(
         progress: shown over batches.
         **options: of `lesion_study`.
     """
-    measured = lesion_study(
-        materials.anatomy,
-        materials.batches(inquiry.batch_size),
-        **options,
-        **_common(materials, inquiry, progress, "lesions"),
-    )
-    results: list[Result] = [measured]
+    results, notes = lesions_alone(materials, inquiry, progress, **options)
     if attentions(materials.anatomy):
         results += observe(
             materials.anatomy,
@@ -81,8 +75,25 @@ def lesions_of(
             progress=partial(progress, label=f"{materials.model.label}, attention"),
             provenance=materials.provenance(inquiry),
         )
-    notes = [f"Not lesioned: {measured.left_out}."] if measured.left_out else []
-    return results, [*materials.anatomy.notes, *notes]
+    return results, (*materials.anatomy.notes, *notes)
+
+
+def lesions_alone(
+    materials: Materials,
+    inquiry: Inquiry,
+    progress: Progress,
+    **options: Any,  # noqa: ANN401 (of `lesion_study`)
+) -> Found:
+    """The lesions of one model, without anything beside them."""
+    measured = lesion_study(
+        materials.anatomy,
+        materials.batches(inquiry.batch_size),
+        **options,
+        **_common(materials, inquiry, progress, "lesions"),
+    )
+    notes = (f"Not lesioned: {measured.left_out}.",) if measured.left_out else ()
+    joint = (lesions_together(measured),) if (measured.removed == "several").any() else ()
+    return (measured, *joint), notes
 
 
 def noise_of(
@@ -98,17 +109,15 @@ def noise_of(
     common = _common(materials, inquiry, progress, "noise") | _standard(materials)
     batches = materials.batches(inquiry.batch_size)
     measured = frequency_noise(materials.model.model, batches, **options, **common)
-    results: list[Result] = [measured]
-    notes = []
-    if measured.left_out:
-        notes.append(f"No frequency of these images lies in the bands at {measured.left_out}.")
+    empty = measured.left_out
+    notes = (f"No frequency of these images lies in the bands at {empty}.",) if empty else ()
     if reach:
         common |= _common(materials, inquiry, progress, "waves")
         model = materials.model.model
         rms = options.get("rms", 0.1)
         waves = fourier_sensitivity(model, batches, reach=reach, step=step, rms=rms, **common)
-        results.append(waves)
-    return results, notes
+        return (measured, waves), notes
+    return (measured,), notes
 
 
 def attacks_of(
@@ -117,7 +126,7 @@ def attacks_of(
     """Accuracy under each attack."""
     common = _common(materials, inquiry, progress, "attacks") | _standard(materials)
     batches = materials.batches(inquiry.batch_size)
-    return [adversarial(materials.model.model, batches, attacks, **common)], []
+    return (adversarial(materials.model.model, batches, attacks, **common),), ()
 
 
 def shape_bias_of(materials: Materials, inquiry: Inquiry, progress: Progress) -> Found:
@@ -142,7 +151,7 @@ def shape_bias_of(materials: Materials, inquiry: Inquiry, progress: Progress) ->
     )
     classes = classes_of(image_set.class_names, predictions.num_classes)
     joined = by_category(predictions, classes)
-    return [shape_bias(joined, image_set.textures, image_set.class_names)], []
+    return (shape_bias(joined, image_set.textures, image_set.class_names),), ()
 
 
 def write_beside_attention(examinations: Sequence[Examination], folder: Path) -> None:

@@ -15,7 +15,7 @@ _NAMES = {"random": "random", "fgsm": "FGSM", "pgd": "PGD", "linf": "L∞", "l2"
 
 @figure(width=2.7, height=2.2)
 def _(result: Adversarial, ax: Axes) -> Axes:
-    """Accuracy under attacks with its 95 % interval; dashed, that of images as they are.
+    """Accuracy under attacks with its 95 % interval; dashed, the accuracy without.
 
     Attacks in bands stand at their frequency, where there are no others.
     """
@@ -32,7 +32,7 @@ def _(result: Adversarial, ax: Axes) -> Axes:
         ax.errorbar(
             place[own],
             rows.accuracy[own],
-            yerr=1.96 * np.nan_to_num(rows.drop_error[own]),
+            yerr=[(rows.accuracy - rows.low)[own], (rows.high - rows.accuracy)[own]],
             color=colour,
             marker=marker,
             markersize=3.6,

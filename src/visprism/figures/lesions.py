@@ -10,7 +10,7 @@ from visprism.figures.depth import kinds_key, points, stages
 from visprism.figures.frame import figure
 from visprism.figures.style import FAINT, INK, colour_of, tip
 from visprism.measure.features import AttentionStatistics
-from visprism.measure.outputs import Lesions
+from visprism.measure.outputs import Lesions, LesionsTogether
 
 LABELS = {"drop": "Accuracy drop", "nll_rise": "Rise of NLL (nats)"}
 _ATTENTION = {"nmi": "Mutual information of attention", "distance": "Attention distance (px)"}
@@ -53,6 +53,37 @@ def _(
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalised depth", ylabel=LABELS[quantity])
     if attention is not None:
         _beside(ax, attention, beside)
+    return ax
+
+
+@figure(width=2.5, height=2.2)
+def _(result: LesionsTogether, ax: Axes) -> Axes:
+    """The loss without several blocks, mean and range over draws; dashed, one by one in sum."""
+    ax.axhline(0, color=FAINT, linewidth=0.6)
+    ax.axhline(result.whole_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (1, 1.5)))
+    ax.plot(
+        result.number,
+        result.drop_apart,
+        color=FAINT,
+        linewidth=1.0,
+        linestyle=(0, (4, 2)),
+        label="one by one, in sum",
+    )
+    ax.vlines(result.number, result.drop_least, result.drop_most, color=INK, linewidth=0.9)
+    ax.plot(result.number, result.drop, color=INK, linewidth=1.0, label="at once")
+    for number, draws, drop in zip(result.number, result.draws, result.drop, strict=True):
+        ax.plot(
+            number,
+            drop,
+            marker="o",
+            markersize=3.6,
+            color=INK,
+            gid=tip(f"{number} blocks · {draws} draws · {drop:.1%}"),
+        )
+    ax.set_xticks(result.number)
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.set(xlabel="Blocks taken out (dotted: all accuracy)", ylabel=LABELS["drop"])
+    ax.legend(fontsize=6, handlelength=1.8)
     return ax
 
 

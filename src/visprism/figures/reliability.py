@@ -51,8 +51,8 @@ def _(
                 [middle - reach, middle + reach], [confidence] * 2, color=GAP, linewidth=1.2
             )
         ax.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle=(0, (3, 2)))
-        ax.text(0.03, 0.96, f"ECE {result.ece:.1%}", va="top", fontsize="small")
-        ax.set(ylim=(0, 1), ylabel="Accuracy")
+        ax.text(0.03, 1.03, f"ECE {result.ece:.1%}", va="bottom", fontsize="small")
+        ax.set(ylim=(0, 1.13), ylabel="Accuracy")  # no bar reaches to the words
     ax.set(xlim=(0, 1), xlabel="Confidence")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=0))

@@ -51,7 +51,7 @@ def _(result: Robustness, ax: Axes) -> Axes:
         ax.text(
             place[0] + wide / 2,
             place[1] + 0.5,
-            f"{100 * error:.0f}",
+            percent(error),
             ha="center",
             va="center",
             fontsize=6,
@@ -111,6 +111,21 @@ def _named(ax: Axes, names: np.ndarray, place: np.ndarray) -> None:
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set_xlim(0, 1)
+
+
+def percent(share: float) -> str:
+    """A share in whole percent; 0 and 100 are none and all, not nearly so.
+
+    Example:
+        >>> percent(0.125), percent(1 - 0.995), percent(0.999), percent(1.0)
+        ('13', '1', '>99', '100')
+    """
+    hundred = round(100 * share, 9)  # 1 - 0.875 and 0.125 alike
+    if 0 < hundred < 0.5:
+        return "<1"
+    if 99.5 <= hundred < 100:
+        return ">99"
+    return str(int(hundred + 0.5))
 
 
 def spelt(name: str) -> str:

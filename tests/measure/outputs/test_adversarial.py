@@ -254,6 +254,36 @@ def test_an_attack_that_makes_no_sense_is_refused(options, sentence):
         Attack(**options)
 
 
+class Detached(nn.Sequential):
+    """A network that the gradient does not pass."""
+
+    def forward(self, x):
+        return super().forward(x.detach())
+
+
+def test_a_model_that_passes_no_gradient_is_refused_and_random_changes_are_not(network):
+    pixels, targets = grey(2)
+    batches = [(SPACE.standardised(pixels.float()), targets)]
+    given = {"mean": MEAN, "std": STD}
+    detached = Detached(network).eval()
+    for model in (detached, detached.requires_grad_(requires_grad=False)):
+        adversarial(model, batches, [Attack("random")], **given)
+        for name in ("fgsm", "pgd"):
+            with pytest.raises(InputError, match="Detached passes no gradient back to its im"):
+                adversarial(model, batches, [Attack(name)], **given)
+
+
+def test_the_interval_is_that_of_so_many_images():
+    # Newcombe (1998), table I: 15 of 148.
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(192, 2)).eval()
+    nn.init.zeros_(linear[1].weight)
+    linear[1].bias.data = torch.tensor([0.0, 2.0])
+    targets = (torch.arange(148) < 15).long()
+    images = torch.zeros(148, 3, 8, 8)
+    found = adversarial(linear, [(images, targets)], [Attack("random")], mean=MEAN, std=STD)
+    assert [round(float(v), 4) for v in (found.low[0], found.high[0])] == [0.0624, 0.1605]
+
+
 def test_what_a_user_can_get_wrong(network):
     pixels, targets = grey(2)
     images = SPACE.standardised(pixels.float())

@@ -21,7 +21,7 @@ from visprism.anatomy import (
     without_head,
 )
 from visprism.errors import InputError
-from visprism.measure.outputs import Lesions, lesion_study
+from visprism.measure.outputs import Lesions, lesion_study, lesions_together
 from visprism.result import Result
 
 MODELS = {
@@ -276,6 +276,25 @@ def test_as_many_blocks_go_as_are_asked_for_and_the_seed_says_which(line):
     assert (several.block[4:] == "convs.0+convs.1+convs.2").all()
     again = lesion_study(anatomy, batches, together=[1, 3], draws=4, seed=3)
     assert again.block.tolist() == found.block.tolist()
+
+
+def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
+    anatomy, images = line
+    batches = labelled_batches(images, classes=3)
+    study = lesion_study(anatomy, batches, together=[1, 2], draws=5, seed=3)
+    found = lesions_together(study)
+    assert found.number.tolist() == [1, 2]
+    assert found.draws.tolist() == [5, 5]
+    assert found.drop[0] == found.drop_apart[0]  # of one block they are the same
+    assert found.accuracy == pytest.approx(study.whole_accuracy - found.drop)
+    alone = dict(zip(study.single.block.tolist(), study.single.drop.tolist(), strict=True))
+    pairs = study.rows(study.number == 2)
+    sums = [sum(alone[name] for name in pair.split("+")) for pair in pairs.block.tolist()]
+    assert found.drop_apart[1] == pytest.approx(sum(sums) / 5)
+    assert (found.drop_least[1], found.drop_most[1]) == (pairs.drop.min(), pairs.drop.max())
+    assert found.sentences()[1].startswith("2 blocks at once cost ")
+    with pytest.raises(InputError, match=r"ask lesion_study for together=\[2, 4\]"):
+        lesions_together(lesion_study(anatomy, batches))
 
 
 # Contracts and errors.

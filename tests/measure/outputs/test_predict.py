@@ -7,13 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from visprism.errors import InputError
 from visprism.measure.outputs import Predictions, predict, uncertainty
-from visprism.measure.outputs.predictions import check_shapes
+from visprism.measure.outputs.predictions import check_shapes, check_tensors
 from visprism.parallel import Compute
 
 SCRIPT = Path(__file__).with_name("predict_in_processes.py")
@@ -146,6 +147,33 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch, script):
 
 
 # What it refuses.
+
+
+@pytest.mark.parametrize("make", [np.asarray, lambda x: x.tolist()])
+def test_what_is_no_tensor_is_refused(make):
+    logits, t = torch.randn(3, 4), torch.arange(3)
+    with pytest.raises(InputError, match=r"logits are of type .*; wants tensors, as torch"):
+        check_tensors(logits=make(logits), targets=t)
+    with pytest.raises(InputError, match=r"targets are of type .*; wants tensors, as torch"):
+        check_tensors(logits=logits, targets=make(t))
+
+
+def test_what_is_nearly_probabilities_is_refused_too():
+    logits = 3 * torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    p, t = logits.softmax(1), torch.arange(40) % 6
+    mixed = torch.cat([logits[:15], p[15:]])
+    with pytest.raises(InputError, match=r"of 25 of 40 images lie in 0 \.\.\. 1 and sum"):
+        Predictions(mixed, t)
+    with pytest.raises(InputError, match="of 40 of 40 images are not below 0 and sum to 100"):
+        Predictions(100 * p, t)
+    with pytest.raises(
+        InputError, match=r"of all 40 images lie in 0 \.\.\. 1, as those of a sig"
+    ):
+        Predictions(logits.sigmoid(), t)
+    # By chance a few rows of logits can look so, and those of a network that knows nothing.
+    Predictions(torch.cat([logits[:30], p[30:]]), t)
+    Predictions(0.01 * logits.sigmoid(), t)
+    Predictions(logits[:8].sigmoid(), t[:8])
 
 
 def test_probabilities_are_refused_and_their_logarithm_is_the_way_out():

@@ -126,6 +126,23 @@ def test_what_was_found_is_said():
     )
 
 
+def test_the_worst_condition_and_the_calibration_are_said(model):
+    targets = torch.arange(30) % 3
+    data = {
+        CLEAN: [(colours(*targets.tolist()), targets)],
+        ("fog", 1): [(colours(*targets.tolist()), targets)],
+        ("fog", 5): [(colours(*(targets + 1).remainder(3).tolist()), targets)],
+    }
+    found = robustness(model, data, resamples=20)
+    ece = [found.of("ece", *c) for c in (("fog", 1), ("fog", 5))]
+    (said,) = found.sentences()
+    assert said.startswith("fog at severity 5 does most harm: 0.0% of the images are right (95")
+    assert f"mean ECE on corrupted images is {np.mean(ece):.1%}, " in said
+    del data["fog", 5]
+    (said,) = robustness(model, data, resamples=20).sentences()
+    assert said == "No corruption costs accuracy that can be told from chance"
+
+
 # Sequences.
 
 

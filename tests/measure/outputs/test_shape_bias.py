@@ -8,7 +8,7 @@ from visprism.data import load_data
 from visprism.errors import InputError
 from visprism.measure.outputs import Predictions, by_category, shape_bias
 from visprism.measure.outputs.categories import SIXTEEN, classes_of
-from visprism.measure.outputs.shape_bias import wilson
+from visprism.measure.outputs.wilson import wilson
 from visprism.result import Result
 
 

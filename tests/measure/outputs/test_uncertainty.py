@@ -13,6 +13,7 @@ from torchmetrics.functional.classification import (
 
 from visprism.errors import InputError
 from visprism.measure.outputs import Predictions, outcomes, uncertainty
+from visprism.measure.outputs.uncertainty import check_bins
 from visprism.result import Result
 
 # What it measures: closed forms.
@@ -292,9 +293,18 @@ def test_a_cutoff_that_is_no_confidence_is_refused(drawn, cutoff):
         uncertainty(drawn(), cutoff=cutoff)
 
 
+@pytest.mark.parametrize("second", [0.9, 0.90001])
+def test_cutoffs_that_read_the_same_are_refused(drawn, second):
+    with pytest.raises(InputError, match=r"of which two read 0.9; wants confidences that diff"):
+        uncertainty(drawn(), cutoff=[0.9, second])
+    assert len(uncertainty(drawn(), cutoff=[0.9, 0.901], resamples=0)) == 10 + 2 * 4
+
+
 def test_bins_and_resamples_that_make_no_sense_are_refused(drawn):
-    with pytest.raises(InputError, match="bins is 0; wants at least 1"):
+    with pytest.raises(InputError, match="bins is 0; wants a whole number, at least 1"):
         uncertainty(drawn(), bins=0)
+    with pytest.raises(InputError, match=r"bins is 2.5; wants a whole number, at least 1"):
+        check_bins(2.5)
     with pytest.raises(InputError, match="resamples is -1; wants 0 for no intervals"):
         uncertainty(drawn(), resamples=-1)
 

@@ -14,6 +14,7 @@ from visprism.measure.outputs.fourier_sensitivity import (
 from visprism.measure.outputs.frequency_noise import FrequencyRobustness, frequency_noise
 from visprism.measure.outputs.lesion_study import lesion_study
 from visprism.measure.outputs.lesions import Lesions
+from visprism.measure.outputs.lesions_together import LesionsTogether, lesions_together
 from visprism.measure.outputs.limits import ATTACKS, Attack
 from visprism.measure.outputs.outcomes import Outcomes, outcomes
 from visprism.measure.outputs.predict import predict
@@ -40,6 +41,7 @@ __all__ = [
     "FourierSensitivity",
     "FrequencyRobustness",
     "Lesions",
+    "LesionsTogether",
     "Outcomes",
     "Predictions",
     "Reliability",
@@ -56,6 +58,7 @@ __all__ = [
     "fourier_sensitivity",
     "frequency_noise",
     "lesion_study",
+    "lesions_together",
     "outcomes",
     "predict",
     "reliability",

@@ -12,6 +12,7 @@ from visprism.measure.outputs.conditions import Progress, under_conditions
 from visprism.measure.outputs.intake import Labelled
 from visprism.measure.outputs.limits import Attack
 from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.measure.outputs.wilson import wilson
 from visprism.parallel import CPU, Compute
 from visprism.result import Provenance, Result
 
@@ -27,6 +28,8 @@ class Adversarial(Result):
     steps: np.ndarray  # 1 but for PGD
     restarts: np.ndarray
     accuracy: np.ndarray  # under the attack
+    low: np.ndarray  # 95 % Wilson interval of the accuracy
+    high: np.ndarray
     drop: np.ndarray
     drop_error: np.ndarray  # standard error, paired by image
     nll: np.ndarray
@@ -102,6 +105,9 @@ def adversarial(
         provenance=provenance,
     )
     many = [a.name == "pgd" for a in attacks]
+    columns = sums.columns()
+    right = (columns["accuracy"] * sums.images).round().astype(np.int64)
+    low, high = wilson(right, np.full(len(right), sums.images))
     return Adversarial(
         attack=np.array([a.name for a in attacks]),
         norm=np.array([a.norm for a in attacks]),
@@ -109,7 +115,9 @@ def adversarial(
         frequency=np.array([np.nan if a.frequency is None else a.frequency for a in attacks]),
         steps=np.array([a.steps if m else 1 for a, m in zip(attacks, many, strict=True)]),
         restarts=np.array([a.restarts if m else 1 for a, m in zip(attacks, many, strict=True)]),
-        **sums.columns(),
+        **columns,
+        low=low,
+        high=high,
         clean_accuracy=sums.accuracy,
         clean_nll=sums.nll,
         provenance=replace(facts, seed=seed),

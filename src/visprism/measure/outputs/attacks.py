@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visprism.anatomy import forward
+from visprism.errors import InputError
 from visprism.measure.outputs.limits import Attack, Draws, Limits, Pixels
 from visprism.measure.outputs.pixel_space import PixelSpace
 
@@ -44,7 +45,8 @@ def attacked(
         numbers: of the images in the data.
 
     Raises:
-        InputError: if the images have no frequency in the attack's band.
+        InputError: if the images have no frequency in the attack's band, or the model passes no
+            gradient back to them.
     """
     rng = Draws(pixels, seed, numbers or range(len(pixels)))
     limits = Limits.of(attack, pixels)
@@ -84,7 +86,15 @@ class _Loss:
     def gradient(self, pixels: Pixels) -> Pixels:
         with torch.enable_grad():
             free = pixels.detach().requires_grad_()
-            (found,) = torch.autograd.grad(self._of(free).sum(), free)
+            loss = self._of(free).sum()
+            found = None
+            if loss.requires_grad:
+                (found,) = torch.autograd.grad(loss, free, allow_unused=True)
+        if found is None:
+            raise InputError(
+                f"{type(self.model).__name__} passes no gradient back to its image, which FGSM "
+                "and PGD need; take random changes, or a model without no_grad and detach"
+            )
         return found
 
     def _of(self, pixels: Pixels) -> Float[Tensor, " b"]:

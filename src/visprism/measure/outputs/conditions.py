@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from visprism.anatomy import forward
-from visprism.measure.outputs.intake import Labelled, check_evaluating, labelled
+from visprism.measure.outputs.intake import Labelled, check_evaluating, labelled, placed
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.measure.outputs.predictions import Predictions
@@ -46,12 +46,10 @@ def under_conditions(
     with ExitStack() as borrowed:
         borrowed.enter_context(compute.borrow(model))
         shown = progress if progress and rank() == 0 else iter
-        for turn, batch in enumerate(shown(share(batches))):
+        for start, batch in placed(shown(share(batches))):
             images, targets = labelled(batch, compute)
             pixels = space.pixels(images)
             shape, largest = tuple(pixels.shape[1:]), max(largest, len(targets))
-            # Each image has its own, whatever the processes; only the last batch is smaller.
-            start = (rank() + turn * world_size()) * largest
             numbers = range(start, start + len(targets))
             logits = _logits(model, space.standardised(pixels), compute)
             sums.reference(Predictions(logits, targets).logits, targets)

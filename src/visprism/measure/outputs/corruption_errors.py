@@ -56,7 +56,7 @@ class CorruptionErrors(Result):
         mce = "" if np.isnan(self.mce) else f", mCE {self.mce:.1%}"
         return [
             f"{self.mean_error:.1%} of the corrupted images are wrong{clean}{mce}; most under "
-            f"{self.corruption[worst]} ({self.error[worst]:.1%})"
+            f"{self.corruption[worst].replace('_', ' ')} ({self.error[worst]:.1%})"
         ]
 
 

@@ -1,6 +1,7 @@
 """Intake: batches with labels, on the device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 
 import torch
 from jaxtyping import Int64
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size
 from visprism.errors import InputError
-from visprism.parallel import Compute
+from visprism.parallel import Compute, gather, rank, world_size
 
 Labelled = Images | Sequence  # (images, targets); images alone are refused
 
@@ -50,3 +51,35 @@ def labelled(batch: Labelled, compute: Compute) -> tuple[Images, Int64[Tensor, "
     else:
         images = images.to(device)
     return images, targets.cpu().long()
+
+
+def placed(own: Iterable[Labelled]) -> Iterator[tuple[int, Labelled]]:
+    """The batches of this process, each with the place of its first image in the data.
+
+    Of several processes each knows but its own, which tell the place only where all batches but
+    the last have one size.
+
+    Raises:
+        InputError: if a batch of several processes is larger than their first.
+    """
+    rest = iter(own)
+    first = list(islice(rest, 1))
+    size = max(gather(sum(map(_number, first))))  # also of a process that has none
+    start = rank() * size
+    for batch in chain(first, rest):
+        yield start, batch
+        number = _number(batch)
+        if world_size() > 1 and number > size:
+            raise InputError(
+                f"a batch of {number} images comes after one of {size}; several processes want"
+                " batches of one size"
+            )
+        start += number if world_size() == 1 else world_size() * size
+
+
+def _number(batch: Labelled) -> int:
+    """How many images; 0 of what is no batch, which is refused where it is used."""
+    try:
+        return len(batch[1])  # pyrefly: ignore
+    except (TypeError, IndexError, KeyError):
+        return 0

@@ -62,6 +62,11 @@ class Attack:
             check_band(self.frequency)
 
     @property
+    def gradients(self) -> int:
+        """How many of the loss it takes."""
+        return {"random": 0, "fgsm": 1, "pgd": self.steps * self.restarts}[self.name]
+
+    @property
     def stride(self) -> float:
         """How far a step of PGD goes."""
         # Madry et al. let all steps together reach 2.5 times as far as allowed.

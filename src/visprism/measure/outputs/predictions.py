@@ -13,6 +13,7 @@ from torch import Tensor
 from visprism.errors import InputError
 from visprism.result import Provenance
 
+_FEW = 32  # images, from which on it is no chance that all logits lie in 0 ... 1
 _ROWS = 4096  # that are looked at together
 # Rows of probabilities in half precision sum to 1 only so far.
 _SUM = 1e-2
@@ -25,8 +26,8 @@ class Predictions:
     Logits are what a softmax is applied to. Of several passes the probabilities are averaged.
 
     Raises:
-        InputError: if shapes do not fit, logits are NaN or infinite, or are probabilities, or
-            targets are missing or no class.
+        InputError: if these are no tensors, shapes do not fit, logits are NaN or infinite, or
+            are probabilities for most images, or targets are missing or no class.
     """
 
     logits: Float[Tensor, "n k"] | Float[Tensor, "s n k"] = field(repr=False)
@@ -34,6 +35,7 @@ class Predictions:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
+        check_tensors(logits=self.logits, targets=self.targets)
         check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)
         _check_logits(self.members)
@@ -56,6 +58,20 @@ class Predictions:
         """The predictions of the images at `positions`, in that order."""
         logits = self.logits[..., positions, :]
         return Predictions(logits, self.targets[positions], self.provenance)
+
+
+def check_tensors(**given: object) -> None:
+    """Whether these are tensors.
+
+    Raises:
+        InputError: if not.
+    """
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise InputError(
+                f"{name} are of type {type(value).__name__}; wants tensors, as "
+                "torch.from_numpy and torch.tensor give them"
+            )
 
 
 def check_shapes(logits: Tensor, targets: Tensor) -> None:
@@ -95,7 +111,8 @@ def _check_targets(targets: Tensor, classes: int) -> None:
 def _check_logits(members: Float[Tensor, "s n k"]) -> None:
     """Whether a softmax of the logits is defined, and whether it has not been taken already."""
     rows = members.flatten(0, 1)
-    probabilities = True
+    seen = torch.zeros(3, dtype=torch.long)  # rows that sum to 1, to 100, or lie in 0 ... 1
+    surest = 0.0
     for block in rows.split(_ROWS):
         highest = block.amax(1)  # NaN where one is
         if not torch.isfinite(highest).all():
@@ -104,19 +121,37 @@ def _check_logits(members: Float[Tensor, "s n k"]) -> None:
                 f"{number} of {len(block)} rows of logits hold NaN or +infinity, or nothing "
                 "else than -infinity; check the weights, the preprocessing and the precision"
             )
-        probabilities = probabilities and _probabilities(block, highest)
-    if probabilities:
-        raise InputError(
-            "the logits all lie in 0 ... 1 and sum to 1 for each image: they are probabilities;"
-            " give the model's output before its softmax, or the probabilities' logarithm"
-        )
+        seen += _like_probabilities(block, highest)
+        surest += float(highest.double().sum())
+    ones, hundreds, within = seen.tolist()
+    if 2 * ones > len(rows):
+        found = f"of {ones} of {len(rows)} images lie in 0 ... 1 and sum to 1"
+    elif 2 * hundreds > len(rows):
+        found = f"of {hundreds} of {len(rows)} images are not below 0 and sum to 100"
+    # Of a few images, or of a model that is sure of nothing, logits may lie there by chance.
+    elif within == len(rows) >= _FEW and surest > 0.5 * len(rows):
+        found = f"of all {len(rows)} images lie in 0 ... 1, as those of a sigmoid do"
+    else:
+        return
+    raise InputError(
+        f"the logits {found}: they are probabilities; give the model's output before its "
+        "softmax or sigmoid, or the probabilities' logarithm"
+    )
 
 
-def _probabilities(block: Float[Tensor, "b k"], highest: Float[Tensor, " b"]) -> bool:
-    if highest.max() > 1 + _SUM:  # spares the sums below for nearly all logits
-        return False
+def _like_probabilities(
+    block: Float[Tensor, "b k"], highest: Float[Tensor, " b"]
+) -> Int64[Tensor, " 3"]:
+    """How many rows sum to 1, how many to 100, how many lie in 0 ... 1."""
+    none = torch.zeros(3, dtype=torch.long)
+    if not (highest <= 100 * (1 + _SUM)).any():
+        return none
+    low = block.amin(1) >= 0
+    if not low.any():  # spares the sums below for nearly all logits
+        return none
     sums = block.float().sum(1)
-    return bool((block >= 0).all() and ((sums - 1).abs() < _SUM).all())
+    one, hundred = (low & ((sums - total).abs() < total * _SUM) for total in (1, 100))
+    return torch.stack([x.sum() for x in (one, hundred, low & (highest <= 1))]).cpu()
 
 
 def _described(tensor: Tensor) -> str:

@@ -49,6 +49,26 @@ class Robustness(Result):
             raise InputError(f"no {metric!r} of {corruption!r} at severity {severity}")
         return self.value[rows[0]].item()
 
+    def sentences(self) -> list[str]:
+        """What was found, with its numbers."""
+        rows = self.rows(np.isnan(self.cutoff) & (self.corruption != CLEAN[0]))
+        if not len(rows):
+            return []
+        right, ece = (rows.rows(rows.metric == name) for name in ("accuracy", "ece"))
+        worst = int(right.value.argmin())
+        clean = ""
+        if (self.corruption == CLEAN[0]).any():
+            clean = f", {self.of('ece', *CLEAN):.1%} on clean ones"
+            if right.high[worst] >= self.of("accuracy", *CLEAN):
+                return ["No corruption costs accuracy that can be told from chance"]
+        name = right.corruption[worst].replace("_", " ")
+        return [
+            f"{name} at severity {right.severity[worst]} does most harm: "
+            f"{right.value[worst]:.1%} of the images are right (95 %: {right.low[worst]:.1%} "
+            f"to {right.high[worst]:.1%}); the mean ECE on corrupted images is "
+            f"{ece.value.mean():.1%}{clean}"
+        ]
+
 
 def robustness(
     model: nn.Module | Sequence[nn.Module],

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from visprism.errors import InputError
 from visprism.measure.outputs.predictions import Predictions
+from visprism.measure.outputs.wilson import wilson
 from visprism.result import Result
-
-_95 = 1.959963984540054  # of the normal distribution
 
 NO_CUE = -1  # the texture of an image that has none
 
@@ -141,23 +140,6 @@ def _joined(logs: Float[Tensor, "s n k"], classes: Sequence[Sequence[int]]) -> T
     means = [logs[..., list(g)].logsumexp(-1) - np.log(len(g)) for g in classes]
     joined = torch.stack(means, dim=-1)
     return joined if len(joined) > 1 else joined[0]
-
-
-def wilson(
-    successes: Int64[np.ndarray, " k"], trials: Int64[np.ndarray, " k"]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The 95 % interval of shares; 0 to 1 where nothing was tried.
-
-    Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
-    """
-    n = np.maximum(trials, 1)
-    share, z2 = successes / n, _95**2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _95 / (1 + z2 / n) * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2))
-    empty = trials == 0
-    low = np.where(empty, 0.0, (middle - half).clip(0, 1))
-    high = np.where(empty, 1.0, (middle + half).clip(0, 1))
-    return low, high
 
 
 def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

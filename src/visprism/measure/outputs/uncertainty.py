@@ -85,7 +85,8 @@ def uncertainty(
         seed: of the bootstrap.
 
     Raises:
-        InputError: if a cut-off is out of range, there is no bin, or resamples are negative.
+        InputError: if a cut-off is out of range or named twice, bins are no whole number from 1
+            on, or resamples are negative.
 
     Source: Guo et al. (2017), eq. 3 and 5; Nguyen and O'Connor (2015), Posterior calibration
     and exploratory analysis, for equal counts; Geifman et al. (2019), Bias-reduced uncertainty
@@ -93,8 +94,7 @@ def uncertainty(
     """
     cutoffs = [float(c) for c in np.atleast_1d(cutoff)]
     check_bins(bins)
-    if not all(0 <= c < 1 for c in cutoffs):
-        raise InputError(f"cutoff is {cutoff}; wants confidences from 0 up to but not 1")
+    check_cutoffs(cutoffs)
     if resamples < 0:
         raise InputError(f"resamples is {resamples}; wants 0 for no intervals, or some hundred")
     seen = seen_once(predictions)
@@ -121,14 +121,31 @@ def seen_once(predictions: Predictions | Outcomes) -> Outcomes:
     return predictions if isinstance(predictions, Outcomes) else outcomes(predictions)
 
 
-def check_bins(bins: int) -> None:
+def check_bins(bins: object) -> None:
     """Whether there can be so many bins.
 
     Raises:
         InputError: if not.
     """
-    if bins < 1:
-        raise InputError(f"bins is {bins}; wants at least 1")
+    if not isinstance(bins, int | np.integer) or bins < 1:
+        raise InputError(f"bins is {bins}; wants a whole number, at least 1")
+
+
+def check_cutoffs(cutoffs: Sequence[float]) -> None:
+    """Whether these are confidences, which a table tells apart.
+
+    Raises:
+        InputError: if not.
+    """
+    if not all(0 <= c < 1 for c in cutoffs):
+        raise InputError(f"cutoff is {cutoffs}; wants confidences from 0 up to but not 1")
+    shown = [f"{c:.4g}" for c in cutoffs]
+    twice = [name for name in shown if shown.count(name) > 1]
+    if twice:
+        raise InputError(
+            f"cutoff is {cutoffs}, of which two read {twice[0]}; wants confidences that differ "
+            "within four digits"
+        )
 
 
 def _intervals(

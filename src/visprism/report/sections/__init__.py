@@ -33,6 +33,7 @@ from visprism.report.sections.trials import (
     FOURIER_SENSITIVITY,
     FREQUENCY_NOISE,
     LESIONS,
+    LESIONS_TOGETHER,
     SHAPE_BIAS,
 )
 from visprism.report.sections.variance import VARIANCE
@@ -70,6 +71,7 @@ SECTIONS: list[Section] = [
     CORRUPTION_ERRORS,
     STABILITY,
     LESIONS,
+    LESIONS_TOGETHER,
     FREQUENCY_NOISE,
     FOURIER_SENSITIVITY,
     ADVERSARIAL,

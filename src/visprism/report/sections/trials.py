@@ -5,6 +5,7 @@ from visprism.measure.outputs import (
     FourierSensitivity,
     FrequencyRobustness,
     Lesions,
+    LesionsTogether,
     ShapeBias,
 )
 from visprism.report.section import Section
@@ -33,6 +34,27 @@ LESIONS = Section(
         "resumed": "Resumed",
     },
     figures={"": {}, "-nll": {"quantity": "nll_rise"}},
+)
+
+LESIONS_TOGETHER = Section(
+    result=LesionsTogether,
+    stem="lesions-together",
+    title="Several lesions at once",
+    shows=(
+        "How much accuracy the trained model loses when so many blocks are taken out at once, "
+        "drawn at random: mean and range over the draws. Dashed is the sum of what the same "
+        "blocks cost one by one; above it, blocks stand in for each other."
+    ),
+    columns={
+        "number": "Blocks",
+        "draws": "Draws",
+        "accuracy": "Accuracy",
+        "drop": "Drop",
+        "drop_least": "Least",
+        "drop_most": "Most",
+        "drop_apart": "Sum of single drops",
+        "nll_rise": "Rise of NLL",
+    },
 )
 
 FREQUENCY_NOISE = Section(
@@ -75,8 +97,9 @@ ADVERSARIAL = Section(
     title="Attacks",
     shows=(
         "Accuracy when pixels are changed a little, to mislead the model or at random, "
-        "against how far each may change. Attacks that know the model should lie far below "
-        "random ones; where more steps do not lower the curve, the attack may be the weak part."
+        "against how far each may change, with its 95 % interval over images. Attacks that "
+        "know the model should lie far below random ones; where more steps do not lower the "
+        "curve, the attack may be the weak part."
     ),
     columns={
         "attack": "Attack",
@@ -85,7 +108,11 @@ ADVERSARIAL = Section(
         "frequency": "Band (π rad/pixel)",
         "steps": "Steps",
         "restarts": "Starts",
-        **_PAIRED,
+        "accuracy": "Accuracy",
+        "low": "From",
+        "high": "To",
+        "drop": "Drop",
+        "drop_error": "Its standard error",
         "nll_rise": "Rise of NLL",
     },
 )
