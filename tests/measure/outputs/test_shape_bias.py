@@ -44,6 +44,14 @@ def test_the_interval_is_wilsons():
     assert (low[0], high[0]) == (0, 1)
 
 
+def test_the_interval_holds_the_share_also_at_its_ends():
+    trials = np.repeat(np.arange(1, 60), 3)
+    successes = np.ravel([[0, n // 2, n] for n in range(1, 60)])
+    low, high = wilson(successes, trials)
+    assert (low <= successes / trials).all()
+    assert (high >= successes / trials).all()
+
+
 def test_without_any_decision_there_is_no_bias():
     found = shape_bias(answers([2, 2], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
     assert np.isnan(found.bias).all()

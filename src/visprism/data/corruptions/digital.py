@@ -5,14 +5,13 @@ the HSV model.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
-from torchvision.io import decode_jpeg, encode_jpeg
 
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
@@ -69,16 +68,13 @@ def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  
 def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
     """Saved as a JPEG of low quality, and read."""
     quality = settings("jpeg_compression", severity, images)
-    pixels = images.cpu()
-    found = torch.empty_like(pixels)
 
-    def compress(number: int) -> None:
-        found[number] = decode_jpeg(encode_jpeg(pixels[number], quality=quality))
+    def compressed(image: Image.Image) -> Image.Image:
+        file = BytesIO()
+        image.save(file, "JPEG", quality=quality)
+        return Image.open(file)
 
-    with ThreadPoolExecutor(torch.get_num_threads()) as threads:
-        for _ in threads.map(compress, range(len(images))):
-            pass
-    return found.to(images.device)
+    return _by_pillow(images, compressed)
 
 
 @CORRUPTIONS.register

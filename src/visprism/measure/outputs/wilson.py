@@ -18,6 +18,6 @@ def wilson(
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _95 / (1 + z2 / n) * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2))
     empty = trials == 0
-    low = np.where(empty, 0.0, (middle - half).clip(0, 1))
-    high = np.where(empty, 1.0, (middle + half).clip(0, 1))
+    low = np.where(empty, 0.0, (middle - half).clip(0, share))
+    high = np.where(empty, 1.0, (middle + half).clip(share, 1))
     return low, high
