@@ -30,7 +30,8 @@ class LesionsTogether(Result):
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
         return [
-            f"{number} block{'s at once' if number > 1 else ''} cost {drop:.1%} of accuracy on average "
+            f"{number} block{'s at once' if number > 1 else ''} cost {drop:.1%} of accuracy on "
+            "average "
             f"({least:.1%} to {most:.1%} in {draws} draws), one by one {apart:.1%} in sum"
             for number, draws, drop, least, most, apart in zip(
                 self.number.tolist(), self.draws.tolist(), self.drop.tolist(),
