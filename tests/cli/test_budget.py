@@ -63,9 +63,7 @@ def test_an_examination_makes_the_trials_on_a_number_of_images_that_is_told():
     assert set(results) == {Lesions, FrequencyRobustness, Adversarial, ShapeBias}
     assert {result.provenance.images for result in results.values()} == {20}
     assert set(results[Adversarial].attack.tolist()) == {"random", "fgsm", "pgd"}
-    assert found.notes == ("No frequency of these images lies in the bands at 0.1π.",) or all(
-        "Without" not in note for note in found.notes
-    )
+    assert not any("Without" in note for note in found.notes)
 
 
 def test_every_corruption_is_tried():
