@@ -1,7 +1,8 @@
 """How corruptions look: all 19 at severities 1, 3 and 5, beside those of imagecorruptions.
 
-One image of shapes, 224x224, of which the middle is shown pixel by pixel; each row of four has ours at
-the three severities, and imagecorruptions' picture at severity 3. Random ones are drawn anew by each.
+One image of shapes, 224x224, of which the middle is shown pixel by pixel; each row of four has
+ours at the three severities, and imagecorruptions' picture at severity 3. Random ones are drawn
+anew by each.
 
     python benchmarks/corruptions_by_eye.py --peer DIR  # writes docs/figures/corruptions.png
 
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from corruptions import patched
+from corruptions import patched  # pyrefly: ignore
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -74,7 +75,8 @@ def sheet(rows: dict[str, list[np.ndarray]]) -> Figure:
         weight = "bold" if heavy else "normal"
         figure.text(x / width, 1 - y / height, text, size=8, weight=weight, va="center")
 
-    titles = [*(f"severity {severity}" for severity in SEVERITIES), f"imagecorruptions, {PUBLISHED}"]
+    ours = [f"severity {severity}" for severity in SEVERITIES]
+    titles = [*ours, f"imagecorruptions, {PUBLISHED}"]
     for half in range(2):
         for column, title in enumerate(titles):
             x = half * wide + 2 * GAP + column * (SHOWN + GAP)

@@ -78,7 +78,7 @@ def test_what_there_is_no_time_for_is_a_note_that_says_how_much_it_wants():
     assert ShapeBias in results  # it takes one pass
     for name in ("robustness", "lesion", "noise", "attack"):
         (note,) = (note for note in found.notes if note.startswith(f"Without {name}: "))
-        wanted = r"16 images would take about \d+ s, .* is 0 s; give --minutes \d+ or more\."
+        wanted = r"16 images would take about \S+ s, .* is 0.0 s; give --minutes \d+ or more\."
         assert re.search(wanted, note)
 
 

@@ -247,6 +247,7 @@ def build():
 """
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_model_that_cannot_be_differentiated_keeps_its_other_analyses(tmp_path, capsys):
     (tmp_path / "net.py").write_text(DETACHED)
     model, size = f"{tmp_path}/net.py:build", ["--size", "16"]
@@ -255,7 +256,8 @@ def test_a_model_that_cannot_be_differentiated_keeps_its_other_analyses(tmp_path
     assert main(["examine", model, *TINY, *size, "--out", f"{tmp_path}/b"]) == 0
     said = capsys.readouterr().out
     assert "Without receptive fields: block 'stem' has" in said
-    assert "Without uncertainty, hessian, landscape: build has 5 classes and shapes" in said
+    passes = "uncertainty, hessian, landscape, robustness, lesion, noise, attack"
+    assert f"Without {passes}: build has 5 classes and shapes" in said
     assert list(tmp_path.glob("b/results/*-variance.npz"))
     assert not list(tmp_path.glob("b/results/*receptive*"))
 

@@ -53,8 +53,8 @@ def trial_within(
         needed = min(_LEAST, len(materials.image_set)) * each[-1]
         minutes = ceil(inquiry.minutes * needed / seconds)
         raise InputError(
-            f"{min(_LEAST, len(materials.image_set))} images would take about {needed:.0f} s, "
-            f"and its share of the time is {seconds:.0f} s; give --minutes {minutes} or more"
+            f"{min(_LEAST, len(materials.image_set))} images would take about {needed:.1f} s, "
+            f"and its share of the time is {seconds:.1f} s; give --minutes {minutes} or more"
         )
     return efforts[which].trial(materials.some(images, inquiry.seed), inquiry, progress)
 
