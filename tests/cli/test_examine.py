@@ -356,6 +356,7 @@ def test_data_lists_what_can_be_named(capsys):
 # On real images.
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_photographs_through_a_timm_model(real_images, tmp_path):
     folder = f"folder:{real_images}/imagenet-sample/val"
     options = ["--data", folder, "--limit", "4", "--size", "64", "--minutes", "0.02"]

@@ -105,7 +105,7 @@ def test_parts_that_cannot_be_are_refused(drawn):
         temperature(predictions, held_out=0.0)
     with pytest.raises(InputError, match="points is 0; wants at least 1"):
         risk_coverage(predictions, points=0)
-    with pytest.raises(InputError, match="bins is 0; wants at least 1"):
+    with pytest.raises(InputError, match="bins is 0; wants a whole number, at least 1"):
         reliability(predictions, bins=0)
 
 
