@@ -164,6 +164,39 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(images):
     assert any(not torch.equal(one[key], other[key]) for key in one)
 
 
+class Residual(nn.Module):
+    def __init__(self, norm=nn.BatchNorm2d):
+        super().__init__()
+        self.convolve, self.norm = nn.Conv2d(8, 8, 3, padding=1), norm(8)
+
+    def forward(self, x):
+        return nn.functional.relu(x + self.norm(self.convolve(x)))
+
+
+class OddlyMade(nn.Module):
+    """One block is called twice, another has two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.twice, self.once = nn.Conv2d(3, 8, 3), Residual(), Residual()
+        self.last = self.alias = Residual(nn.InstanceNorm2d)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = self.twice(self.twice(self.stem(x)))
+        return self.head(self.alias(self.once(x)).mean((2, 3)))
+
+
+def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_not(images):
+    model = OddlyMade().eval()
+    assert [block.name for block in conv_blocks(model, images)] == ["once", "last"]
+    changed = harmonize(model, images, "end-of-stage", head_dim=8)
+    assert changed.last is changed.alias
+    assert isinstance(changed.last, PostActMSABlock)
+    assert isinstance(changed.last.norm1, nn.InstanceNorm2d)
+    assert isinstance(changed.once, Residual)
+
+
 # Bad input.
 
 
@@ -173,6 +206,8 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(images):
         ("alternating", "wants one of 'alternate', 'end-of-stage'"),
         (["layer9.0"], "no Conv block 'layer9.0'; the residual Conv blocks are layer1.0, "),
         (["layer1.0", "layer1.0"], "a block named twice"),
+        ((0, 1.7, 1), "wants names of blocks alone, or whole numbers"),
+        ((0, "layer2.0", 1), "wants names of blocks alone, or whole numbers"),
         ((1, 1), "has 2 numbers, but the network has 3 stages of 3, 3, 3 blocks"),
         ((0, 0, 3), r"3 MSA blocks in stage 3, but of its 3 blocks 0 to 2 can alternate"),
     ],

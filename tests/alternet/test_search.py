@@ -96,6 +96,7 @@ def test_candidates_begin_with_the_model_s_own_weights(model, images):
 
 def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
     log = tmp_path / "search.jsonl"
+    build_up(model, images, Trainer({}), repeats=2, log=str(tmp_path / "by-name.jsonl"))
     whole = build_up(model, images, Trainer(GOOD), repeats=2)
     first = Trainer(GOOD, die_after=5)
     with pytest.raises(KeyboardInterrupt):
@@ -125,3 +126,5 @@ def test_refuses_one_seed_and_what_is_no_accuracy(model, images):
         build_up(model, images, Trainer({}), repeats=1)
     with pytest.raises(InputError, match=r"returned 97\.0; wants the accuracy"):
         build_up(model, images, lambda _candidate, _seed: 97.0, repeats=2)
+    with pytest.raises(InputError, match="returned None; wants the accuracy"):
+        build_up(model, images, lambda _candidate, _seed: None, repeats=2)

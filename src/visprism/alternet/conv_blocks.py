@@ -28,8 +28,8 @@ class ConvBlock:
 def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
     """The residual Conv blocks of a CNN in forward order, found by `dissect`.
 
-    A block counts if one module holds it, takes and gives a (B, C, H, W) map, convolves over
-    the grid and adds its input, or a projection of it.
+    A block counts if one module holds it, is called once, takes and gives a (B, C, H, W) map,
+    convolves over the grid and adds its input, or a projection of it.
 
     Args:
         model: any CNN, in evaluation mode.
@@ -45,8 +45,8 @@ def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
         kinds = ", ".join(dict.fromkeys(block.kind for block in anatomy.blocks))
         raise InputError(
             f"{type(model).__name__} has no residual block with a convolution (its blocks are "
-            f"{kinds}), so there is none that attention could replace; give a CNN such as a "
-            "ResNet, RegNet or ConvNeXt"
+            f"{kinds}) on maps (B, C, H, W), so there is none that attention could replace; "
+            "give a CNN such as a ResNet, RegNet or ConvNeXt"
         )
     stages = sorted({stage for stage, _ in residual})
     return tuple(ConvBlock(stage=stages.index(stage) + 1, **facts) for stage, facts in residual)
@@ -63,6 +63,7 @@ def _described(anatomy: Anatomy, block: Block) -> dict | None:
     if not sums or not spans:
         return None
     own = [span.module for span in spans if span.module == sums[-1].module]
+    own = [name for name in own if anatomy.graph.calls[name] == 1]
     before, after = nodes[block.start].shape, nodes[block.end].shape
     width = _width(anatomy.model, inside)
     if not own or before is None or after is None or width is None:

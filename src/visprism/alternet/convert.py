@@ -84,7 +84,10 @@ def harmonize(
             torch.random.set_rng_state(stream(seed, "harmonize", block.name).get_state())
             new = _msa_block(block, old, num_heads=number, head_dim=head_dim, window=window)
         like = next(old.parameters())
-        copy.set_submodule(block.name, new.to(like.device, like.dtype).train(old.training))
+        new = new.to(like.device, like.dtype).train(old.training)
+        for name, module in list(copy.named_modules(remove_duplicate=False)):
+            if module is old:  # under each of its names
+                copy.set_submodule(name, new)
     return copy
 
 
@@ -106,13 +109,15 @@ def _msa_block(
 
 
 def _norm_like(old: nn.Module) -> Callable[[int], nn.Module]:
-    """Makes norms for maps, of the kind that the block has."""
+    """Makes norms for maps, of the kind that the block has; of an unknown kind, BatchNorms."""
     for module in old.modules():
         if isinstance(module, nn.GroupNorm):
             groups = module.num_groups
             return lambda channels: nn.GroupNorm(gcd(groups, channels), channels)
         if isinstance(module, nn.LayerNorm):  # also over channels of maps
             return partial(LayerNorm2d, eps=module.eps)
+        if isinstance(module, nn.InstanceNorm2d):
+            return partial(nn.InstanceNorm2d, eps=module.eps, affine=module.affine)
         if isinstance(module, _BatchNorm):
             return partial(nn.BatchNorm2d, eps=module.eps, momentum=module.momentum)
     return nn.BatchNorm2d

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import SupportsFloat
 
 import torch
 from torch import nn
@@ -28,9 +29,9 @@ class Log:
     """
 
     def __init__(
-        self, path: Path | None, model: nn.Module, settings: Mapping[str, object]
+        self, path: Path | str | None, model: nn.Module, settings: Mapping[str, object]
     ) -> None:
-        self.path = path
+        self.path = path = None if path is None else Path(path)
         self._known: dict[tuple[tuple[str, ...], int], float] = {}
         first = {"model": _fingerprint(model), **json.loads(json.dumps(dict(settings)))}
         if path is None:
@@ -46,17 +47,17 @@ class Log:
         """The accuracy, if it is known."""
         return self._known.get((tuple(placement), seed))
 
-    def keep(self, placement: Sequence[str], seed: int, accuracy: float) -> float:
+    def keep(self, placement: Sequence[str], seed: int, accuracy: object) -> float:
         """Write an accuracy down.
 
         Raises:
             InputError: if it is no fraction.
         """
-        accuracy = float(accuracy)
-        if not 0 <= accuracy <= 1:
+        if not isinstance(accuracy, SupportsFloat) or not 0 <= float(accuracy) <= 1:
             raise InputError(
                 f"train returned {accuracy}; wants the accuracy in validation, from 0 to 1"
             )
+        accuracy = float(accuracy)
         self._known[tuple(placement), seed] = accuracy
         if self.path is not None:
             row = {"placement": list(placement), "seed": seed, "accuracy": accuracy}

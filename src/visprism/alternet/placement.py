@@ -1,6 +1,6 @@
 """Placement: which Conv blocks of a CNN give way to MSA blocks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from visprism.alternet.conv_blocks import ConvBlock
@@ -39,9 +39,15 @@ def placed(blocks: Sequence[ConvBlock], placement: Placement) -> tuple[str, ...]
             )
         every = placement == "alternate"
         return _alternate(stages, [(len(names) + 1) // 2 if every else 1 for names in stages])
-    if all(isinstance(name, str) for name in placement):
-        return _named(stages, [str(name) for name in placement])
-    counts = [int(number) for number in placement]
+    entries = list(placement) if isinstance(placement, Iterable) else [None]
+    if all(isinstance(name, str) for name in entries):
+        return _named(stages, [str(name) for name in entries])
+    if not all(type(number) is int for number in entries):
+        raise InputError(
+            f"placement is {placement!r}; wants names of blocks alone, or whole numbers, one "
+            "for each stage"
+        )
+    counts = [int(number) for number in entries]  # pyrefly: ignore (see above)
     if len(counts) != len(stages):
         raise InputError(
             f"placement {tuple(counts)} has {len(counts)} numbers, but the network has "

@@ -67,7 +67,7 @@ def build_up(
     head_dim: int = 64,
     window: int | None = None,
     seed: int = 0,
-    log: Path | None = None,
+    log: Path | str | None = None,
     setting: Mapping[str, object] = MappingProxyType({}),
     shown: Shown | None = None,
     provenance: Provenance | None = None,

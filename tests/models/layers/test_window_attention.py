@@ -90,6 +90,16 @@ def test_equals_timms_window_attention():
 # Closed forms.
 
 
+def test_a_window_larger_than_the_map_is_as_large_as_it():
+    small, large = (WindowAttention(6, num_heads=2, head_dim=4, window=w) for w in (4, 30))
+    x = torch.randn(2, 6, 4, 3, generator=stream(0, "x"))
+    state = small.state_dict()
+    with torch.no_grad():
+        large.relative_bias[:, 26:33, 26:33] = state.pop("relative_bias")
+    large.load_state_dict(state, strict=False)
+    torch.testing.assert_close(large(x), small(x))
+
+
 def test_uniform_attention_is_the_mean_of_each_window():
     layer = WindowAttention(2, num_heads=1, head_dim=2, window=2).double()
     with torch.no_grad():

@@ -39,8 +39,9 @@ class WindowAttention(nn.Module):
 
     and a linear map of all heads' `out` gives the output. Windows begin at the upper left
     corner, or `shift` pixels from it, as in every second block of Swin; those at a border are
-    then smaller. Where windows do not divide the map, the last ones are smaller too. Costs two
-    products of p^2 d multiply-accumulates for each pixel and head, beside the linear maps.
+    then smaller. Where windows do not divide the map, the last ones are smaller too, and none
+    is larger than the map. Costs two products of p^2 d multiply-accumulates for each pixel and
+    head, beside the linear maps.
 
     Source: Liu et al. (2021), Swin Transformer, sec. 3.2, eq. 4; Park and Kim (2022), How do
     vision transformers work?, sec. 4, for its place in a CNN.
@@ -91,7 +92,9 @@ class WindowAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
         """The output at each pixel, from the pixels of its window."""
-        (batch, _, height, width), p = x.shape, self.window
+        batch, _, height, width = x.shape
+        # One window of the map's size sees what a larger one would.
+        p = self.window if self.shift else min(self.window, max(height, width))
         x = pad(x, (0, -width % p, 0, -height % p))
         if self.shift:
             x = x.roll((-self.shift, -self.shift), dims=(2, 3))
@@ -100,9 +103,9 @@ class WindowAttention(nn.Module):
         q, k, v = rearrange(
             self.qkv(tokens), "n t (three g d) -> three n g t d", three=3, g=self.num_heads
         )
-        bias = self._bias().to(q.dtype)
+        bias = self._bias(p).to(q.dtype)
         if self.shift or (height, width) != (i * p, j * p):
-            apart = ~self._together(height, width).to(x.device)
+            apart = ~self._together(height, width, p).to(x.device)
             alone = bias.masked_fill(apart[:, None], -torch.inf)  # (windows, heads, t, t)
             bias = alone.expand(batch, *alone.shape).flatten(0, 1)
         out = scaled_dot_product_attention(q, k, v, attn_mask=bias)
@@ -112,31 +115,30 @@ class WindowAttention(nn.Module):
             x = x.roll((self.shift, self.shift), dims=(2, 3))
         return x[:, :, :height, :width]
 
-    def _bias(self) -> Float[Tensor, "g t t"]:
-        """The table's entries for each two places of a window, for each head."""
-        place = torch.arange(self.window, device=self.relative_bias.device)
+    def _bias(self, p: int) -> Float[Tensor, "g t t"]:
+        """The table's entries for each two of the p x p places of a window, for each head."""
+        place = torch.arange(p, device=self.relative_bias.device)
         offset = place[None, :] - place[:, None] + self.window - 1  # [query, key]
         entries = self.relative_bias[:, offset[:, None, :, None], offset[None, :, None, :]]
         table = entries.flatten(3).flatten(1, 2)
         return table.expand(self.num_heads, -1, -1)
 
-    def _together(self, height: int, width: int) -> Bool[Tensor, "windows t t"]:
+    def _together(self, height: int, width: int, p: int) -> Bool[Tensor, "windows t t"]:
         """Whether two places of a window see each other.
 
         The last window holds what was rolled over from the other side; padding sees padding
         alone, so that no place has nothing to look at.
         """
-        p = self.window
-        rows = self._number(height)[:, None]
-        columns = self._number(width)[None, :]
+        rows = self._number(height, p)[:, None]
+        columns = self._number(width, p)[None, :]
         both = rows * (width + 2) + columns
         both = both.masked_fill((rows < 0) | (columns < 0), -1)
         of_token = rearrange(both, "(i p) (j q) -> (i j) (p q)", p=p, q=p)
         return of_token[:, :, None] == of_token[:, None, :]
 
-    def _number(self, length: int) -> Int[Tensor, "padded"]:
+    def _number(self, length: int, p: int) -> Int[Tensor, "padded"]:
         """For each place along an axis, as rolled, the number of its window; -1 for padding."""
-        place = torch.arange(length + -length % self.window)
-        number = (place - self.shift).div(self.window, rounding_mode="floor") + 1
+        place = torch.arange(length + -length % p)
+        number = (place - self.shift).div(p, rounding_mode="floor") + 1
         number = number.masked_fill(place >= length, -1)
         return number.roll(-self.shift)
