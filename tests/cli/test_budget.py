@@ -9,6 +9,7 @@ from visprism.cli import main
 from visprism.examine import Inquiry, examine, load_models
 from visprism.examine.budget import SHARES, seconds_each
 from visprism.examine.efforts import affordable
+from visprism.measure.curvature import SpectralDensity
 from visprism.measure.outputs import (
     Adversarial,
     FrequencyRobustness,
@@ -38,6 +39,16 @@ def test_all_of_the_time_is_shared_out_among_what_is_asked_for():
         assert sum(given.values()) == pytest.approx(30)
         assert set(given) == set(asked) & set(SHARES)
     assert seconds_each(Inquiry(data="shapes", minutes=0.0)) == {}
+
+
+def test_the_density_is_of_as_many_images_as_there_is_time_for():
+    found, by_type = examined(analyses=("density",), minutes=5.0)
+    assert by_type[SpectralDensity].provenance.images == 20
+    assert not found.notes
+    found, by_type = examined(analyses=("density",), minutes=1e-4)
+    assert SpectralDensity not in by_type
+    (note,) = found.notes
+    assert "Without density: 60 Hessian products of 32 images take more" in note
 
 
 def test_a_trial_is_made_coarser_before_it_has_few_images():

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from visprism.errors import InputError
+from visprism.examine.densities import density_within
 from visprism.examine.efforts import trial_within
 from visprism.examine.grids import landscape_within
 from visprism.examine.hessians import Bending, hessian_of
@@ -15,8 +16,9 @@ from visprism.result import Result
 
 # Parts of the minutes of an inquiry; of analyses that are not asked for, the others get theirs.
 SHARES = {
-    "hessian": 0.25,
-    "landscape": 0.25,
+    "hessian": 0.2,
+    "density": 0.1,
+    "landscape": 0.2,
     "robustness": 0.2,
     "lesion": 0.1,
     "noise": 0.1,
@@ -49,6 +51,10 @@ def labelled_or_note(materials: Materials, inquiry: Inquiry, *, progress: Progre
                 Bending(weight_decay=0.0, minutes=seconds["hessian"] / 60),
                 progress=progress,
             ),
+            (),
+        ),
+        "density": lambda: (
+            (density_within(materials, inquiry, seconds["density"], progress=progress),),
             (),
         ),
         "landscape": lambda: (

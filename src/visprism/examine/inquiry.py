@@ -30,6 +30,7 @@ class Inquiry:
         "weights",
         "uncertainty",
         "hessian",
+        "density",
         "landscape",
         "robustness",
         "lesion",
