@@ -38,6 +38,7 @@ from visprism.measure.outputs import (
     fourier_sensitivity,
     frequency_noise,
     lesion_study,
+    lesions_together,
     outcomes,
     predict,
     reliability,
@@ -147,8 +148,10 @@ def of_trials(network, anatomy, images, about):
     scale = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "provenance": about}
     categories = ["disk", "cross", "star", "arrow", "ring"]
     predictions = predict(network, given, provenance=about)
+    lesions = lesion_study(anatomy, given, together=[2], draws=2, provenance=about)
     return (
-        lesion_study(anatomy, given, provenance=about),
+        lesions,
+        lesions_together(lesions),
         frequency_noise(network, given, frequencies=(0.2, 0.8), **scale),
         fourier_sensitivity(network, given, reach=1, **scale),
         adversarial(network, given, [Attack("fgsm", 0.1)], **scale),

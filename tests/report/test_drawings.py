@@ -56,6 +56,7 @@ def test_there_is_a_figure_for_each_analysis_with_a_name_of_its_own(examinations
         "stability",
         "lesions",
         "lesions-nll",
+        "lesions-together",
         "frequency-noise",
         "fourier-sensitivity",
         "adversarial",

@@ -30,9 +30,9 @@ class LesionsTogether(Result):
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
         return [
-            f"{number} block{'s at once' if number > 1 else ''} cost {drop:.1%} of accuracy on "
-            "average "
-            f"({least:.1%} to {most:.1%} in {draws} draws), one by one {apart:.1%} in sum"
+            f"{number} block{'s at once' if number > 1 else ''} cost {drop:.1%} of accuracy "
+            f"on average ({least:.1%} to {most:.1%} in {draws} draws), "
+            f"one by one {apart:.1%} in sum"
             for number, draws, drop, least, most, apart in zip(
                 self.number.tolist(), self.draws.tolist(), self.drop.tolist(),
                 self.drop_least.tolist(), self.drop_most.tolist(), self.drop_apart.tolist(),
