@@ -2,6 +2,7 @@
 
 from math import ceil
 
+import jaxtyping
 import pytest
 import torch
 from torch import nn
@@ -125,6 +126,23 @@ def test_a_convolution_that_is_no_attention_is_refused(options, sentence):
 def test_patches_without_pixels_are_refused():
     with pytest.raises(InputError, match="got patches of 0 pixels"):
         attention_from_convolution(convolution(3), patch_size=0)
+
+
+@pytest.mark.parametrize("layer", [nn.Linear, nn.Conv1d, nn.ConvTranspose2d])
+def test_what_is_no_convolution_of_maps_is_refused(layer):
+    odd = layer(4, 4) if layer is nn.Linear else layer(4, 4, 3, padding=1)
+    with pytest.raises(
+        InputError, match=f"got a {layer.__name__}; .* made of a torch.nn.Conv2d"
+    ):
+        attention_from_convolution(odd)
+
+
+def test_patches_of_a_broken_number_of_pixels_are_refused(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as a user calls it
+    with pytest.raises(
+        InputError, match=r"got patches of 2\.0 pixels.*a whole number of pixels"
+    ):
+        attention_from_convolution(convolution(3), patch_size=2.0)
 
 
 def test_an_image_that_patches_do_not_divide_is_refused():

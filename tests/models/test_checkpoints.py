@@ -4,6 +4,7 @@ What is read gives back the same weights, whatever wrapped them; what does not f
 nothing.
 """
 
+import json
 import os
 import pickle
 from argparse import Namespace
@@ -142,6 +143,62 @@ def test_metadata_of_a_file_that_cannot_be_read(tmp_path, content, sentence):
         (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(InputError, match=sentence):
         read_metadata(tmp_path / "a.safetensors")
+
+
+WHOLE = {
+    "recipe": {"epochs": 3},
+    "preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.25], "crop": 1.0},
+    "class_names": ["cat", "dog"],
+    "metrics": {"accuracy": 0.5, "epochs": 3},
+    "provenance": {"model": "resnet20", "image_shape": [3, 32, 32]},
+}
+
+
+def with_entry(content, path):
+    text = content if isinstance(content, str) else json.dumps(content)
+    save_file(network().state_dict(), path, metadata={"visprism": text})
+    return path
+
+
+def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
+    found = read_metadata(with_entry(WHOLE, tmp_path / "a.safetensors"))
+    assert found.preprocessing == Preprocessing((32, 32), mean=(0.5,), std=(0.25,))
+    assert found.provenance == Provenance(model="resnet20", image_shape=(3, 32, 32))
+    assert (found.class_names, found.recipe) == (("cat", "dog"), {"epochs": 3})
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{nope", r"they are no JSON \(Expecting property name"),
+        ("[" * 100_000, r"they are no JSON \(maximum recursion"),
+        ([], r"they want the parts class_names, metrics, preprocessing, provenance, recipe"),
+        ({}, r"they want the parts class_names"),
+        ({k: v for k, v in WHOLE.items() if k != "preprocessing"}, r"they want the parts"),
+        (WHOLE | {"weights": "good"}, r"they want the parts"),
+        (WHOLE | {"recipe": 3}, r"recipe wants fields by name"),
+        (WHOLE | {"class_names": "cat"}, r"class_names wants a list of text"),
+        (WHOLE | {"metrics": {"accuracy": "good"}}, r"metrics wants a number for each name"),
+        (WHOLE | {"preprocessing": []}, r"preprocessing wants fields by name, or null"),
+        (WHOLE | {"preprocessing": {"mean": [0.5]}}, r"preprocessing is not whole \(.*'size'"),
+        (WHOLE | {"preprocessing": {"size": "ab"}}, r"preprocessing has size='ab'"),
+        (WHOLE | {"preprocessing": {"size": [32]}}, r"preprocessing has size=\[32\]"),
+        (
+            WHOLE | {"preprocessing": {"size": [32, 32], "blur": 1}},
+            r"preprocessing has no field 'blur'",
+        ),
+        (WHOLE | {"provenance": {"image_shape": 3}}, r"provenance has image_shape=3"),
+        (WHOLE | {"provenance": {"model": None}}, r"provenance has model=None"),
+    ],
+)
+def test_metadata_that_we_would_not_write_are_refused_by_the_name_of_the_file(
+    tmp_path, content, sentence
+):
+    path = with_entry(content, tmp_path / "a.safetensors")
+    opening = r"a\.safetensors was refused: its metadata of visprism are damaged: "
+    for named in (path, f"resnet20@{path}"):
+        with pytest.raises(InputError, match=opening + sentence):
+            load_model(str(named))
 
 
 def misfit(change):

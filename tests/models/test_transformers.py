@@ -314,6 +314,13 @@ def test_images_of_other_sizes_run(family, size):
     assert seeded(FAMILIES[family])(noise(2, 3, *size)).shape == (2, 5)
 
 
+def test_the_smallest_vit_takes_other_images_too_if_patches_divide_them():
+    model = seeded(MODELS["vit_pico_patch4_32"])
+    assert model(noise(2, 3, 40, 24)).shape == (2, 10)
+    with pytest.raises(InputError, match="41x40 pixels do not divide into patches of 4x4"):
+        model(noise(1, 3, 41, 40))
+
+
 @pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "pit"])
 def test_positions_are_interpolated_to_the_size_of_the_image(family):
     """Bicubic interpolation keeps a ramp inside, and the entries of tokens without a place."""

@@ -7,6 +7,7 @@ import timm
 import torch
 from torch import nn
 
+from visprism.errors import InputError
 from visprism.models import MODELS, load_model
 from visprism.models.zoo import image_size
 from visprism.rng import stream
@@ -23,6 +24,7 @@ NAMES = {  # one of each family that gives feature maps, and the channels of all
     "swin_tiny_patch1_window4_32": [96, 192, 384, 768],
     "conv_vit_tiny_patch2_32": [192] * 12,
     "mixer_tiny_patch2_32": [256] * 8,
+    "resnet20": [16, 32, 64],
 }
 
 
@@ -75,9 +77,10 @@ def test_feature_maps_of_large_images_have_the_reductions_of_a_resnet(name):
     assert [x.shape[2] for x in maps] == [32, 16, 8, 4, 2]
 
 
-def test_a_network_without_classes_gives_features():
-    network = timm.create_model("visprism_preact_resnet18_32", num_classes=0).eval()
-    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 512)
+@pytest.mark.parametrize(("name", "channels"), [("preact_resnet18_32", 512), ("resnet20", 64)])
+def test_a_network_without_classes_gives_features(name, channels):
+    network = timm.create_model(f"visprism_{name}", num_classes=0).eval()
+    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, channels)
 
 
 def test_pretrained_weights_are_refused():
@@ -118,6 +121,54 @@ def test_an_unknown_option_is_refused():
         load_model("preact_resnet18_32?smoothin=True")
     with pytest.raises(ValueError, match="takes no argument 'depths'"):
         load_model("preact_resnet18_32?depths=(1,1)")
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (
+            "resnet20?num_classes=-1",
+            r"resnet20 got num_classes=-1; choose a whole number from 0",
+        ),
+        ("vit_pico_patch4_32?in_chans=0", r"got in_chans=0; choose a whole number from 1 up"),
+        ("resnet18_32?num_classes=True", r"got num_classes=True; choose a whole number"),
+        (
+            "vit_tiny_patch2_32?num_heads=0",
+            r"num_heads=0; choose a whole number from 1 up or N",
+        ),
+        ("deit_tiny_patch2_32?num_heads=0", r"got num_heads=0; choose a whole number from 1"),
+        ("conv_vit_tiny_patch2_32?num_heads=-3", r"got num_heads=-3; choose a whole number"),
+        ("swin_tiny_patch1_window4_32?num_heads=()", r"heads for 0 stages; Swin wants one"),
+        ("pit_tiny_patch2_32?num_heads=()", r"heads for 0 stages; PiT wants one"),
+        (
+            "swin_tiny_patch1_window4_32?num_heads=4",
+            r"choose a tuple of one whole number from 1",
+        ),
+        (
+            "pit_tiny_patch2_32?num_heads=(2,4.0,8)",
+            r"choose a tuple of one whole number from 1",
+        ),
+        ("alter_resnet18_32?msas=3", r"msas=3; choose a tuple of one whole number from 0 up"),
+        ("alter_resnet18_32?heads=4", r"heads=4; choose a tuple of one whole number from 1 up"),
+        ("alter_resnet18_32?heads=(1,1,1,1,1)", r"names 5 stages, but the network has 4; give"),
+        ("conv_vit_tiny_patch2_32?kernel=3.0", r"kernel=3\.0; choose a whole number or None"),
+        ("sasa_resnet26_32?kernel=3.0", r"kernel=3\.0; choose a whole number$"),
+        ("sasa_resnet26_32?num_heads=5", r"choose a number of heads that divides 32"),
+        (
+            "swin_tiny_patch1_window4_32?window=2.5",
+            r"window=2\.5; choose a whole number from 1",
+        ),
+        ("vit_tiny_patch2_32?depth=0", r"got depth=0; choose a whole number from 1 up"),
+        ("vit_tiny_patch2_32?drop_path_rate=2", r"=2; choose a number from 0 to less than 1"),
+        ("vgg11_32?mc_dropout=1.0", r"mc_dropout=1\.0; choose a number from 0 to less than 1"),
+        ("mobilenetv2_32?drop_rate=no", r"drop_rate='no'; choose a number from 0"),
+        ("preact_resnet18_32?smoothing=yes", r"smoothing='yes'; choose True or False"),
+        ("mixer_tiny_patch2_32?head=[1]", r"head=\[1\]; choose a word"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(spec, sentence):
+    with pytest.raises(InputError, match=sentence):
+        load_model(spec)
 
 
 def test_images_are_prepared_for_the_size_in_the_name():

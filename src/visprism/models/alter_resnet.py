@@ -87,9 +87,10 @@ def alter_resnet(
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
     places = attention_places(depths, msas)
-    if len(heads) < len(depths):
+    if len(heads) != len(depths):
         raise InputError(
-            f"heads={tuple(heads)} names {len(heads)} stages, but the network has {len(depths)}"
+            f"heads={tuple(heads)} names {len(heads)} stages, but the network has "
+            f"{len(depths)}; give one number of heads for each"
         )
 
     def make(

@@ -88,7 +88,7 @@ class RelativeAttention(nn.Module):
         return rearrange(out, "b h w (o p q) -> b o (h p) (w q)", p=p, q=p)
 
 
-def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> RelativeAttention:
+def attention_from_convolution(conv: nn.Module, *, patch_size: int = 1) -> RelativeAttention:
     """The self-attention that computes what a convolution does, exactly.
 
     A K x K convolution takes K^2 heads with one pixel a token, (2 ceil((K - 1) / 2P) + 1)^2
@@ -104,12 +104,12 @@ def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> Relat
         patch_size: side of a token in pixels.
 
     Raises:
-        InputError: if the convolution has another stride, padding or an even kernel, is
-            transposed, or a patch has no pixel.
+        InputError: if it is no two-dimensional convolution, or a transposed one, has another
+            stride, padding or an even kernel, or a patch is no whole number of pixels.
 
     Source: Cordonnier et al. (2020), theorem 1; Li et al. (2021), theorem 1.
     """
-    _refuse(conv, patch_size)
+    conv = _accepted(conv, patch_size)
     kernel = _without_groups(conv)  # out, in, rows, columns
     reads = [
         _reads(side, dilation, patch_size)
@@ -171,8 +171,12 @@ def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out in rows columns"]:
     return whole
 
 
-def _refuse(conv: nn.Conv2d, patch_size: int) -> None:
-    """Check that a convolution keeps the grid and has a centre."""
+def _accepted(conv: nn.Module, patch_size: int) -> nn.Conv2d:
+    """The convolution, if it keeps the grid and has a centre."""
+    if not isinstance(conv, nn.Conv2d):
+        raise InputError(
+            f"got a {type(conv).__name__}; an attention on maps is made of a torch.nn.Conv2d"
+        )
     sides = [(k, d) for k, d in zip(conv.kernel_size, conv.dilation, strict=True)]
     same = tuple(d * (k - 1) // 2 for k, d in sides)
     padding = same if conv.padding == "same" else conv.padding
@@ -183,11 +187,12 @@ def _refuse(conv: nn.Conv2d, patch_size: int) -> None:
         wrong = f"a stride of {'x'.join(map(str, conv.stride))}"
     elif padding != same or (conv.padding_mode != "zeros" and any(same)):
         wrong = f"padding of {conv.padding} ({conv.padding_mode})"
-    elif patch_size < 1:
+    elif type(patch_size) is not int or patch_size < 1:
         wrong = f"patches of {patch_size} pixels"
     if wrong:
         raise InputError(
             f"got {wrong}; a convolution is an attention if its kernel is odd, its stride 1, "
             f"its padding half the kernel (here {'x'.join(map(str, same))}) of zeros, and a "
-            "patch has a pixel or more"
+            "patch is a whole number of pixels, 1 or more, wide"
         )
+    return conv

@@ -21,6 +21,7 @@ from visprism.preprocessing import Preprocessing
 State = Mapping[str, Tensor]
 _SHOWN = 3  # keys in an error message
 _CLASSES = 100
+_GRID, _WINDOW = 32, 4  # tokens along a side, of Swin's first stage and of its windows
 
 # Of the training images of CIFAR-100, as the authors' configurations have them.
 _IMAGES = Preprocessing((32, 32), (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
@@ -34,7 +35,7 @@ class AuthorFormat:
     classifier: str  # a key; its tensor has a row for each class
     names: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]  # theirs, ours
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of the zoo's network
-    constants: str | None = None  # keys of what follows from the arguments, as Swin's masks
+    constants: str | None = None  # keys of masks and indices; the first group is the stage
 
     def options(self, state: State) -> dict[str, Any]:
         """The arguments with which the zoo's network is the one in the file."""
@@ -50,10 +51,16 @@ class AuthorFormat:
         Raises:
             InputError: if a key belongs to none of the names, or a constant is not the zoo's.
         """
+        if state[self.classifier].ndim != 2:
+            raise InputError(
+                f"{path} was refused: its {self.classifier} should have a row for each class, "
+                f"but has the shape {tuple(state[self.classifier].shape)}"
+            )
         ours, unknown = {}, []
         for key, tensor in state.items():
-            if self.constants and re.fullmatch(self.constants, key):
-                _check_constant(key, tensor, path)
+            constant = re.fullmatch(self.constants, key) if self.constants else None
+            if constant:
+                _check_constant(key, tensor, path, stage=int(constant[1]))
                 continue
             found = [pair for pair in self.names if re.fullmatch(pair[0], key)]
             if len(found) == 1:
@@ -76,20 +83,19 @@ def author_format(name: str, state: State) -> AuthorFormat | None:
     return known if known and all(mark in state for mark in known.marks) else None
 
 
-def _check_constant(key: str, tensor: Tensor, path: Path) -> None:
+def _check_constant(key: str, tensor: Tensor, path: Path, *, stage: int) -> None:
     """Check that a mask or an index that timm 0.5 stored is what the zoo's network has."""
-    window = round(tensor.shape[-1] ** 0.5)
+    side, shift = _GRID // 2**stage, _WINDOW // 2
+    window = (_WINDOW, _WINDOW)
     if key.endswith("index"):
-        same = torch.equal(tensor, window_index((window, window), (window, window)))
+        same = torch.equal(tensor, window_index(window, window))
     else:
-        side = window * round(len(tensor) ** 0.5)
-        shift = window // 2
-        apart = windows_apart((side, side), (window, window), (shift, shift))
+        apart = windows_apart((side, side), window, (shift, shift))
         same = torch.equal(tensor, apart * -100.0)
     if not same:
         raise InputError(
-            f"{path} was refused: its {key} is not that of windows of {window}x{window} tokens "
-            f"shifted by {window // 2}"
+            f"{path} was refused: its {key} is not that of windows of {_WINDOW}x{_WINDOW} "
+            f"tokens shifted by {shift} on a grid of {side}x{side}"
         )
 
 
@@ -147,6 +153,6 @@ FORMATS: Mapping[str, AuthorFormat] = {
             (rf"head\.{_LAYER}", r"head.fc.\1"),
         ),
         arguments={"qkv_bias": False},
-        constants=r"layers\.\d\.blocks\.\d+\.(attn_mask|attn\.relative_position_index)",
+        constants=r"layers\.([0-3])\.blocks\.\d+\.(attn_mask|attn\.relative_position_index)",
     ),
 }

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.models.layers.heads import classifier_of
+from visprism.models.options import checked
 from visprism.models.zoo import MODELS
 
 
@@ -57,13 +59,17 @@ class ResNet(nn.Module):
             self.add_module(f"layer{stage}", blocks)
         self.num_stages = len(layers)
         self.global_pool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(width, num_classes)
+        self.fc = classifier_of("gap", width, num_classes)
+        self.feature_info = [  # in timm's words
+            {"num_chs": width, "reduction": 2**stage, "module": f"layer{stage + 1}"}
+            for stage, width in enumerate(channels)
+        ]
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
-        """Logits."""
+        """Logits; features, where there are no classes."""
         x = self.act1(self.bn1(self.conv1(x)))
         for stage in range(1, self.num_stages + 1):
             x = self.get_submodule(f"layer{stage}")(x)
@@ -71,6 +77,7 @@ class ResNet(nn.Module):
 
 
 @MODELS.register
+@checked
 def resnet20(*, num_classes: int = 10, in_chans: int = 3) -> ResNet:
     """ResNet-20 for images of 32x32: 0.27 million parameters.
 

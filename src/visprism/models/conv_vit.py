@@ -97,7 +97,7 @@ def conv_vit(
     for block in model.blocks:
         block.attn = LocalAttention(
             width,
-            num_heads or heads,
+            heads if num_heads is None else num_heads,
             kernel=kernel,
             head_dim=head_dim,
             qkv_bias=qkv_bias,

@@ -50,7 +50,7 @@ def deit(
     Source: Touvron et al. (2021), Training data-efficient image transformers & distillation
     through attention, sec. 4 and table 1.
     """
-    number = num_heads or heads
+    number = heads if num_heads is None else num_heads
     head_width(width, number, head_dim)
     model = VisionTransformerDistilled(
         img_size=img_size,

@@ -5,11 +5,12 @@ was trained, how it wants its images, what its classes are called, how good it w
 comes from.
 """
 
+import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from safetensors import SafetensorError, safe_open
 
@@ -18,7 +19,8 @@ from visprism.preprocessing import Preprocessing
 from visprism.result import Provenance
 
 _ENTRY = "visprism"  # in the file's own metadata
-_PAIRS = ("size", "mean", "std")  # of `Preprocessing`; JSON knows lists only
+_PARTS = {"recipe", "preprocessing", "class_names", "metrics", "provenance"}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ def read_metadata(path: Path | str) -> Metadata:
     """What the checkpoint in `path` says of itself; empty if it is not one of ours.
 
     Raises:
-        InputError: if the file is missing, or is named .safetensors and is none.
+        InputError: if the file is missing, is named .safetensors and is none, or its entry is
+            not what `encoded` writes.
     """
     path = Path(path)
     if not path.is_file():
@@ -48,7 +51,7 @@ def read_metadata(path: Path | str) -> Metadata:
             entries: Mapping[str, str] = file.metadata() or {}
     except SafetensorError as error:
         raise InputError(f"{path} was refused: it is no safetensors file ({error})") from error
-    return _decoded(entries[_ENTRY]) if _ENTRY in entries else Metadata()
+    return _decoded(entries[_ENTRY], path) if _ENTRY in entries else Metadata()
 
 
 def encoded(
@@ -92,17 +95,63 @@ def _fields(value: object) -> dict[str, Any] | None:
     )
 
 
-def _decoded(text: str) -> Metadata:
-    content = json.loads(text)
-    stated, facts = content["preprocessing"], content["provenance"]
-    if stated is not None:
-        stated |= {name: tuple(stated[name]) for name in _PAIRS}
-    if facts is not None:
-        facts["image_shape"] = tuple(facts["image_shape"])
+def _decoded(text: str, path: Path) -> Metadata:
+    """What stands in the entry of the file `path`, each part of the kind that we write."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _refused(path, f"they are no JSON ({error})") from error
+    if not isinstance(content, dict) or set(content) != _PARTS:
+        raise _refused(path, f"they want the parts {', '.join(sorted(_PARTS))}")
+    names, metrics, recipe = (content[part] for part in ("class_names", "metrics", "recipe"))
+    if not _is(names, tuple[str, ...]):
+        raise _refused(path, "class_names wants a list of text")
+    if not (isinstance(metrics, dict) and _is(list(metrics.values()), tuple[float, ...])):
+        raise _refused(path, "metrics wants a number for each name")
+    if not isinstance(recipe, dict | None):
+        raise _refused(path, "recipe wants fields by name, or null")
     return Metadata(
-        recipe=content["recipe"] or {},
-        preprocessing=Preprocessing(**stated) if stated is not None else None,
-        class_names=tuple(content["class_names"]),
-        metrics=content["metrics"],
-        provenance=Provenance(**facts) if facts is not None else None,
+        recipe=recipe or {},
+        preprocessing=_made(Preprocessing, content["preprocessing"], "preprocessing", path),
+        class_names=tuple(names),
+        metrics=metrics,
+        provenance=_made(Provenance, content["provenance"], "provenance", path),
+    )
+
+
+def _made(kind: type[T], stated: object, part: str, path: Path) -> T | None:
+    """A `kind` from its fields by name; None if there are none."""
+    if stated is None:
+        return None
+    if not isinstance(stated, dict):
+        raise _refused(path, f"{part} wants fields by name, or null")
+    kinds = get_type_hints(kind)
+    for name, value in stated.items():
+        if name not in kinds:
+            raise _refused(path, f"{part} has no field {name!r}")
+        if not _is(value, kinds[name]):
+            raise _refused(path, f"{part} has {name}={value!r}")
+    try:
+        inspect.signature(kind).bind(**stated)
+    except TypeError as error:
+        raise _refused(path, f"{part} is not whole ({error})") from error
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in stated.items()})
+
+
+def _is(value: object, kind: Any) -> bool:  # noqa: ANN401 (a class, or a tuple of classes)
+    """Whether JSON's `value` is of a field's kind; a list is a tuple."""
+    if get_origin(kind) is not tuple:
+        return type(value) in ((int, float) if kind is float else (kind,))
+    if not isinstance(value, list):
+        return False
+    parts = get_args(kind)
+    if parts[-1] is Ellipsis:
+        return all(_is(one, parts[0]) for one in value)
+    return len(value) == len(parts) and all(map(_is, value, parts))
+
+
+def _refused(path: Path, fault: str) -> InputError:
+    return InputError(
+        f"{path} was refused: its metadata of visprism are damaged: {fault}; write it again "
+        "by save_checkpoint, or name a copy without them"
     )

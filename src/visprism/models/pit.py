@@ -81,7 +81,7 @@ def pit(
     The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
     the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.
     """
-    numbers = tuple(num_heads or heads)
+    numbers = tuple(heads if num_heads is None else num_heads)
     if len(numbers) != len(depths):
         raise InputError(
             f"got heads for {len(numbers)} stages; PiT wants one number for each of its "

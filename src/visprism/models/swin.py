@@ -68,12 +68,14 @@ def swin(
     with biases and without norms: Swin-T for 224 pixels has 28,249,588 parameters there, here
     28,288,354, as the official one, or 28,275,106 without `qkv_bias`.
     """
-    numbers = tuple(num_heads or heads)
-    if len(numbers) != len(depths) or window < 1:
+    numbers = tuple(heads if num_heads is None else num_heads)
+    if len(numbers) != len(depths):
         raise InputError(
-            f"got heads for {len(numbers)} stages and windows of {window} tokens; Swin wants a "
-            f"number of heads for each of its {len(depths)} stages and windows of 1 or more"
+            f"got heads for {len(numbers)} stages; Swin wants one number for each of its "
+            f"{len(depths)} stages"
         )
+    if window < 1:
+        raise InputError(f"got windows of {window} tokens; Swin wants windows of 1 or more")
     if head not in _HEADS:
         raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
     for stage, number in enumerate(numbers):

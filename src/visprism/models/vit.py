@@ -11,6 +11,7 @@ from visprism.errors import InputError
 from visprism.models.layers.heads import mlp
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.layers.window_attention import head_width
+from visprism.models.options import checked
 from visprism.models.zoo import MODELS
 
 POOLS = {"token": "token", "gap": "avg", "gap_mlp": "avg", "attention_pool": "map"}  # timm's
@@ -59,7 +60,7 @@ def vit(
     Source: Dosovitskiy et al. (2021), An image is worth 16x16 words; sizes as in Touvron et al.
     (2021), Training data-efficient image transformers, table 1.
     """
-    number = num_heads or heads
+    number = heads if num_heads is None else num_heads
     head_width(width, number, head_dim)
     if head not in POOLS:
         raise InputError(f"unknown head {head!r}; choose {', '.join(POOLS)}")
@@ -107,6 +108,7 @@ MODELS.register_family(vit, variants("vit", 16), (224,))
 
 
 @MODELS.register
+@checked
 def vit_pico_patch4_32(
     *, img_size: int = 32, num_classes: int = 10, in_chans: int = 3
 ) -> nn.Module:
@@ -114,12 +116,12 @@ def vit_pico_patch4_32(
 
     It has no class token, its table of positions starts as sines and cosines, and its branches
     start at a fifth of their strength (LayerScale): from timm's usual start it learns less in a
-    minute of training.
+    minute of training. Images of other sizes get their table of positions by bicubic
+    interpolation.
 
     Source: Beyer et al. (2022), Better plain ViT baselines for ImageNet-1k, for the first two.
     """
     from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
-    from timm.models.vision_transformer import VisionTransformer
 
     model = VisionTransformer(
         img_size=img_size,
@@ -133,6 +135,8 @@ def vit_pico_patch4_32(
         global_pool="avg",
         init_values=0.2,
         weight_init="jax",
+        embed_layer=PatchEmbed,
+        dynamic_img_size=True,
     )
     positions = build_sincos2d_pos_embed(
         list(model.patch_embed.grid_size), dim=model.embed_dim, temperature=100.0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from visprism.models import timm_entries
+from visprism.models.options import refuse_misfits
 from visprism.registry import F, Registry
 
 _SMALL = 32  # pixels, of a network whose name does not say
@@ -86,6 +87,7 @@ def _variant(
         unknown = [key for key in chosen if key not in options]
         if unknown:
             raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+        refuse_misfits(name, options, chosen)
         return family(**{**arguments, **chosen})
 
     build.__name__ = build.__qualname__ = name

@@ -77,7 +77,12 @@ def test_rejects_a_kernel_without_a_centre():
 
 
 @pytest.mark.parametrize(
-    ("heads", "message"), [(3, "do not divide into 3 heads"), (8, "do not divide into halves")]
+    ("heads", "message"),
+    [
+        (3, "8 channels do not divide into 3 heads of two halves.*that divides 4"),
+        (8, "8 channels do not divide into 8 heads of two halves"),
+        (0, "do not divide into 0 heads"),
+    ],
 )
 def test_rejects_heads_that_do_not_fit(heads, message):
     with pytest.raises(ValueError, match=message):

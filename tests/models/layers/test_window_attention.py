@@ -141,7 +141,13 @@ def test_rejects_a_width_that_heads_do_not_divide():
         WindowAttention(64, num_heads=3, head_dim=None)
 
 
-@pytest.mark.parametrize(("heads", "width"), [(0, 64), (2, 0)])
-def test_rejects_an_attention_of_nothing(heads, width):
-    with pytest.raises(ValueError, match="at least one of each"):
+@pytest.mark.parametrize(
+    ("heads", "width", "message"),
+    [
+        (0, 64, "got 0 heads; an attention wants at least one$"),
+        (2, 0, "got heads of 0 channels; a head wants at least one$"),
+    ],
+)
+def test_rejects_an_attention_of_nothing(heads, width, message):
+    with pytest.raises(ValueError, match=message):
         WindowAttention(64, num_heads=heads, head_dim=width)

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from visprism.errors import InputError
-from visprism.models.layers.window_attention import head_width
 
 
 class NeighbourhoodAttention(nn.Module):
@@ -40,12 +39,12 @@ class NeighbourhoodAttention(nn.Module):
             raise InputError(
                 f"kernel={kernel} has no pixel in its centre; choose an odd number of pixels"
             )
-        half, odd = divmod(head_width(out_chans, num_heads, None), 2)
-        if odd:
+        if num_heads < 1 or out_chans % (2 * num_heads):
             raise InputError(
-                f"{out_chans} channels in {num_heads} heads do not divide into halves for rows "
-                "and columns; choose fewer heads"
+                f"{out_chans} channels do not divide into {num_heads} heads of two halves, for "
+                f"rows and columns; choose a number of heads that divides {out_chans // 2}"
             )
+        half = out_chans // num_heads // 2
         self.kernel, self.num_heads = kernel, num_heads
         self.qkv = nn.Conv2d(in_chans, 3 * out_chans, 1, bias=False)
         self.rows = nn.Parameter(torch.randn(num_heads, kernel, half))

@@ -15,11 +15,10 @@ def head_width(width: int, num_heads: int, head_dim: int | None) -> int:
     Raises:
         InputError: if there is no head, a head has no channel, or `width` has no equal shares.
     """
-    if num_heads < 1 or (head_dim is not None and head_dim < 1):
-        raise InputError(
-            f"got {num_heads} heads of {head_dim} channels; an attention wants at least one of "
-            "each"
-        )
+    if num_heads < 1:
+        raise InputError(f"got {num_heads} heads; an attention wants at least one")
+    if head_dim is not None and head_dim < 1:
+        raise InputError(f"got heads of {head_dim} channels; a head wants at least one")
     if head_dim is None and width % num_heads:
         raise InputError(
             f"{width} channels do not divide into {num_heads} heads; choose a number of heads "
