@@ -337,14 +337,19 @@ def test_models_lists_the_zoo_and_searches_the_rest(capsys):
 
 
 def test_models_tells_what_those_that_fit_cost(capsys):
-    assert main(["models", "resnet2[0]", "--cost", "--batch-size", "2"]) == 0
+    assert main(["models", "resnet20", "--cost", "--batch-size", "2"]) == 0
     header, line, remark = capsys.readouterr().out.splitlines()
     assert header.split() == ["model", "image", "parameters", "MACs", "images/s"]
     name, size, parameters, macs, speed = line.split()
     assert (name, size, parameters) == ("resnet20", "32x32", "272,474")
     assert int(macs.replace(",", "")) == pytest.approx(41e6, rel=0.02)  # as published: 41 M
     assert float(speed) > 0
+    import torch
+
+    threads = torch.get_num_threads()
+    words = f"{threads} threads" if threads > 1 else "1 thread of"
     assert "batches of 2 in fp32" in remark
+    assert words in remark
 
 
 def test_data_lists_what_can_be_named(capsys):

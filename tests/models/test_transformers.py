@@ -430,9 +430,9 @@ def test_the_same_seed_gives_the_same_weights(name):
         ),
         (
             "swin_tiny_patch1_window4_32?num_heads=(3, 6)",
-            r"heads for 2 stages and windows of 4",
+            r"heads for 2 stages; Swin wants one number",
         ),
-        ("swin_tiny_patch1_window4_32?window=0", r"windows of 0 tokens; Swin wants"),
+        ("swin_tiny_patch1_window4_32?window=0", r"got window=0; choose a whole number from 1"),
         ("conv_vit_tiny_patch2_32?kernel=4", r"kernel=4 has no token in its centre; choose an"),
         ("conv_vit_tiny_patch2_32?kernel=-1", r"kernel=-1 has no token in its centre"),
         ("conv_vit_tiny_patch2_32?head=token", r"unknown head 'token'; choose gap, gap_mlp or"),

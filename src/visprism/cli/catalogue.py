@@ -14,7 +14,7 @@ def models(arguments: Namespace) -> None:
     from visprism.models import MODELS
 
     if arguments.cost:
-        names = list(MODELS) if arguments.pattern is None else _found(arguments.pattern)
+        names = _costed(arguments.pattern)
         _print_costs(names, arguments.batch_size)
         return
     if arguments.pattern is None:
@@ -23,6 +23,15 @@ def models(arguments: Namespace) -> None:
         print("`visprism models PATTERN` searches timm and torchvision too.")
         return
     print("\n".join(_found(arguments.pattern)))
+
+
+def _costed(pattern: str | None) -> list[str]:
+    """The zoo, the one network of it that has just this name, or all names that fit."""
+    from visprism.models import MODELS
+
+    if pattern is None:
+        return list(MODELS)
+    return [pattern] if pattern in set(MODELS) else _found(pattern)
 
 
 def _found(text: str) -> list[str]:
@@ -60,9 +69,10 @@ def _print_costs(names: Sequence[str], batch_size: int) -> None:
             f"{cost.macs:>14,}  {cost.images_per_second:>8.1f}",
             flush=True,
         )
+    threads = torch.get_num_threads()
     print(
         f"MACs of one image; speed of batches of {batch_size} in fp32 on "
-        f"{torch.get_num_threads()} threads of this CPU"
+        f"{threads} thread{'s' if threads > 1 else ''} of this CPU"
     )
 
 

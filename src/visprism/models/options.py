@@ -16,9 +16,8 @@ from visprism.errors import InputError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RATES = ("drop_rate", "drop_path_rate", "mc_dropout")  # probabilities
-_LEAST: Mapping[str, int] = {  # of whole numbers; kernels are judged by their layers
+_LEAST: Mapping[str, int] = {  # of whole numbers; kernels and MSAs are judged by families
     "num_classes": 0,
-    "msas": 0,
     **dict.fromkeys(("in_chans", "img_size", "patch_size", "window"), 1),
     **dict.fromkeys(("depth", "depths", "heads", "num_heads", "head_dim"), 1),
 }

@@ -60,7 +60,7 @@ def swin(
 
     Raises:
         InputError: if patches do not divide the image, heads do not fit the widths, there is
-            not one number of heads for each stage, or a window has no place.
+            no such head, or not one number of heads for each stage.
 
     Source: Liu et al. (2021), Swin Transformer: hierarchical vision transformer using shifted
     windows, sec. 3. The code of "How do vision transformers work?" shares one bias among the
@@ -74,8 +74,6 @@ def swin(
             f"got heads for {len(numbers)} stages; Swin wants one number for each of its "
             f"{len(depths)} stages"
         )
-    if window < 1:
-        raise InputError(f"got windows of {window} tokens; Swin wants windows of 1 or more")
     if head not in _HEADS:
         raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
     for stage, number in enumerate(numbers):
