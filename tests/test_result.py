@@ -134,3 +134,13 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_written_has_the_mode_of_any_new_file(tmp_path):
+    """Some writers, as that of safetensors, make files that only their owner may read."""
+    plain = tmp_path / "plain"
+    plain.touch()
+    with written_whole(tmp_path / "file") as scratch:
+        scratch.unlink()
+        scratch.touch(mode=0o600)
+    assert (tmp_path / "file").stat().st_mode == plain.stat().st_mode

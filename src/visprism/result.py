@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import platform
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -66,11 +67,15 @@ class Provenance:
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place if the body succeeds.
 
-    A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C.
+    A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C. Its
+    mode is that of any new file, whatever the body makes of it.
     """
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
     try:
+        scratch.touch()
+        mode = stat.S_IMODE(scratch.stat().st_mode)  # as the user's umask has it
         yield scratch
+        scratch.chmod(mode)
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)

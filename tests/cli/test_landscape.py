@@ -87,7 +87,8 @@ def test_an_interrupted_command_goes_on_where_it_was(surveyed, tmp_path, capsys,
     command = ["landscape", "resnet20", *TINY, "--pairs", "2", "--out", str(tmp_path)]
     monkeypatch.setattr("visprism.examine.landscapes.landscape", interrupted)
     assert main(command) == 130
-    assert "the same command will go on where it was" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.endswith("visprism: interrupted; the same command will go on where it was\n")
     assert main(command) == 0
     assert measured == list(range(18))
     again, first = Result.load(tmp_path / NAME), Result.load(surveyed / NAME)

@@ -127,6 +127,30 @@ def test_a_model_of_other_classes_is_told(tmp_path, capsys):
     model = ["--model", "resnet20?num_classes=7", "--set", "batch_size=10"]
     said = refused(capsys, "train", "quick", *options, *model)
     assert "gives (10, 7) for 10 images of 10 classes; wants one logit for each class" in said
+    assert said.endswith("such as 'resnet20?num_classes=10'")
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"), [("--workers", "-1"), ("--minutes", "-5"), ("--minutes", "nan")]
+)
+def test_numbers_below_zero_are_told(tmp_path, capsys, option, wrong):
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "quick", *TINY, option, wrong, "--out", str(tmp_path)])
+    assert f"{wrong!r} is not a " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_ctrl_c_says_what_is_kept(tmp_path, capsys, monkeypatch, kept):
+    def interrupted(job, *_, **__):
+        if kept:
+            job.folder.mkdir()
+            (job.folder / "last.ckpt").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("visprism.training.train", interrupted)
+    assert main(["train", "quick", *TINY, "--out", f"{tmp_path}/run"]) == 130
+    told = "--resume will go on from the last state" if kept else "no state was kept yet"
+    assert capsys.readouterr().err == f"visprism: interrupted; {told}\n"
 
 
 def test_a_log_whose_package_is_missing_is_told(tmp_path, capsys, monkeypatch):

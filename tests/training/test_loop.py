@@ -232,3 +232,52 @@ def test_a_teacher_and_distillation_come_together(model, recipe, make_feed, make
         fit(model, make_feed(recipe), replace(recipe, distil="hard"))
     with pytest.raises(ValueError, match=r"distil is 'none', and of teachers one is given"):
         fit(model, make_feed(recipe), recipe, teacher=make_model())
+
+
+class Breaks(torch.optim.SGD):
+    """Its sixth step, the last of an epoch, leaves a weight that is `value`."""
+
+    value, made = math.nan, 0
+
+    def step(self, closure=None):
+        super().step(closure)
+        self.made += 1
+        if self.made == 6:
+            with torch.no_grad():
+                self.param_groups[0]["params"][0].view(-1)[0] = self.value
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (math.nan, r"the weight 1\.weight is not finite after step 6 of 18 \(epoch 1, batch 6\), "
+         r"learning rate 0\.05; .*; no state had been kept yet"),
+        (3e38, r"NaN.*; this was in the evaluation after step 6 of 18 \(epoch 1, batch 6\)"),
+    ],
+)  # fmt: skip
+def test_weights_that_the_last_batch_breaks_are_told_before_they_are_evaluated(
+    tmp_path, model, recipe, make_feed, test_batches, monkeypatch, value, message
+):
+    def made(model, _):
+        optimizer = Breaks(model.parameters(), lr=0.05)
+        optimizer.value = value
+        return [(optimizer, 1.0)]
+
+    monkeypatch.setattr("visprism.training.engine.make_optimizers", made)
+    images, targets = test_batches[0]
+    test = [(1e3 * images.abs() + 1e3, targets)]
+    with pytest.raises(ValueError, match=message):
+        fit(model, make_feed(recipe), recipe, test=test, folder=tmp_path)
+
+
+def test_a_part_of_one_image_is_told_where_batches_are_normed(make_model, recipe, make_feed):
+    recipe = replace(recipe, parts=8)
+    with pytest.raises(
+        ValueError, match=r"BatchNorm cannot train on one image .* parts=8 on 1"
+    ):
+        fit(make_model(nn.BatchNorm1d(8)), make_feed(recipe), recipe)
+
+
+def test_minutes_are_not_negative(model, recipe, make_feed):
+    with pytest.raises(ValueError, match=r"minutes is -1\.0; wants 0 or more"):
+        fit(model, make_feed(recipe), recipe, minutes=-1.0)

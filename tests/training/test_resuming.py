@@ -17,7 +17,7 @@ import torch
 
 from visprism.models.checkpoints import read_state_dict
 from visprism.training import fit
-from visprism.training.resuming import read_state, write_state
+from visprism.training.resuming import good_state, read_state, write_state
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
 script = runpy.run_path(str(SCRIPT))
@@ -120,6 +120,33 @@ def test_a_truncated_state_is_refused_and_the_one_before_is_used(tmp_path, undis
     same_run(tmp_path, undisturbed)
 
 
+def test_a_state_that_is_damaged_within_is_refused(tmp_path, undisturbed, caplog):
+    """torch reads such a file without a word, and gives other weights."""
+    with pytest.raises(StopError):
+        script["trained"](tmp_path, stopping(12))
+    last = tmp_path / "last.ckpt"
+    content = bytearray(last.read_bytes())
+    middle = slice(len(content) // 2, len(content) // 2 + 64)
+    content[middle] = bytes(byte ^ 0xFF for byte in content[middle])
+    last.write_bytes(content)
+    assert good_state(tmp_path) == tmp_path / "previous.ckpt"
+    with caplog.at_level(logging.WARNING):
+        script["trained"](tmp_path)
+    assert "last.ckpt is damaged or incomplete (its checksum is another)" in caplog.text
+    same_run(tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize("content", [{"a": 1}, [1], {"step": 1, "engine": {}}, torch.nn.ReLU()])
+def test_a_file_that_is_no_state_of_ours_is_refused(tmp_path, content, caplog):
+    write_state(tmp_path, {"step": 1})
+    (tmp_path / "last.ckpt").rename(tmp_path / "previous.ckpt")
+    torch.save(content, tmp_path / "last.ckpt")
+    with caplog.at_level(logging.WARNING):
+        assert read_state(tmp_path) == {"step": 1}
+    assert "last.ckpt is no state that visprism has written and was not used" in caplog.text
+    assert "weights_only" not in caplog.text
+
+
 def test_where_no_state_can_be_read_nothing_is_overwritten(tmp_path):
     (tmp_path / "last.ckpt").write_bytes(b"x" * 100)
     with pytest.raises(ValueError, match=r"no state in .* can be read \(last.ckpt\); remove"):
@@ -133,8 +160,15 @@ def test_a_full_disk_is_told_and_leaves_the_last_good_state(tmp_path):
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
-        with pytest.raises(ValueError, match=r"state after step 2 could not be written"):
+        with pytest.raises(
+            ValueError,
+            match=r"step 2 could not be written whole .*\(File too large: .* go on from last",
+        ):
             write_state(tmp_path, {"step": 2, "weights": torch.zeros(10_000)})
+        (tmp_path / "new").mkdir()
+        with pytest.raises(ValueError, match="make room, and begin anew"):
+            write_state(tmp_path / "new", {"step": 2, "weights": torch.zeros(10_000)})
+        (tmp_path / "new").rmdir()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
@@ -152,7 +186,11 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
                 monkeypatch.setattr("visprism.training.resuming.torch.save", full)
             yield step
 
-    with pytest.raises(ValueError, match=r"step 13 .*\(No space left on device\); the"):
+    with pytest.raises(
+        ValueError,
+        match=r"step 13 could not be written whole .*\(No space left on device: the disk is full, "
+        r".*and go on from last\.ckpt with --resume",
+    ):
         script["trained"](tmp_path, progress)
     monkeypatch.undo()
     assert read_state(tmp_path)["step"] == 12
@@ -194,6 +232,33 @@ def test_another_recipe_or_model_is_refused_by_name(tmp_path, make_model, make_f
     wider = make_model(torch.nn.Linear(8, 8))
     with pytest.raises(ValueError, match=r"model 2\.weight none there, \[8, 8\] here"):
         fit(wider, make_feed(recipe), recipe, folder=tmp_path)
+
+
+def test_other_data_are_refused_by_name(tmp_path, make_model, make_feed, make_images, recipe):
+    fit(make_model(), make_feed(recipe), recipe, folder=tmp_path, named={"data": "one"})
+    images, targets = make_images()
+    same = make_feed(recipe, images.clone(), targets.clone())
+    fit(make_model(), same, recipe, folder=tmp_path, named={"data": "one"})
+    with pytest.raises(ValueError, match="the run's data one there, two here"):
+        fit(make_model(), same, recipe, folder=tmp_path, named={"data": "two"})
+    named = {"data": "one"}
+    others = make_feed(recipe, images, 1 - targets)
+    with pytest.raises(ValueError, match=r"data's classes \w+ there, \w+ here; resume"):
+        fit(make_model(), others, recipe, folder=tmp_path, named=named)
+    others = make_feed(recipe, 255 - images, targets)
+    with pytest.raises(ValueError, match=r"data's some images \w+ there, \w+ here; resume"):
+        fit(make_model(), others, recipe, folder=tmp_path, named=named)
+
+
+def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
+    taught = replace(recipe, distil="hard", epochs=1, warmup=0.0)
+    feed = make_feed(taught)
+    fit(make_model(), feed, taught, folder=tmp_path, teacher=make_model())
+    other = make_model()
+    with torch.no_grad():
+        other[1].weight[0, 0] += 1
+    with pytest.raises(ValueError, match=r"teacher's weights \w+ there, \w+ here; resume"):
+        fit(make_model(), feed, taught, folder=tmp_path, teacher=other)
 
 
 def test_a_run_is_not_gone_on_with_unless_asked(tmp_path, model, make_feed, recipe):

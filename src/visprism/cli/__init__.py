@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (InputError, OSError) as error:
         print(f"visprism: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("visprism: interrupted; nothing was written", file=sys.stderr)
+    except KeyboardInterrupt as stop:  # a command that has kept something says so
+        print(f"visprism: interrupted; {str(stop) or 'nothing was written'}", file=sys.stderr)
         return 130
     return 0

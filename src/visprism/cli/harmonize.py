@@ -110,9 +110,8 @@ def _searched(arguments: Namespace, shape: "Shape") -> "tuple[BuildUp, LoadedMod
                 reading=reading,
                 shown=lambda text: print(text, file=sys.stderr, flush=True),
             )
-    except KeyboardInterrupt:
-        print("visprism: the same command will go on where it was", file=sys.stderr)
-        raise
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("the same command will go on where it was") from stop
 
 
 def _write(found: "BuildUp", label: str, folder: "Path") -> None:

@@ -1,6 +1,5 @@
 """``visprism landscape`` and ``trajectory``: the loss about weights, and their way."""
 
-import sys
 from argparse import ArgumentParser, Namespace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,10 +50,10 @@ def landscape(arguments: Namespace) -> None:
 
     try:
         measure_and_write(arguments, inquiry, measure, look="report.html")
-    except KeyboardInterrupt:
-        if used:
-            print("visprism: the same command will go on where it was", file=sys.stderr)
-        raise
+    except KeyboardInterrupt as stop:
+        if not used:
+            raise
+        raise KeyboardInterrupt("the same command will go on where it was") from stop
     if rank() == 0:
         for path in used:
             discard_partial(path)

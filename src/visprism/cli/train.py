@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from visprism.cli.options import out_options, size_options
-from visprism.cli.values import positive
+from visprism.cli.values import from_zero, minutes, positive
 
 if TYPE_CHECKING:
     from visprism.training import Recipe
@@ -32,10 +32,10 @@ def train(arguments: Namespace) -> None:
             history = train(
                 job, recipe, progress=steps, reading=reading, loggers=[_Epochs(recipe)]
             )
-    except KeyboardInterrupt:
-        if (arguments.out / "last.ckpt").exists():
-            print("visprism: --resume will go on from the last state", file=sys.stderr)
-        raise
+    except KeyboardInterrupt as stop:
+        kept = (arguments.out / "last.ckpt").exists()
+        told = "--resume will go on from the last state" if kept else "no state was kept yet"
+        raise KeyboardInterrupt(told) from stop
     if rank() > 0:
         return
     for stem, options in (("loss", {}), ("accuracy", {"quantity": "accuracy"})):
@@ -89,14 +89,14 @@ def _train_options(to: ArgumentParser) -> None:
     size_options(to)
     to.add_argument(
         "--workers",
-        type=int,
+        type=from_zero,
         default=4,
         metavar="N",
         help="processes that read images of over 64 pixels a side (4)",
     )
     to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
     to.add_argument(
-        "--minutes", type=float, default=10.0, metavar="M", help="between states kept (10)"
+        "--minutes", type=minutes, default=10.0, metavar="M", help="between states kept (10)"
     )
     to.add_argument(
         "--log",

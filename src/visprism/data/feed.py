@@ -11,6 +11,7 @@ from torch import Tensor
 from visprism.data.augmentation.draws import joined
 from visprism.data.augmentation.pipeline import SoftBatch, changed, finished, planned
 from visprism.data.augmentation.settings import PLAIN, Augmentation
+from visprism.data.fingerprint import fingerprint, some_images
 from visprism.data.image_set import ImageSet
 from visprism.data.memory import in_memory
 from visprism.errors import InputError
@@ -47,6 +48,11 @@ class Feed(Protocol):
         """Batches of an epoch."""
         ...
 
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of all classes and of some images: by these, other data is told."""
+        ...
+
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)
     ) -> Iterator[SoftBatch]:
@@ -81,6 +87,12 @@ class MemoryFeed:
     def steps(self) -> int:
         """Batches of an epoch; the last may have fewer images."""
         return -(-self.images // self.batch_size)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of all classes, and of 16 images; see `Feed.fingerprints`."""
+        some = self.pixels[some_images(self.images)]
+        return {"classes": fingerprint([self.targets]), "some images": fingerprint([some])}
 
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)

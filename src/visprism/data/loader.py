@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
@@ -16,6 +17,7 @@ from visprism.data.augmentation.pipeline import SoftBatch, finished, planned
 from visprism.data.augmentation.settings import PLAIN, Augmentation
 from visprism.data.augmentation.views import Views
 from visprism.data.feed import checked, in_order
+from visprism.data.fingerprint import fingerprint, some_images
 from visprism.data.image_set import ImageSet
 from visprism.errors import InputError
 from visprism.parallel import CPU, Compute
@@ -47,6 +49,14 @@ class LoaderFeed:
     def steps(self) -> int:
         """Batches of an epoch; the last may have fewer images."""
         return -(-self.images // self.batch_size)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of all classes, and of 16 images; see `Feed.fingerprints`."""
+        read = self.image_set.read(some_images(self.images))
+        some = [torch.from_numpy(np.array(picture)) for picture in read]
+        targets = torch.from_numpy(self.image_set.targets)
+        return {"classes": fingerprint([targets]), "some images": fingerprint(some)}
 
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)
@@ -156,6 +166,8 @@ def loader_feed(
         InputError: if there are fewer images than one batch, they have no labels, a label is
             not one of `num_classes`, or there cannot be workers.
     """
+    if workers < 0:
+        raise InputError(f"workers is {workers}; wants 0, to read here, or more processes")
     classes = checked(image_set, batch_size, num_classes)
     if workers < 0 or (workers and "fork" not in multiprocessing.get_all_start_methods()):
         raise InputError(

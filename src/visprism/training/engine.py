@@ -8,10 +8,12 @@ import torch
 from jaxtyping import Float
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from visprism.anatomy import forward
+from visprism.errors import InputError
 from visprism.parallel import Compute, add_up, rank, world_size
 from visprism.rng import stream
 from visprism.training.distillation import distillation_loss, task_loss
@@ -90,6 +92,19 @@ class Engine:
         if self.average is not None:
             self.average.load_state_dict(state["average"])
 
+    def not_finite(self) -> str | None:
+        """The name of a parameter, or of BatchNorm's running statistics, that is not finite."""
+        tensors = {
+            name: tensor
+            for name, tensor in self.model.state_dict(keep_vars=True).items()
+            if tensor.requires_grad or name.endswith(("running_mean", "running_var"))
+        }
+        sums = [tensor.detach().abs().amax() for tensor in tensors.values() if tensor.numel()]
+        if not sums or bool(torch.stack(sums).isfinite().all()):
+            return None  # one look, as each would wait for a GPU
+        bad = (name for name, t in tensors.items() if not bool(t.isfinite().all()))
+        return next(bad, None)
+
     @contextmanager
     def training(self) -> Iterator[None]:
         """Inside, the model is in training mode; a global generator is lent to dropout."""
@@ -116,7 +131,8 @@ class Engine:
         for number, (images, targets) in enumerate(parts, start=1):
             last = number == len(parts)
             with self.fabric.no_backward_sync(self.wrapped, enabled=not last):
-                loss = self._losses(images, targets).sum()
+                with _one_image_told(self.model, len(images), whole, len(parts)):
+                    loss = self._losses(images, targets).sum()
                 self.fabric.backward(loss * (world_size() / whole))
             total += loss.detach()
         return add_up(total)
@@ -132,3 +148,19 @@ class Engine:
         with torch.no_grad(), self.compute.autocast():
             taught = forward(self.teacher, images)
         return distillation_loss(outputs, targets, taught, self.recipe)
+
+
+@contextmanager
+def _one_image_told(model: nn.Module, images: int, whole: int, parts: int) -> Iterator[None]:
+    """BatchNorm takes the deviation of what it sees, and some see one value of one image."""
+    try:
+        yield
+    except ValueError as error:
+        normed = any(isinstance(module, _BatchNorm) for module in model.modules())
+        if isinstance(error, InputError) or images > 1 or not normed:
+            raise
+        raise InputError(
+            f"BatchNorm cannot train on one image alone, a part of a batch of {whole} images in "
+            f"parts={parts} on {world_size()} processes; choose batch_size and parts so that "
+            "each part has two images, also of the last batch"
+        ) from error

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import nn
 
 from visprism.data import Feed
@@ -14,7 +13,13 @@ from visprism.parallel import rank
 from visprism.training.engine import Engine
 from visprism.training.ledger import Ledger
 from visprism.training.recipe import Recipe
-from visprism.training.resuming import LAST, check_same, identity, read_state, write_state
+from visprism.training.resuming import (
+    check_same,
+    good_state,
+    identity,
+    read_state,
+    write_state,
+)
 from visprism.training.schedules import warm_steps
 
 
@@ -41,16 +46,21 @@ class Keeper:
         *,
         save: Save,
         minutes: float,
+        named: Mapping[str, str],
     ) -> None:
         self.folder, self.engine, self.ledger, self.train = folder, engine, ledger, train
         self.save, self.minutes = save, minutes
-        self.identity = identity(engine.model, train, engine.recipe)
+        self.identity = identity(engine, train, named)
         self._since = time.monotonic()
 
-    @property
     def where(self) -> str:
-        """What an error says of the last good state."""
-        return f"; the last good state is {self.folder / LAST}" if self.folder else ""
+        """What an error says of the last good state; it looks whether there is one."""
+        if self.folder is None:
+            return ""
+        found = good_state(self.folder)
+        if found is None:
+            return "; no state had been kept yet"
+        return f"; the last good state is {found}"
 
     def begin(self, *, resume: bool) -> int:
         """The step to go on with: 0, or that of the state in the folder.
@@ -88,12 +98,12 @@ class Keeper:
         self._state(step)
         self._history()
 
-    def between(self, step: int, read: Callable[[], None]) -> None:
-        """Keep the state if it is time, once the losses up to here have been looked at."""
+    def between(self, step: int, look: Callable[[], None]) -> None:
+        """Keep the state if it is time, once losses and weights have been looked at."""
         if self.engine.recipe.snapshots and step == self._warm:
             self._snapshot(step)
         if time.monotonic() - self._since > 60 * self.minutes:
-            read()
+            look()
             self._state(step)
 
     def end(self) -> None:
@@ -111,11 +121,6 @@ class Keeper:
         self._since = time.monotonic()
         if self.folder is None or rank() > 0:
             return
-        if not all(bool(torch.isfinite(p).all()) for p in self.engine.model.parameters()):
-            raise InputError(
-                f"a weight is not finite after step {step}; try a lower lr or a clip"
-                f"{self.where}"
-            )
         content = {"engine": self.engine.state(), "ledger": self.ledger.state()}
         write_state(self.folder, {"step": step, "identity": self.identity, **content})
 

@@ -1,10 +1,10 @@
 """Training: from a recipe to weights."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from visprism.data import Feed
@@ -18,6 +18,7 @@ from visprism.training.keeping import Keeper, Save
 from visprism.training.ledger import Ledger, Test, metrics_of
 from visprism.training.recipe import Recipe
 from visprism.training.schedules import learning_rate
+from visprism.training.watching import Watch
 
 Progress = Callable[[range, int], Iterable[int]]  # steps that are left, and of how many in all
 
@@ -39,6 +40,7 @@ def fit(
     device: str = "cpu",
     minutes: float = 10.0,
     save: Save = save_checkpoint,
+    named: Mapping[str, str] | None = None,
 ) -> History:
     """Train `model` in place and leave it in evaluation mode.
 
@@ -66,22 +68,25 @@ def fit(
         device: as torch names it.
         minutes: between states that are kept, beside those after every epoch.
         save: writes the weights of a model to a file, with the recipe and the last metrics.
+        named: what else must be the same for a run to go on, by name, as the data's name.
 
     Raises:
         InputError: if feed and recipe, model and classes, or the run in the folder do not fit;
-            if the loss stops being finite (step, learning rate and batch are named; the last
-            good state is kept); if the state cannot be written.
+            if a loss or a weight stops being finite (step, learning rate and batch are named;
+            the last good state is kept); if the state cannot be written.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
-    _check(train, recipe, teacher)
+    _check(train, recipe, teacher, minutes)
     compute = Compute(device, recipe.precision)
     with processes(compute):
         engine = Engine(model, recipe, compute, teacher)
         ledger = Ledger()
-        keeper = Keeper(folder, engine, ledger, train, save=save, minutes=minutes)
+        keeper = Keeper(
+            folder, engine, ledger, train, save=save, minutes=minutes, named=named or {}
+        )
         start = keeper.begin(resume=resume)
-        losses = _Losses(ledger, recipe, train, keeper.where)
+        watch = Watch(engine, ledger, train, keeper.where)
         steps = range(start, recipe.epochs * train.steps)
         batches = _batches(train, start, recipe.epochs)
         with engine.training():
@@ -89,62 +94,43 @@ def fit(
                 lr = learning_rate(step, train.steps, recipe)
                 position = step % train.steps
                 whole = min(train.batch_size, train.images - position * train.batch_size)
-                losses.add(step, lr, engine.update(step, lr, next(batches), whole), whole)
+                watch.add(step, lr, engine.update(step, lr, next(batches), whole), whole)
                 done = step + 1
                 if done % (1 if compute.device == "cpu" else _READ) == 0:
-                    losses.read()
+                    watch.losses()
                 ledger.tick(busy=True)
                 if done % train.steps == 0:
-                    losses.read()
+                    watch.all()
                     asked = _asked(done // train.steps, recipe)
-                    found = metrics_of(engine, test if asked else None, compute)
+                    with _told_when(watch):
+                        found = metrics_of(engine, test if asked else None, compute)
                     row = ledger.close_epoch(done, lr, found)
                     _tell(loggers, done, row)
                     keeper.after_epoch(done, row["test_accuracy"])
                 else:
                     if done % _TOLD == 0:
-                        losses.read()
+                        watch.losses()
                         mean = ledger.loss / ledger.seen
                         speed = ledger.seen / max(ledger.busy, 1e-9)
                         values = {"loss": mean, "lr": lr, "images_per_second": speed}
                         _tell(loggers, done, values)
-                    keeper.between(done, losses.read)
+                    keeper.between(done, watch.all)
         keeper.end()
     return ledger.history()
 
 
-class _Losses:
-    """Losses that may not have been computed yet, until they are looked at."""
-
-    def __init__(self, ledger: Ledger, recipe: Recipe, train: Feed, kept: str) -> None:
-        self.ledger, self.recipe, self.train, self.kept = ledger, recipe, train, kept
-        self.waiting: list[tuple[int, float, torch.Tensor, int]] = []
-
-    def add(self, step: int, lr: float, total: torch.Tensor, images: int) -> None:
-        self.waiting.append((step, lr, total, images))
-
-    def read(self) -> None:
-        """Add them up.
-
-        Raises:
-            InputError: if one is not finite.
-        """
-        for step, lr, total, images in self.waiting:
-            loss = total.item() / images
-            if not math.isfinite(loss):
-                epoch, batch = divmod(step, self.train.steps)
-                raise InputError(
-                    f"the loss is {loss} at step {step + 1} of "
-                    f"{self.recipe.epochs * self.train.steps} (epoch {epoch + 1}, batch "
-                    f"{batch + 1}), learning rate {lr:.2g}; try a lower lr, a longer warmup or "
-                    f"a clip{self.kept}"
-                )
-            self.ledger.loss += loss * images
-            self.ledger.seen += images
-        self.waiting.clear()
+@contextmanager
+def _told_when(watch: Watch) -> Iterator[None]:
+    """What fails in an evaluation, as logits that overflow, is told with its step."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{error}; this was in the evaluation after {watch.where}") from error
 
 
-def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None) -> None:
+def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None, minutes: float) -> None:
+    if not minutes >= 0:
+        raise InputError(f"minutes is {minutes}; wants 0 or more between states")
     if train.batch_size != recipe.batch_size:
         raise InputError(
             f"the feed gives batches of {train.batch_size} images and the recipe wants "

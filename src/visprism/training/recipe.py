@@ -1,6 +1,8 @@
 """Recipes: how a model is trained, as numbers that can be written down."""
 
+import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from visprism.data.augmentation import Augmentation
@@ -53,13 +55,16 @@ class Recipe:
     seed: int = 0  # of the order, the augmentation and dropout
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"recipe: {name} is {value}; wants a finite number")
         for name in ("epochs", "batch_size", "lr", "parts", "evaluate", "temperature"):
             if not getattr(self, name) > 0:
                 raise InputError(f"recipe: {name} is {getattr(self, name)}; wants more than 0")
         for name in ("weight_decay", "warmup", "clip", "sam", "snapshots"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"recipe: {name} is {getattr(self, name)}; wants 0 or more")
-        for name in ("ema", "drop_path", "beta2"):
+        for name in ("ema", "drop_path", "beta2", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 value = getattr(self, name)
                 raise InputError(f"recipe: {name} is {value}; wants a part from 0 to below 1")
@@ -72,12 +77,19 @@ class Recipe:
         if self.warmup >= self.epochs:
             raise InputError(
                 f"recipe: warmup is {self.warmup:g} of {self.epochs} epochs; wants fewer, so "
-                "that some are left"
+                "that some are left, such as --set warmup=0"
             )
         if self.parts > self.batch_size:
             raise InputError(
                 f"recipe: parts is {self.parts} for a batch of {self.batch_size}; wants at "
                 "most one part for each image"
+            )
+        if not 0 < self.factor <= 1:
+            raise InputError(f"recipe: factor is {self.factor}; wants above 0 and at most 1")
+        if any(a >= b for a, b in pairwise((0, *self.milestones))):
+            raise InputError(
+                f"recipe: milestones are {', '.join(map(str, self.milestones))}; wants whole "
+                "epochs above 0, in ascending order"
             )
         if self.schedule == "step" and not self.milestones:
             raise InputError(

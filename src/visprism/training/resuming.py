@@ -1,23 +1,30 @@
 """Resuming: the state of a run on disk, from which it ends as if it had never stopped."""
 
+import io
 import logging
 import os
-import pickle
 from collections import defaultdict
 from collections.abc import Mapping
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from visprism.data import Feed
+from visprism.data.fingerprint import fingerprint
 from visprism.errors import InputError
 from visprism.result import written_whole
-from visprism.training.recipe import Recipe
+from visprism.training.engine import Engine
 from visprism.training.settings import flat
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
+
+# A file begins with what it is and a digest of the rest: torch does not look at damage within.
+_MARK = b"visprism state 1"
+_DIGEST = 32  # bytes
+_CHUNK = 2**20  # bytes
 
 _log = logging.getLogger(__name__)
 
@@ -29,19 +36,29 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
         InputError: if it cannot be written, as on a full disk; the last good one stays.
     """
     path = folder / LAST
+    target = None
     try:
         with written_whole(path) as scratch:
             with scratch.open("wb") as file:
-                torch.save(dict(state), file)
+                file.write(_MARK + bytes(_DIGEST))
+                target = _Digesting(file)
+                torch.save(dict(state), target)
+                file.seek(len(_MARK))
+                file.write(target.digest.digest())
                 file.flush()
                 os.fsync(file.fileno())  # or a crash of the machine could leave an empty file
             if path.exists():
                 path.replace(folder / PREVIOUS)
-    except (OSError, RuntimeError) as error:  # torch wraps what the file raises
-        reason = error.strerror if isinstance(error, OSError) else _first_line(error)
+    except (OSError, RuntimeError) as error:  # torch hides what the file raises
+        cause = error if isinstance(error, OSError) else target and target.failure
+        if cause is None:
+            raise
+        kept = good_state(folder)
+        found = f"and go on from {kept.name} with --resume" if kept else "and begin anew"
         raise InputError(
-            f"the state after step {state['step']} could not be written to {folder} "
-            f"({reason}); the last good one is kept: make room, and go on with --resume"
+            f"the state after step {state['step']} could not be written whole to {folder} "
+            f"({cause.strerror}: the disk is full, or the file too large for it); make room, "
+            f"{found}"
         ) from error
 
 
@@ -52,19 +69,16 @@ def read_state(folder: Path) -> dict[str, Any] | None:
         InputError: if there are files, and none can be read.
     """
     for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
-        scratch.unlink()  # of a process that was killed while it wrote
+        scratch.unlink(missing_ok=True)  # of a process that was killed while it wrote
     found = [folder / name for name in (LAST, PREVIOUS) if (folder / name).exists()]
     for path in found:
-        try:
-            with torch.serialization.safe_globals([defaultdict]):
-                return torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
-            _log.warning(
-                "%s is damaged or incomplete (%s) and was not used%s",
-                path,
-                _first_line(error),
-                "" if path == found[-1] else f"; going on from {found[-1].name}",
-            )
+        fault = _fault(path)
+        if fault is None:
+            with path.open("rb") as file, torch.serialization.safe_globals([defaultdict]):
+                file.seek(len(_MARK) + _DIGEST)
+                return torch.load(file, map_location="cpu", weights_only=True)
+        more = "" if path == found[-1] else f"; going on from {found[-1].name}"
+        _log.warning("%s %s and was not used%s", path, fault, more)
     if found:
         raise InputError(
             f"no state in {folder} can be read ({', '.join(p.name for p in found)}); remove "
@@ -73,11 +87,66 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def identity(model: nn.Module, train: Feed, recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """What must be the same for a run to go on: recipe, model and data, by name."""
-    tensors = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-    data = {"images": train.images, "classes": train.num_classes}
-    return {"recipe": flat(recipe), "model": tensors, "data": data}
+def good_state(folder: Path) -> Path | None:
+    """The file that `read_state` would read, if there is one."""
+    paths = (folder / LAST, folder / PREVIOUS)
+    return next((path for path in paths if path.exists() and _fault(path) is None), None)
+
+
+def _fault(path: Path) -> str | None:
+    """Why a file is not used; None of a whole state."""
+    digest = blake2b(digest_size=_DIGEST)
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_MARK)) != _MARK:
+                return "is no state that visprism has written"
+            expected = file.read(_DIGEST)
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    whole = digest.digest() == expected
+    return None if whole else "is damaged or incomplete (its checksum is another)"
+
+
+class _Digesting(io.RawIOBase):
+    """Passes on to a file what is written, keeps its digest, and what the file raises."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.failure = file, None
+        self.digest = blake2b(digest_size=_DIGEST)
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 (a buffer, for which 3.11 has no name)
+        """Write it all."""
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self.failure: OSError | None = error
+            raise
+        self.digest.update(data)
+        return len(data)
+
+
+def identity(engine: Engine, train: Feed, named: Mapping[str, str]) -> dict[str, Any]:
+    """What must be the same for a run to go on: recipe, model, teacher and data, by name.
+
+    Of the data, digests of all classes and of some images; of the teacher, one of its weights.
+    """
+    tensors: dict[str, Tensor] = engine.model.state_dict()
+    teacher = engine.teacher
+    taught = {} if teacher is None else {"weights": fingerprint(teacher.state_dict().values())}
+    data = {"images": train.images, "number of classes": train.num_classes}
+    return {
+        "the run's": dict(named),
+        "recipe": flat(engine.recipe),
+        "data's": data | train.fingerprints,
+        "teacher's": taught,
+        "model": {name: list(tensor.shape) for name, tensor in tensors.items()},
+    }
 
 
 def check_same(state: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
@@ -89,7 +158,7 @@ def check_same(state: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -
     differences = [
         f"{kind} {name} {then.get(name, 'none')} there, {own.get(name, 'none')} here"
         for kind, own in now.items()
-        for then in [state["identity"][kind]]
+        for then in [state["identity"].get(kind, {})]
         for name in dict.fromkeys((*then, *own))
         if then.get(name) != own.get(name)
     ]
@@ -99,7 +168,3 @@ def check_same(state: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -
             f"{folder} holds another run: {'; '.join(differences[:3])}{more}; resume it with "
             "what it was begun with, or name another folder"
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")

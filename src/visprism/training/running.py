@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from functools import partial
 
 from visprism.data import ImageSet
+from visprism.errors import InputError
 from visprism.models import load_model, save_checkpoint
 from visprism.parallel import Compute, processes, rank
 from visprism.preprocessing import Preprocessing
 from visprism.result import Provenance, written_whole
+from visprism.training.distillation import OtherClassesError
 from visprism.training.following import Logger, make_loggers
 from visprism.training.history import History
 from visprism.training.job import (
@@ -79,7 +81,17 @@ def train(
                 device=job.device,
                 minutes=job.minutes,
                 save=save,
+                named={
+                    "model": job.model,
+                    "data": images.name,
+                    "test data": job.test or job.data,
+                    "teacher": job.teacher,
+                    "preprocessing": str(preprocessing),
+                },
             )
+        except OtherClassesError as error:
+            way_out = _with_classes(job.model, images.num_classes)
+            raise InputError(f"{error}, such as {way_out!r}") from error
         finally:
             for logger in everybody:
                 logger.close()
@@ -89,6 +101,13 @@ def train(
             with written_whole(job.folder / "recipe.yaml") as scratch:
                 scratch.write_text(as_yaml(recipe), encoding="utf-8")
     return history
+
+
+def _with_classes(model: str, classes: int) -> str:
+    """The model as it was named, of so many classes and without a checkpoint of others."""
+    name, _, arguments = model.partition("@")[0].partition("?")
+    kept = [a for a in arguments.split("&") if a and not a.startswith("num_classes=")]
+    return f"{name}?{'&'.join([*kept, f'num_classes={classes}'])}"
 
 
 def _logs(job: Job, recipe: Recipe) -> list[Logger]:

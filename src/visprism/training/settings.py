@@ -2,6 +2,7 @@
 
 import difflib
 import types
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -72,7 +73,9 @@ def read_recipe(path: Path) -> Recipe:
     import yaml
 
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values = yaml.safe_load(text)
+        root = yaml.compose(text, Loader=yaml.SafeLoader)  # a dictionary would keep the last
     except OSError as error:
         raise InputError(f"the recipe {path} cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -81,8 +84,14 @@ def read_recipe(path: Path) -> Recipe:
         ) from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise InputError(f"the recipe {path} holds no fields; wants lines such as lr: 1e-3")
+    counts = Counter(key.value for key, _ in root.value)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise InputError(f"the recipe {path} holds {', '.join(twice)} twice; wants it once")
     base = values.pop("base", None)
     if base is not None:
+        if not isinstance(base, str):
+            raise InputError(f"the recipe {path} has base: {base}; wants the name of a recipe")
         return changed(RECIPES[base](), values)
     needed = ("epochs", "batch_size", "lr")
     missing = [name for name in needed if name not in values]
@@ -121,7 +130,9 @@ def _typed(value: Any, kind: Any, name: str) -> Any:  # noqa: ANN401 (of any fie
             return str(value).lower() in _TRUE
         raise InputError(f"{name} is {value!r}; wants true or false")
     if kind is str:
-        return "" if value is None else str(value)
+        if not isinstance(value, str):
+            raise InputError(f"{name} is {value!r}; wants one word")
+        return value
     try:
         number = kind(value)
     except (TypeError, ValueError):
