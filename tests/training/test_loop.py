@@ -250,8 +250,8 @@ class Breaks(torch.optim.SGD):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (math.nan, r"the weight 1\.weight is not finite after step 6 of 18 \(epoch 1, batch 6\), "
-         r"learning rate 0\.05; .*; no state had been kept yet"),
+        (math.nan, r"the weight 1\.weight is not finite after step 6 of 18 \(epoch 1, batch 6"
+         r"\), learning rate 0\.048; .*; no state had been kept yet"),
         (3e38, r"NaN.*; this was in the evaluation after step 6 of 18 \(epoch 1, batch 6\)"),
     ],
 )  # fmt: skip
@@ -281,3 +281,22 @@ def test_a_part_of_one_image_is_told_where_batches_are_normed(make_model, recipe
 def test_minutes_are_not_negative(model, recipe, make_feed):
     with pytest.raises(ValueError, match=r"minutes is -1\.0; wants 0 or more"):
         fit(model, make_feed(recipe), recipe, minutes=-1.0)
+
+
+def test_logits_that_lie_in_0_to_1_are_no_probabilities_in_training(
+    recipe, make_feed, test_batches
+):
+    class Between(nn.Module):
+        """Logits above one half that differ: what measurements refuse, training does not."""
+
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(48, 2)
+
+        def forward(self, x):
+            return 0.6 + 0.3 * self.linear(x.flatten(1)).sigmoid()
+
+    with pytest.raises(ValueError, match="they are probabilities"):
+        predict(Between().eval(), test_batches)
+    history = fit(Between(), make_feed(recipe), recipe, test=test_batches)
+    assert history.test_accuracy[-1] == 1.0

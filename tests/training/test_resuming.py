@@ -188,7 +188,7 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
 
     with pytest.raises(
         ValueError,
-        match=r"step 13 could not be written whole .*\(No space left on device: the disk is full, "
+        match=r"step 13 could not be written whole .*\(No space left on device: the disk "
         r".*and go on from last\.ckpt with --resume",
     ):
         script["trained"](tmp_path, progress)

@@ -160,7 +160,7 @@ def _one_image_told(model: nn.Module, images: int, whole: int, parts: int) -> It
         if isinstance(error, InputError) or images > 1 or not normed:
             raise
         raise InputError(
-            f"BatchNorm cannot train on one image alone, a part of a batch of {whole} images in "
+            f"BatchNorm cannot train on one image alone, a part of one of {whole} images in "
             f"parts={parts} on {world_size()} processes; choose batch_size and parts so that "
             "each part has two images, also of the last batch"
         ) from error

@@ -113,7 +113,8 @@ class _Digesting(io.RawIOBase):
     """Passes on to a file what is written, keeps its digest, and what the file raises."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.failure = file, None
+        self._file = file
+        self.failure: OSError | None = None
         self.digest = blake2b(digest_size=_DIGEST)
 
     def writable(self) -> bool:
@@ -125,7 +126,7 @@ class _Digesting(io.RawIOBase):
         try:
             self._file.write(data)
         except OSError as error:
-            self.failure: OSError | None = error
+            self.failure = error
             raise
         self.digest.update(data)
         return len(data)
