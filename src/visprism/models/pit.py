@@ -101,10 +101,10 @@ def pit(
         in_chans=in_chans,
         num_classes=num_classes,
         drop_path_rate=drop_path_rate,
-        pos_drop_rate=mc_dropout,
         proj_drop_rate=mc_dropout,
     )
     refuse_remainder((img_size, img_size), model.patch_embed.conv)
+    model.pos_drop = nn.Dropout(mc_dropout)  # its argument has another name before timm 1.0.31
     position = None
     if not no_embed_class:
         position = nn.Parameter(torch.empty_like(model.cls_token))
