@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
             with scratch.open("wb") as file:
                 file.write(_MARK + bytes(_DIGEST))
                 target = _Digesting(file)
-                torch.save(dict(state), target)
+                torch.save(dict(state), cast(IO[bytes], target))
                 file.seek(len(_MARK))
                 file.write(target.digest.digest())
                 file.flush()
