@@ -166,8 +166,6 @@ def loader_feed(
         InputError: if there are fewer images than one batch, they have no labels, a label is
             not one of `num_classes`, or there cannot be workers.
     """
-    if workers < 0:
-        raise InputError(f"workers is {workers}; wants 0, to read here, or more processes")
     classes = checked(image_set, batch_size, num_classes)
     if workers < 0 or (workers and "fork" not in multiprocessing.get_all_start_methods()):
         raise InputError(
