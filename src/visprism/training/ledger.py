@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from visprism.anatomy import forward
 from visprism.measure.outputs import predict, uncertainty
 from visprism.parallel import Compute
 from visprism.training.engine import Engine
@@ -81,28 +80,11 @@ def metrics_of(engine: Engine, test: Test | None, compute: Compute) -> tuple[flo
     return (*own, *_metrics(engine.average.module, test, compute)[:2])
 
 
-class _LogSoftmax(nn.Module):
-    """The same predictions by logits that are never above 0.
-
-    What is trained gives logits; early in training they may all lie in 0 ... 1 by chance,
-    where `predict` would take them for probabilities.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-        self.eval()
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logarithms of probabilities."""
-        return forward(self.model, images).log_softmax(-1)
-
-
 def _metrics(model: nn.Module, test: Test, compute: Compute) -> tuple[float, float, float]:
     trained = model.training
     model.eval()
     try:
-        found = uncertainty(predict(_LogSoftmax(model), test, compute=compute), resamples=0)
+        found = uncertainty(predict(model, test, compute=compute), resamples=0)
     finally:
         model.train(trained)
     return found.of("accuracy"), found.of("nll"), found.of("ece")

@@ -13,7 +13,6 @@ from torch import Tensor
 from visprism.errors import InputError
 from visprism.result import Provenance
 
-_FEW = 32  # images, from which on it is no chance that all logits lie in 0 ... 1
 _ROWS = 4096  # that are looked at together
 # Rows of probabilities in half precision sum to 1 only so far.
 _SUM = 1e-2
@@ -111,8 +110,7 @@ def _check_targets(targets: Tensor, classes: int) -> None:
 def _check_logits(members: Float[Tensor, "s n k"]) -> None:
     """Whether a softmax of the logits is defined, and whether it has not been taken already."""
     rows = members.flatten(0, 1)
-    seen = torch.zeros(3, dtype=torch.long)  # rows that sum to 1, to 100, or lie in 0 ... 1
-    surest = 0.0
+    seen = torch.zeros(2, dtype=torch.long)  # rows that sum to 1, or to 100
     for block in rows.split(_ROWS):
         highest = block.amax(1)  # NaN where one is
         if not torch.isfinite(highest).all():
@@ -122,28 +120,24 @@ def _check_logits(members: Float[Tensor, "s n k"]) -> None:
                 "else than -infinity; check the weights, the preprocessing and the precision"
             )
         seen += _like_probabilities(block, highest)
-        surest += float(highest.double().sum())
-    ones, hundreds, within = seen.tolist()
+    ones, hundreds = seen.tolist()
     if 2 * ones > len(rows):
         found = f"of {ones} of {len(rows)} images lie in 0 ... 1 and sum to 1"
     elif 2 * hundreds > len(rows):
         found = f"of {hundreds} of {len(rows)} images are not below 0 and sum to 100"
-    # Of a few images, or of a model that is sure of nothing, logits may lie there by chance.
-    elif within == len(rows) >= _FEW and surest > 0.5 * len(rows):
-        found = f"of all {len(rows)} images lie in 0 ... 1, as those of a sigmoid do"
     else:
         return
     raise InputError(
         f"the logits {found}: they are probabilities; give the model's output before its "
-        "softmax or sigmoid, or the probabilities' logarithm"
+        "softmax, or the probabilities' logarithm"
     )
 
 
 def _like_probabilities(
     block: Float[Tensor, "b k"], highest: Float[Tensor, " b"]
-) -> Int64[Tensor, " 3"]:
-    """How many rows sum to 1, how many to 100, how many lie in 0 ... 1."""
-    none = torch.zeros(3, dtype=torch.long)
+) -> Int64[Tensor, " 2"]:
+    """How many rows sum to 1, and how many to 100."""
+    none = torch.zeros(2, dtype=torch.long)
     if not (highest <= 100 * (1 + _SUM)).any():
         return none
     low = block.amin(1) >= 0
@@ -151,7 +145,7 @@ def _like_probabilities(
         return none
     sums = block.float().sum(1)
     one, hundred = (low & ((sums - total).abs() < total * _SUM) for total in (1, 100))
-    return torch.stack([x.sum() for x in (one, hundred, low & (highest <= 1))]).cpu()
+    return torch.stack([one.sum(), hundred.sum()]).cpu()
 
 
 def _described(tensor: Tensor) -> str:
