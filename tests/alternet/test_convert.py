@@ -1,6 +1,7 @@
 """Laws of `harmonize`: CNNs of all libraries with MSA blocks in the place of Conv blocks."""
 
 import copy
+import inspect
 from functools import partial
 
 import pytest
@@ -10,7 +11,7 @@ import torchvision
 from timm.layers import LayerNorm2d
 from torch import nn
 
-from visprism.alternet import conv_blocks, harmonize
+from visprism.alternet import conv_blocks, harmonize, placed
 from visprism.anatomy import dissect
 from visprism.errors import InputError
 from visprism.models import load_model
@@ -206,8 +207,6 @@ def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_n
         ("alternating", "wants one of 'alternate', 'end-of-stage'"),
         (["layer9.0"], "no Conv block 'layer9.0'; the residual Conv blocks are layer1.0, "),
         (["layer1.0", "layer1.0"], "a block named twice"),
-        ((0, 1.7, 1), "wants names of blocks alone, or whole numbers"),
-        ((0, "layer2.0", 1), "wants names of blocks alone, or whole numbers"),
         ((1, 1), "has 2 numbers, but the network has 3 stages of 3, 3, 3 blocks"),
         ((0, 0, 3), r"3 MSA blocks in stage 3, but of its 3 blocks 0 to 2 can alternate"),
     ],
@@ -217,10 +216,17 @@ def test_refuses_a_placement_that_does_not_fit(placement, said, images):
         harmonize(load_model("resnet20").model, images, placement)
 
 
+@pytest.mark.parametrize("placement", [(0, 1.7, 1), (0, "layer2.0", 1), 3])
+def test_refuses_a_placement_of_another_kind(placement, images):
+    blocks = conv_blocks(load_model("resnet20").model, images)
+    with pytest.raises(InputError, match="wants names of blocks alone, or whole numbers"):
+        inspect.unwrap(placed)(blocks, placement)  # past the tests' check of annotations
+
+
 def test_refuses_heads_that_do_not_fit_the_stages(images):
     with pytest.raises(InputError, match="heads has 2 numbers, but the network has 3 stages"):
         harmonize(load_model("resnet20").model, images, heads=(1, 2))
-    with pytest.raises(InputError, match="wants at least one of each"):
+    with pytest.raises(InputError, match="got 0 heads; an attention wants at least one"):
         harmonize(load_model("resnet20").model, images, heads=0)
 
 

@@ -256,7 +256,7 @@ def test_a_model_that_cannot_be_differentiated_keeps_its_other_analyses(tmp_path
     assert main(["examine", model, *TINY, *size, "--out", f"{tmp_path}/b"]) == 0
     said = capsys.readouterr().out
     assert "Without receptive fields: block 'stem' has" in said
-    passes = "uncertainty, hessian, landscape, robustness, lesion, noise, attack"
+    passes = "uncertainty, hessian, density, landscape, robustness, lesion, noise, attack"
     assert f"Without {passes}: build has 5 classes and shapes" in said
     assert list(tmp_path.glob("b/results/*-variance.npz"))
     assert not list(tmp_path.glob("b/results/*receptive*"))
