@@ -22,6 +22,12 @@ def pytest_unconfigure():
     shutil.rmtree(_CACHE, ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """A test draws the same alone, after others, and in any process."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def real_images():
     """The folder of real data, or a skip that says why."""

@@ -6,13 +6,12 @@ import torch
 from torch import nn
 
 from visprism.alternet.search import BuildUp, Shown, build_up
-from visprism.data import ImageSet, batches, held_out
+from visprism.data import batches, held_out
 from visprism.models import LoadedModel
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance
 from visprism.training import Job, Recipe, as_yaml, fit
 from visprism.training.job import (
     Reading,
+    facts_of,
     feed_of,
     network_of,
     preprocessing_of,
@@ -85,23 +84,6 @@ def search(
         log=job.folder / LOG,
         setting={"data": images.name, "images": len(images), "recipe": as_yaml(recipe)},
         shown=shown,
-        provenance=_facts(job, recipe, kept, preprocessing),
+        provenance=facts_of(job, recipe, kept, preprocessing),
     )
     return found, replace(network, preprocessing=preprocessing)
-
-
-def _facts(
-    job: Job, recipe: Recipe, images: ImageSet, preprocessing: Preprocessing
-) -> Provenance:
-    return Provenance(
-        model=job.model,
-        data=images.name,
-        images=len(images),
-        image_shape=(3, *preprocessing.size),
-        batch_size=recipe.batch_size,
-        preprocessing=str(preprocessing),
-        precision=recipe.precision,
-        device=job.device,
-        seed=recipe.seed,
-        command=job.command,
-    )

@@ -63,8 +63,8 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=3.0,
         metavar="M",
-        help="for Hessian, landscape, corruptions, lesions, noise and attacks together, of each"
-        " model (3); 0: without them",
+        help="for Hessian, density, landscape, corruptions, lesions, noise and attacks"
+        " together, of each model (3); 0: without them",
     )
     fourier = command(
         "fourier",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -22,6 +23,7 @@ from visprism.errors import InputError
 from visprism.models import LoadedModel, load_model
 from visprism.parallel import Compute
 from visprism.preprocessing import Preprocessing
+from visprism.result import Provenance
 from visprism.training.recipe import Recipe
 
 _SMALL = 64  # pixels a side, up to which images are kept in memory
@@ -146,3 +148,22 @@ def feed_of(job: Job, images: ImageSet, preprocessing: Preprocessing, recipe: Re
         return memory_feed(images, preprocessing, recipe.batch_size, **same)
     workers = job.workers
     return loader_feed(images, preprocessing, recipe.batch_size, workers=workers, **same)
+
+
+def facts_of(
+    job: Job, recipe: Recipe, images: ImageSet, preprocessing: Preprocessing
+) -> Provenance:
+    """What is known of the model and the data before training."""
+    return Provenance(
+        model=job.model.partition("@")[0],
+        data=images.name,
+        images=len(images),
+        image_shape=(3, *preprocessing.size),
+        batch_size=recipe.batch_size,
+        preprocessing=str(preprocessing),
+        precision=recipe.precision,
+        device=job.device,
+        seed=recipe.seed,
+        command=job.command,
+        created=datetime.now(UTC).date().isoformat(),
+    )

@@ -2,21 +2,19 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 
-from visprism.data import ImageSet
 from visprism.errors import InputError
 from visprism.models import load_model, save_checkpoint
 from visprism.parallel import Compute, processes, rank
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance, written_whole
+from visprism.result import written_whole
 from visprism.training.distillation import OtherClassesError
 from visprism.training.following import Logger, make_loggers
 from visprism.training.history import History
 from visprism.training.job import (
     Job,
     Reading,
+    facts_of,
     feed_of,
     network_of,
     preprocessing_of,
@@ -64,7 +62,7 @@ def train(
             save_checkpoint,
             preprocessing=preprocessing,
             class_names=images.class_names,
-            provenance=_facts(job, recipe, images, preprocessing),
+            provenance=facts_of(job, recipe, images, preprocessing),
         )
         everybody = [*found, *loggers]
         try:
@@ -95,7 +93,7 @@ def train(
         finally:
             for logger in everybody:
                 logger.close()
-        history = replace(history, provenance=_facts(job, recipe, images, preprocessing))
+        history = replace(history, provenance=facts_of(job, recipe, images, preprocessing))
         if rank() == 0:
             history.save(job.folder / "history.npz")
             with written_whole(job.folder / "recipe.yaml") as scratch:
@@ -112,21 +110,3 @@ def _with_classes(model: str, classes: int) -> str:
 
 def _logs(job: Job, recipe: Recipe) -> list[Logger]:
     return make_loggers(job.logs, job.folder, flat(recipe)) if rank() == 0 else []
-
-
-def _facts(
-    job: Job, recipe: Recipe, images: ImageSet, preprocessing: Preprocessing
-) -> Provenance:
-    return Provenance(
-        model=job.model.partition("@")[0],
-        data=images.name,
-        images=len(images),
-        image_shape=(3, *preprocessing.size),
-        batch_size=recipe.batch_size,
-        preprocessing=str(preprocessing),
-        precision=recipe.precision,
-        device=job.device,
-        seed=recipe.seed,
-        command=job.command,
-        created=datetime.now(UTC).date().isoformat(),
-    )
