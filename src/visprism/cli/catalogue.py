@@ -3,10 +3,15 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
+from typing import TYPE_CHECKING
 
 from visprism.cli.naming import DATA, MODEL, WEIGHTS
 from visprism.cli.text import columns
+from visprism.cli.values import positive
 from visprism.errors import InputError
+
+if TYPE_CHECKING:
+    from visprism.cli.commands import Commands
 
 
 def models(arguments: Namespace) -> None:
@@ -88,3 +93,19 @@ def described(registry: Mapping[str, Callable]) -> Iterable[tuple[str, str]]:
     """Each name, and the first line of what is registered under it."""
     for name, function in registry.items():
         yield name, (function.__doc__ or "").strip().partition("\n")[0]
+
+
+def add_commands(commands: "Commands") -> None:
+    """``models`` and ``data``."""
+    named = commands.add("models", models, "models that can be named, or ways to", MODEL)
+    named.add_argument("pattern", nargs="?", metavar="PATTERN", help="such as '*vit_tiny*'")
+    named.add_argument(
+        "--cost",
+        action="store_true",
+        help="parameters, multiply-accumulates for one image, and images a second, of each"
+        " (of the zoo, if no PATTERN is named)",
+    )
+    named.add_argument(
+        "--batch-size", type=positive, default=8, metavar="N", help="of --cost (8)"
+    )
+    commands.add("data", data, "data that can be named", DATA)

@@ -1,8 +1,14 @@
 """``visprism demo``: train two small networks, examine both, say where the report lies."""
 
 from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from visprism.cli.options import out_options, seed_options
 from visprism.cli.text import columns, verdicts
+
+if TYPE_CHECKING:
+    from visprism.cli.commands import Commands
 
 
 def demo(arguments: Namespace) -> None:
@@ -31,3 +37,10 @@ def demo(arguments: Namespace) -> None:
     print(columns(["network", "accuracy before", "after", "training"], rows))
     print(f"\n{verdicts(examinations)}\n")
     print(f"Written, look at {arguments.out / 'report.html'}")
+
+
+def add_commands(commands: "Commands") -> None:
+    """``demo``."""
+    tour = commands.add("demo", demo, "train two small networks on shapes and examine both")
+    out_options(tour, default=Path("demo"))
+    seed_options(tour)

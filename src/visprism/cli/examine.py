@@ -1,20 +1,20 @@
-"""``visprism examine`` and each analysis alone: measure, write, say what was found."""
+"""``visprism examine``, and each analysis of feature maps alone."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from visprism.cli.measured import Found, inquiry_of, measure_and_write, writers_of
+from visprism.cli.options import fourier_options, kernel_options
 from visprism.cli.text import likeness, verdicts
+from visprism.cli.values import positive, query
 
 if TYPE_CHECKING:
-    from visprism.examine import Inquiry, Progress
+    from visprism.cli.commands import Commands
+    from visprism.examine import Progress
     from visprism.models import LoadedModel
-    from visprism.report import Examination
-
-Writer = Callable[..., None]  # of a folder
-Found = tuple[str, Sequence[Writer]]  # what to say, and what to write
 
 
 def examine(arguments: Namespace) -> None:
@@ -95,57 +95,40 @@ def _examine(
     measure_and_write(arguments, inquiry, measure, look=look)
 
 
-def writers_of(examinations: "Sequence[Examination]", *more: Callable) -> list[Writer]:
-    """What writes the tables and figures of these, and more."""
-    from visprism.examine import write_figures, write_tables
-
-    return [partial(write, examinations) for write in (write_tables, write_figures, *more)]
-
-
-def measure_and_write(
-    arguments: Namespace,
-    inquiry: "Inquiry",
-    measure: "Callable[[Sequence[LoadedModel], Progress], Found]",
-    *,
-    look: str = "figures",
-) -> None:
-    """Load the models, measure, write everything or nothing, and say what was found."""
-    from visprism.cli.progress import progress_shown
-    from visprism.examine import load_models, output_folder
-    from visprism.parallel import processes, rank
-
-    with processes(inquiry.compute):
-        with output_folder(arguments.out) as folder, progress_shown() as progress:
-            models = load_models(
-                arguments.models, pretrained=arguments.pretrained, seed=arguments.seed
-            )
-            text, writers = measure(models, progress)
-            if rank() == 0:
-                for write in progress(writers, "figures and tables"):
-                    write(folder)
-        if rank() == 0:
-            print(text)
-            print(f"Written, look at {arguments.out / look}")
+def add_commands(commands: "Commands") -> None:
+    """``examine``, ``fourier``, ``variance``, ``attention``, ``receptive-field``, ``cka``."""
+    whole = commands.measuring("examine", examine, "models side by side in one report")
+    fourier_options(whole)
+    kernel_options(whole)
+    whole.add_argument(
+        "--minutes",
+        type=float,
+        default=3.0,
+        metavar="M",
+        help="for Hessian, density, landscape, corruptions, lesions, noise and attacks"
+        " together, of each model (3); 0: without them",
+    )
+    much = "how much of each spatial frequency every block lets pass"
+    fourier_options(commands.measuring("fourier", fourier, much))
+    far = "how far feature maps vary over positions, by block"
+    commands.measuring("variance", variance, far)
+    heads = "how far each head looks, and whether heads differ"
+    _attention_options(commands.measuring("attention", attention, heads))
+    # One backward pass for each block, and more images change little.
+    fields = "which pixels every block answers to"
+    commands.measuring("receptive-field", receptive_field, fields, limit=16)
+    alike = "how alike all blocks of a model are, and those of two models"
+    kernel_options(commands.measuring("cka", cka, alike))
 
 
-def inquiry_of(arguments: Namespace, analyses: tuple[str, ...]) -> "Inquiry":
-    """What was asked for on the command line."""
-    from visprism.examine import Inquiry
-    from visprism.parallel import Compute
-
-    return Inquiry(
-        data=arguments.data,
-        analyses=analyses,
-        split=arguments.split,
-        limit=arguments.limit,
-        batch_size=arguments.batch_size,
-        size=arguments.size,
-        skip_bad=arguments.skip_bad,
-        seed=arguments.seed,
-        compute=Compute(device=arguments.device, precision=arguments.precision),
-        protocol=getattr(arguments, "protocol", "default"),
-        profile=getattr(arguments, "profile", "diagonal"),
-        minutes=getattr(arguments, "minutes", Inquiry.minutes),
-        kernel=getattr(arguments, "kernel", "linear"),
-        command=arguments.command,
+def _attention_options(to: ArgumentParser) -> None:
+    to.add_argument(
+        "--query",
+        type=query,
+        default="mean",
+        metavar="ROW,COLUMN|class|mean",
+        help="of the maps: a pixel, the class token, or the mean of all queries (default)",
+    )
+    to.add_argument(
+        "--maps", type=positive, default=2, metavar="N", help="of the first N images (2)"
     )

@@ -2,9 +2,10 @@
 
 import argparse
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from visprism.cli.naming import BOTH
 from visprism.cli.options import out_options, size_options, weights_options
 from visprism.cli.text import columns
 from visprism.cli.train import changes_options, recipe_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from visprism.alternet import BuildUp, Placement, Shape
+    from visprism.cli.commands import Commands
     from visprism.models import LoadedModel
 
 
@@ -137,8 +139,14 @@ def _heads(text: str) -> int | tuple[int, ...]:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def harmonize_options(to: ArgumentParser) -> None:
-    """Which blocks, and what MSA blocks are like."""
+def add_commands(commands: "Commands") -> None:
+    """``harmonize``."""
+    to = commands.add(
+        "harmonize",
+        harmonize,
+        "a CNN with self-attention in the place of some of its convolutions",
+        BOTH,
+    )
     to.add_argument("model", metavar="MODEL")
     weights_options(to)
     out_options(to)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visprism.cli.examine import Found, inquiry_of, measure_and_write, writers_of
+from visprism.cli.measured import Found, inquiry_of, measure_and_write, writers_of
 from visprism.cli.text import verdicts
 from visprism.cli.values import minutes, positive
 
 if TYPE_CHECKING:
+    from visprism.cli.commands import Commands
     from visprism.examine import Bending, Progress
     from visprism.models import LoadedModel
     from visprism.report import Examination
@@ -55,7 +56,17 @@ def _bending(arguments: Namespace) -> "Bending":
     return Bending(**given, minutes=getattr(arguments, "most_minutes", None))
 
 
-def spectrum_options(to: ArgumentParser) -> None:
+def add_commands(commands: "Commands") -> None:
+    """``hessian`` and ``density``."""
+    sharp = "how sharp the loss of mini-batches is, and how convex"
+    _spectrum_options(commands.measuring("hessian", hessian, sharp, limit=256))
+    every = "all Hessian eigenvalues of the loss over the data"
+    whole = commands.measuring("density", density, every, limit=256)
+    _density_options(whole)
+    whole.set_defaults(weight_decay=0.0)
+
+
+def _spectrum_options(to: ArgumentParser) -> None:
     """Of which mini-batches, for how long."""
     _bent(to)
     to.add_argument(
@@ -77,7 +88,7 @@ def spectrum_options(to: ArgumentParser) -> None:
     )
 
 
-def density_options(to: ArgumentParser) -> None:
+def _density_options(to: ArgumentParser) -> None:
     """How fine the density is."""
     _bent(to)
     to.add_argument(

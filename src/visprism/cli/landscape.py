@@ -2,24 +2,25 @@
 
 from argparse import ArgumentParser, Namespace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visprism.cli.examine import Found, inquiry_of, measure_and_write, writers_of
+from visprism.cli.measured import Found, inquiry_of, measure_and_write, writers_of
+from visprism.cli.naming import MODEL
+from visprism.cli.options import out_options, seed_options, size_options
 from visprism.cli.text import verdicts
 from visprism.cli.values import positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from visprism.cli.commands import Commands
     from visprism.examine import Progress
     from visprism.models import LoadedModel
 
 
 def landscape(arguments: Namespace) -> None:
     """The loss over planes through each model's weights; an interrupted run goes on."""
-    from pathlib import Path
-
     from visprism.examine import Survey, landscapes_of, prepare, write_paths, write_report
     from visprism.measure.landscape import discard_partial
     from visprism.parallel import rank
@@ -36,7 +37,7 @@ def landscape(arguments: Namespace) -> None:
     )
     used: list[Path] = []
 
-    def part(label: str) -> "Path":
+    def part(label: str) -> Path:
         used.append(arguments.out / f".landscape-{slug(label)}")
         return used[-1]
 
@@ -89,7 +90,28 @@ def trajectory(arguments: Namespace) -> None:
     print(f"Written, look at {arguments.out / 'figures'}")
 
 
-def planes_options(to: ArgumentParser) -> None:
+def add_commands(commands: "Commands") -> None:
+    """``landscape`` and ``trajectory``."""
+    about = "the loss about a model's weights"
+    _planes_options(commands.measuring("landscape", landscape, about, limit=1000))
+    way = commands.add(
+        "trajectory", trajectory, "the way of a model's weights in training", MODEL
+    )
+    way.add_argument("model", metavar="MODEL")
+    way.add_argument(
+        "--snapshots",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="checkpoints, in the order of training",
+    )
+    out_options(way)
+    seed_options(way)
+    size_options(way)
+
+
+def _planes_options(to: ArgumentParser) -> None:
     """Which planes, and on which images."""
     to.add_argument(
         "--points", type=positive, default=21, metavar="N", help="of the grid, a side (21); odd"

@@ -32,3 +32,4 @@ DATA is one of
   cifar10_c:DIR, cifar100_c:DIR, imagenet_c:DIR  stored corrupted sets
 followed, if need be, by options, in quotes: 'shapes?size=64&target=texture'
 """
+BOTH = f"{MODEL}\n{DATA}"

@@ -1,18 +1,18 @@
 """``visprism evaluate`` and ``robustness``: what the predictions tell."""
 
-import argparse
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from visprism.cli.measured import Found, inquiry_of, measure_and_write, writers_of
 from visprism.cli.text import verdicts
+from visprism.cli.values import confidence, listed, positive
 from visprism.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from visprism.cli.examine import Found
+    from visprism.cli.commands import Commands
     from visprism.examine import Progress
     from visprism.models import LoadedModel
 
@@ -46,28 +46,39 @@ def robustness(arguments: Namespace) -> None:
     )
 
 
-def evaluate_options(to: ArgumentParser) -> None:
+def add_commands(commands: "Commands") -> None:
+    """``evaluate`` and ``robustness``."""
+    every = "accuracy, calibration and every other metric of the predictions"
+    _metrics_options(commands.measuring("evaluate", evaluate, every))
+    robust = commands.measuring(
+        "robustness", robustness, "the same metrics on corrupted images"
+    )
+    _metrics_options(robust)
+    _corruptions_options(robust)
+
+
+def _metrics_options(to: ArgumentParser) -> None:
     """What both commands take."""
     to.add_argument(
         "--cutoff",
-        type=_listed(confidence),
+        type=listed(confidence),
         default=(0.9,),
         metavar="C[,C...]",
         help="of the confidence, for acc, unc, freq and iou (0.9)",
     )
     to.add_argument(
-        "--bins", type=_number, default=10, metavar="N", help="of the calibration errors (10)"
+        "--bins", type=positive, default=10, metavar="N", help="of the calibration errors (10)"
     )
     to.add_argument(
         "--samples",
-        type=_number,
+        type=positive,
         default=1,
         metavar="N",
         help="passes with dropout at work, whose probabilities are averaged (1: none)",
     )
 
 
-def robustness_options(to: ArgumentParser) -> None:
+def _corruptions_options(to: ArgumentParser) -> None:
     """What is asked of corruptions alone."""
     to.add_argument(
         "--corruptions",
@@ -77,7 +88,7 @@ def robustness_options(to: ArgumentParser) -> None:
     )
     to.add_argument(
         "--severities",
-        type=_listed(_number),
+        type=listed(positive),
         default=(1, 2, 3, 4, 5),
         metavar="N[,N...]",
         help="of 1 (mild) to 5 (severe); by default all",
@@ -91,7 +102,6 @@ def robustness_options(to: ArgumentParser) -> None:
 
 
 def _evaluate(arguments: Namespace, **more: Any) -> None:  # noqa: ANN401 (of Evaluation)
-    from visprism.cli.examine import inquiry_of, measure_and_write, writers_of
     from visprism.examine import Evaluation, write_report
     from visprism.examine import evaluate as evaluated
 
@@ -101,7 +111,7 @@ def _evaluate(arguments: Namespace, **more: Any) -> None:  # noqa: ANN401 (of Ev
     evaluation = replace(evaluation, **more)
     inquiry = inquiry_of(arguments, ())
 
-    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> "Found":
+    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
         examinations = evaluated(models, inquiry, evaluation, progress=progress)
         return verdicts(examinations), writers_of(examinations, write_report)
 
@@ -110,27 +120,3 @@ def _evaluate(arguments: Namespace, **more: Any) -> None:  # noqa: ANN401 (of Ev
 
 def _named(text: str, groups: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
     return groups[text] if text in groups else tuple(text.split(","))
-
-
-def _listed(kind: Callable) -> Callable[[str], tuple]:
-    def listed(text: str) -> tuple:
-        return tuple(kind(part) for part in text.split(","))
-
-    return listed
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
-
-
-def confidence(text: str) -> float:
-    """A cut-off of the confidence."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no confidence from 0 up to but not 1")
-    return value

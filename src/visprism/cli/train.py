@@ -3,13 +3,15 @@
 import argparse
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from visprism.cli.naming import BOTH
 from visprism.cli.options import out_options, size_options
 from visprism.cli.values import from_zero, minutes, positive
 
 if TYPE_CHECKING:
+    from visprism.cli.commands import Commands
     from visprism.training import Recipe
 
 
@@ -56,10 +58,12 @@ def recipes(arguments: Namespace) -> None:
         print(as_yaml(recipe_of(arguments)), end="")
 
 
-def add_commands(command: Callable[..., ArgumentParser], names: str) -> None:
-    """``train`` and ``recipes``; `names` says how models and data are named."""
-    _train_options(command("train", train, "train a model by a recipe", names))
-    known = command("recipes", recipes, "recipes that can be named, or one of them as YAML")
+def add_commands(commands: "Commands") -> None:
+    """``train`` and ``recipes``."""
+    _train_options(commands.add("train", train, "train a model by a recipe", BOTH))
+    known = commands.add(
+        "recipes", recipes, "recipes that can be named, or one of them as YAML"
+    )
     known.add_argument("recipe", nargs="?", metavar="RECIPE", help="to print")
     changes_options(known)
 

@@ -1,15 +1,16 @@
 """``visprism lesion``, ``noise``, ``attack``, ``shape-bias``: what a model bears and sees."""
 
-import argparse
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from visprism.cli.measured import Found, inquiry_of, measure_and_write, writers_of
 from visprism.cli.text import verdicts
+from visprism.cli.values import listed, positive, share
 
 if TYPE_CHECKING:
-    from visprism.cli.examine import Found
+    from visprism.cli.commands import Commands
     from visprism.examine import Progress, Trial
     from visprism.models import LoadedModel
 
@@ -71,30 +72,42 @@ def shape_bias(arguments: Namespace) -> None:
     _try(arguments, shape_bias_of)
 
 
-def lesion_options(to: ArgumentParser) -> None:
+def add_commands(commands: "Commands") -> None:
+    """``lesion``, ``noise``, ``attack`` and ``shape-bias``."""
+    out = "what the model loses when each block is taken out"
+    _lesion_options(commands.measuring("lesion", lesion, out))
+    bands = "what noise of each band of frequencies costs"
+    _noise_options(commands.measuring("noise", noise, bands))
+    small = "what small changes cost that are made to mislead the model"
+    _attack_options(commands.measuring("attack", attack, small, limit=256))
+    cues = "whether the model goes by shape or by texture, on images where they conflict"
+    commands.measuring("shape-bias", shape_bias, cues)
+
+
+def _lesion_options(to: ArgumentParser) -> None:
     """What is asked of lesions alone."""
     to.add_argument(
         "--pieces",
-        type=_listed(str),
+        type=listed(str),
         default=("units",),
         metavar="NAME[,NAME...]",
         help="units (default: blocks, but of a bottleneck its convolution), blocks, heads",
     )
     to.add_argument(
         "--together",
-        type=_listed(_number),
+        type=listed(positive),
         default=(),
         metavar="K[,K...]",
         help="K blocks at once, drawn at random",
     )
-    to.add_argument("--draws", type=_number, default=10, metavar="N", help="for each K (10)")
+    to.add_argument("--draws", type=positive, default=10, metavar="N", help="for each K (10)")
 
 
-def noise_options(to: ArgumentParser) -> None:
+def _noise_options(to: ArgumentParser) -> None:
     """What is asked of noise alone."""
     to.add_argument(
         "--frequencies",
-        type=_listed(float),
+        type=listed(float),
         default=(),
         metavar="F[,F...]",
         help="middles of the bands in pi rad/pixel (0.1 to 0.9)",
@@ -118,38 +131,38 @@ def noise_options(to: ArgumentParser) -> None:
     )
     to.add_argument(
         "--map",
-        type=_number,
+        type=positive,
         default=0,
         metavar="N",
         help="also the error for each wave of up to N cycles: about 2 N² passes",
     )
     to.add_argument(
-        "--map-step", type=_number, default=1, metavar="N", help="every N-th wave only"
+        "--map-step", type=positive, default=1, metavar="N", help="every N-th wave only"
     )
 
 
-def attack_options(to: ArgumentParser) -> None:
+def _attack_options(to: ArgumentParser) -> None:
     """What is asked of attacks alone."""
     to.add_argument(
         "--attacks",
-        type=_listed(str),
+        type=listed(str),
         default=("random", "fgsm", "pgd"),
         metavar="NAME[,NAME...]",
         help="of random, fgsm, pgd; by default all",
     )
     to.add_argument(
         "--epsilon",
-        type=_listed(_share),
+        type=listed(share),
         default=(1 / 255, 2 / 255, 4 / 255, 8 / 255),
         metavar="E[,E...]",
         help="largest change of pixels in 0 to 1, as 0.01 or 4/255 (1, 2, 4, 8 of 255)",
     )
     to.add_argument("--norm", default="linf", choices=["linf", "l2"])
-    to.add_argument("--steps", type=_number, default=10, metavar="N", help="of PGD (10)")
-    to.add_argument("--restarts", type=_number, default=1, metavar="N", help="of PGD (1)")
+    to.add_argument("--steps", type=positive, default=10, metavar="N", help="of PGD (10)")
+    to.add_argument("--restarts", type=positive, default=1, metavar="N", help="of PGD (1)")
     to.add_argument(
         "--frequencies",
-        type=_listed(float),
+        type=listed(float),
         default=(),
         metavar="F[,F...]",
         help="only in these bands, in pi rad/pixel",
@@ -157,38 +170,12 @@ def attack_options(to: ArgumentParser) -> None:
 
 
 def _try(arguments: Namespace, trial: "Trial", *, more: Sequence[Callable] = ()) -> None:
-    from visprism.cli.examine import inquiry_of, measure_and_write, writers_of
     from visprism.examine import trials, write_report
 
     inquiry = inquiry_of(arguments, ())
 
-    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> "Found":
+    def measure(models: "Sequence[LoadedModel]", progress: "Progress") -> Found:
         examinations = trials(models, inquiry, trial, progress=progress)
         return verdicts(examinations), writers_of(examinations, write_report, *more)
 
     measure_and_write(arguments, inquiry, measure, look="report.html")
-
-
-def _listed(kind: Callable) -> Callable[[str], tuple]:
-    def listed(text: str) -> tuple:
-        try:
-            return tuple(kind(part) for part in text.split(","))
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers") from None
-
-    return listed
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
-
-
-def _share(text: str) -> float:
-    """A number, or a fraction such as 8/255."""
-    above, slash, below = text.partition("/")
-    try:
-        return float(above) / float(below) if slash else float(above)
-    except ZeroDivisionError:
-        raise ValueError(text) from None

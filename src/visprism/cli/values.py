@@ -1,6 +1,7 @@
 """Values: what an option takes, read from text; anything else is told in one sentence."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -52,3 +53,35 @@ def size(text: str) -> tuple[int, int]:
     """(height, width), from ``224`` or ``224x160``."""
     height, _, width = text.partition("x")
     return positive(height), positive(width or height)
+
+
+def listed(kind: Callable) -> Callable[[str], tuple]:
+    """Values of one kind, with commas between them."""
+
+    def read(text: str) -> tuple:
+        try:
+            return tuple(kind(part) for part in text.split(","))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers") from None
+
+    return read
+
+
+def share(text: str) -> float:
+    """A number, or a fraction such as 8/255."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / float(below) if slash else float(above)
+    except ZeroDivisionError:
+        raise ValueError(text) from None
+
+
+def confidence(text: str) -> float:
+    """A cut-off of the confidence."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no confidence from 0 up to but not 1")
+    return value
