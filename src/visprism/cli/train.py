@@ -24,7 +24,7 @@ def train(arguments: Namespace) -> None:
 
     recipe = recipe_of(arguments)
     names = ("model", "data", "split", "test", "test_split", "subset", "teacher", "pretrained")
-    more = ("size", "skip_bad", "workers", "device", "resume", "minutes", "command")
+    more = ("size", "skip_bad", "workers", "device", "sharded", "resume", "minutes", "command")
     given = {name: getattr(arguments, name) for name in (*names, *more)}
     job = Job(
         folder=arguments.out, logs=tuple(arguments.log) if arguments.log else None, **given
@@ -99,6 +99,11 @@ def _train_options(to: ArgumentParser) -> None:
         help="processes that read images of over 64 pixels a side (4)",
     )
     to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    to.add_argument(
+        "--sharded",
+        action="store_true",
+        help="share weights out among the processes of torchrun, for what one GPU cannot hold",
+    )
     to.add_argument(
         "--minutes", type=minutes, default=10.0, metavar="M", help="between states kept (10)"
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, cast
 
 import torch
@@ -10,17 +11,25 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from visprism.anatomy import forward
 from visprism.errors import InputError
 from visprism.parallel import Compute, add_up, rank, world_size
 from visprism.rng import stream
+from visprism.training.averages import averaged
 from visprism.training.distillation import distillation_loss, task_loss
 from visprism.training.launch import fabric_for
 from visprism.training.optimizers import make_optimizers
 from visprism.training.recipe import Recipe
 from visprism.training.sam import ascended
+from visprism.training.sharding import (
+    check_shardable,
+    gather_into,
+    load_module,
+    load_optimizer,
+    same_buffers,
+    whole_state,
+)
 
 Batch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
 
@@ -33,27 +42,41 @@ class Engine:
         recipe: how.
         compute: on which device, in which precision.
         teacher: of distillation; it is given the images that the model is given.
+        sharded: share a copy of the model out among the processes; see `sharding`.
     """
 
     def __init__(
-        self, model: nn.Module, recipe: Recipe, compute: Compute, teacher: nn.Module | None
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        compute: Compute,
+        teacher: nn.Module | None,
+        *,
+        sharded: bool = False,
     ) -> None:
-        self.model, self.recipe, self.compute, self.teacher = model, recipe, compute, teacher
-        self.fabric: Fabric = fabric_for(compute)
-        if recipe.channels_last:
+        self.given, self.recipe, self.compute, self.teacher = model, recipe, compute, teacher
+        self.sharded = sharded
+        self.fabric: Fabric = fabric_for(compute, sharded=sharded)
+        if sharded:
+            check_shardable(model, recipe)
+            model = deepcopy(model)
+        elif recipe.channels_last:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
-        made = make_optimizers(model.to(self.fabric.device), recipe)
-        self._own = [optimizer for optimizer, _ in made]
-        self._factors = [factor for _, factor in made]
+        self.model = model
         wrapped = torch.compile(model) if recipe.compile else model
         self.wrapped = self.fabric.setup_module(wrapped)  # pyrefly: ignore
+        made = make_optimizers(model, recipe, sharded=sharded)
+        self._own = [optimizer for optimizer, _ in made]
+        self._factors = [factor for _, factor in made]
         self._wrapped_optimizers = [
             cast(Optimizer, self.fabric.setup_optimizers(own)) for own in self._own
         ]
         self.average = None
         if recipe.ema:
-            rule = get_ema_multi_avg_fn(recipe.ema)
-            self.average = AveragedModel(model, multi_avg_fn=rule, use_buffers=True)
+            # Of the model that was given, which has the same weights yet, and is not sharded.
+            self.average = averaged(self.given, recipe.ema)
+            if sharded:
+                self.fabric.setup_module(self.average.module)
         if teacher is not None:
             teacher.to(self.fabric.device).eval()
 
@@ -74,36 +97,39 @@ class Engine:
             nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
         for optimizer in self._wrapped_optimizers:
             optimizer.step()
+        if self.sharded:
+            same_buffers(self.model)
         if self.average is not None:
             self.average.update_parameters(self.model)
         return total
 
     def state(self) -> dict[str, Any]:
-        """All tensors that an update changes, and what goes with them."""
+        """All tensors that an update changes, and what goes with them.
+
+        Of a sharded model every process must ask, and the first is given them whole.
+        """
         average = {} if self.average is None else self.average.state_dict()
         optimizers = [optimizer.state_dict() for optimizer in self._own]
-        return {"model": self.model.state_dict(), "optimizers": optimizers, "average": average}
+        state = {"model": self.model.state_dict(), "optimizers": optimizers, "average": average}
+        return whole_state(state) if self.sharded else state
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
-        self.model.load_state_dict(state["model"])
+        load_module(self.model, state["model"])
         for optimizer, own in zip(self._own, state["optimizers"], strict=True):
-            optimizer.load_state_dict(own)
+            load_optimizer(optimizer, own)
         if self.average is not None:
-            self.average.load_state_dict(state["average"])
+            load_module(self.average, state["average"])
 
-    def not_finite(self) -> str | None:
-        """The name of a parameter, or of BatchNorm's running statistics, that is not finite."""
-        tensors = {
-            name: tensor
-            for name, tensor in self.model.state_dict(keep_vars=True).items()
-            if tensor.requires_grad or name.endswith(("running_mean", "running_var"))
-        }
-        sums = [tensor.detach().abs().amax() for tensor in tensors.values() if tensor.numel()]
-        if not sums or bool(torch.stack(sums).isfinite().all()):
-            return None  # one look, as each would wait for a GPU
-        bad = (name for name, t in tensors.items() if not bool(t.isfinite().all()))
-        return next(bad, None)
+    def whole(self, model: nn.Module) -> nn.Module:
+        """The model or its average; of a sharded one, the given model with its weights.
+
+        Of a sharded model every process must ask.
+        """
+        if not self.sharded:
+            return model
+        gather_into(self.given, model)
+        return self.given
 
     @contextmanager
     def training(self) -> Iterator[None]:
@@ -115,6 +141,7 @@ class Engine:
                 yield
             finally:
                 self.model.eval()
+                self.given.eval()
 
     def _gradient(self, step: int, batch: Batch, whole: int) -> Tensor:
         """Leave the gradient of the mean loss in the parameters; the sum of the losses.
@@ -126,11 +153,14 @@ class Engine:
             optimizer.zero_grad()
         # What a model draws depends on the step alone, so that no state of a generator is kept.
         torch.manual_seed(stream(self.recipe.seed, "step", step, rank()).initial_seed())
-        parts = list(zip(*(tensor.chunk(self.recipe.parts) for tensor in batch), strict=True))
+        # As many parts in every process: those of a sharded model wait for each other.
+        count = min(self.recipe.parts, -(-whole // world_size()))
+        parts = list(zip(*(tensor.tensor_split(count) for tensor in batch), strict=True))
         total = torch.zeros((), device=self.fabric.device)
         for number, (images, targets) in enumerate(parts, start=1):
-            last = number == len(parts)
-            with self.fabric.no_backward_sync(self.wrapped, enabled=not last):
+            # Gradients of a sharded model are never whole, so that each part is added up.
+            held = number < len(parts) and not self.sharded
+            with self.fabric.no_backward_sync(self.wrapped, enabled=held):
                 with _one_image_told(self.model, len(images), whole, len(parts)):
                     loss = self._losses(images, targets).sum()
                 self.fabric.backward(loss * (world_size() / whole))

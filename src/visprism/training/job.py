@@ -56,6 +56,7 @@ class Job:
     skip_bad: bool = False
     workers: int = 4  # processes that read large images
     device: str = "cpu"
+    sharded: bool = False  # weights shared out among processes
     resume: bool = False
     minutes: float = 10.0  # between states that are kept
     logs: tuple[str, ...] | None = None  # None: TensorBoard, where it is installed

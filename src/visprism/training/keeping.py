@@ -9,7 +9,7 @@ from torch import nn
 
 from visprism.data import Feed
 from visprism.errors import InputError
-from visprism.parallel import rank
+from visprism.parallel import gather, rank
 from visprism.training.engine import Engine
 from visprism.training.ledger import Ledger
 from visprism.training.recipe import Recipe
@@ -102,7 +102,8 @@ class Keeper:
         """Keep the state if it is time, once losses and weights have been looked at."""
         if self.engine.recipe.snapshots and step == self._warm:
             self._snapshot(step)
-        if time.monotonic() - self._since > 60 * self.minutes:
+        due = time.monotonic() - self._since > 60 * self.minutes
+        if gather(due)[0] if self.engine.sharded else due:  # each has a clock of its own
             look()
             self._state(step)
 
@@ -119,21 +120,25 @@ class Keeper:
 
     def _state(self, step: int) -> None:
         self._since = time.monotonic()
-        if self.folder is None or rank() > 0:
+        if self.folder is None or (rank() > 0 and not self.engine.sharded):
             return
         content = {"engine": self.engine.state(), "ledger": self.ledger.state()}
-        write_state(self.folder, {"step": step, "identity": self.identity, **content})
+        if rank() == 0:
+            write_state(self.folder, {"step": step, "identity": self.identity, **content})
 
     def _history(self) -> None:
         if self.folder is not None and rank() == 0:
             self.ledger.history().save_csv(self.folder / "history.csv")
 
     def _snapshot(self, step: int) -> None:
-        if self.engine.recipe.snapshots and self.folder is not None and rank() == 0:
+        if self.engine.recipe.snapshots and self.folder is not None:
             (self.folder / "snapshots").mkdir(exist_ok=True)
             self._weights(f"snapshots/step-{step:08d}.safetensors", self.engine.model)
 
     def _weights(self, name: str, model: nn.Module) -> None:
-        if self.folder is not None and rank() == 0:
+        if self.folder is None:
+            return
+        whole = self.engine.whole(model)
+        if rank() == 0:
             known = self.ledger.latest()
-            self.save(model, self.folder / name, recipe=self.engine.recipe, metrics=known)
+            self.save(whole, self.folder / name, recipe=self.engine.recipe, metrics=known)

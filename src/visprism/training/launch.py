@@ -7,10 +7,14 @@ import warnings
 from lightning_fabric import Fabric
 
 from visprism.parallel import Compute, world_size
+from visprism.training.sharding import strategy
 
 
-def fabric_for(compute: Compute) -> Fabric:
-    """Fabric on the processes that `visprism.parallel.processes` has joined."""
+def fabric_for(compute: Compute, *, sharded: bool = False) -> Fabric:
+    """Fabric on the processes that `visprism.parallel.processes` has joined.
+
+    Each has the whole model, or, `sharded`, its part.
+    """
     device = compute.torch_device
     several = world_size() > 1
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if several else 1
@@ -25,7 +29,7 @@ def fabric_for(compute: Compute) -> Fabric:
             devices=[device.index or 0] if device.type == "cuda" and not several else local,
             num_nodes=world_size() // local,
             precision="bf16-mixed" if compute.precision == "bf16" else "32-true",
-            strategy="ddp" if several else "auto",
+            strategy=strategy() if sharded else "ddp" if several else "auto",
         )
         fabric.launch()
         log.setLevel(level)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from visprism.measure.outputs import predict, uncertainty
+from visprism.measure.outputs import Predictions, predict, uncertainty
 from visprism.parallel import Compute
 from visprism.training.engine import Engine
 from visprism.training.history import History
+from visprism.training.turns import Even, evened
 
 Test = Iterable[tuple[Tensor, Tensor]]  # images as the model wants them, and their classes
 
@@ -74,6 +76,8 @@ class Ledger:
 def metrics_of(engine: Engine, test: Test | None, compute: Compute) -> tuple[float, ...]:
     """Accuracy, NLL and ECE on the test images, and the first two of the moving average."""
     unknown = float("nan")
+    if engine.sharded and test is not None:
+        test = evened(test)
     own = _metrics(engine.model, test, compute) if test is not None else (unknown,) * 3
     if test is None or engine.average is None:
         return (*own, unknown, unknown)
@@ -84,7 +88,14 @@ def _metrics(model: nn.Module, test: Test, compute: Compute) -> tuple[float, flo
     trained = model.training
     model.eval()
     try:
-        found = uncertainty(predict(model, test, compute=compute), resamples=0)
+        found = uncertainty(_predicted(model, test, compute), resamples=0)
     finally:
         model.train(trained)
     return found.of("accuracy"), found.of("nll"), found.of("ece")
+
+
+def _predicted(model: nn.Module, test: Test, compute: Compute) -> Predictions:
+    predictions = predict(model, test, compute=compute)
+    if not isinstance(test, Even):
+        return predictions
+    return predictions.subset(torch.arange(len(predictions) - test.added))

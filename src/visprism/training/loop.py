@@ -38,6 +38,7 @@ def fit(
     teacher: nn.Module | None = None,
     loggers: Sequence[Logger] = (),
     device: str = "cpu",
+    sharded: bool = False,
     minutes: float = 10.0,
     save: Save = save_checkpoint,
     named: Mapping[str, str] | None = None,
@@ -66,6 +67,10 @@ def fit(
         teacher: of distillation; it sees the images that the model sees.
         loggers: are told the loss every 50 steps, and each row of the history.
         device: as torch names it.
+        sharded: share weights, gradients and the optimiser's state out among the processes,
+            for what does not fit on one GPU. A copy is trained, and the model that was given,
+            which stays where it lies (leave it on the CPU), has the weights in the end. A run
+            begun so can go on otherwise, and the other way round.
         minutes: between states that are kept, beside those after every epoch.
         save: writes the weights of a model to a file, with the recipe and the last metrics.
         named: what else must be the same for a run to go on, by name, as the data's name.
@@ -73,14 +78,16 @@ def fit(
     Raises:
         InputError: if feed and recipe, model and classes, or the run in the folder do not fit;
             if a loss or a weight stops being finite (step, learning rate and batch are named;
-            the last good state is kept); if the state cannot be written.
+            the last good state is kept); if the state cannot be written; if what is to be
+            sharded cannot be: by one process, compiled, with another optimiser than AdamW or
+            SGD, with parameters that are tied or of several types.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
     _check(train, recipe, teacher, minutes)
     compute = Compute(device, recipe.precision)
     with processes(compute):
-        engine = Engine(model, recipe, compute, teacher)
+        engine = Engine(model, recipe, compute, teacher, sharded=sharded)
         ledger = Ledger()
         keeper = Keeper(
             folder, engine, ledger, train, save=save, minutes=minutes, named=named or {}
@@ -116,6 +123,7 @@ def fit(
                         _tell(loggers, done, values)
                     keeper.between(done, watch.all)
         keeper.end()
+        engine.whole(engine.model)
     return ledger.history()
 
 

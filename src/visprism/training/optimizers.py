@@ -14,7 +14,9 @@ from visprism.training.recipe import Recipe
 _MUON = 4.0
 
 
-def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, float]]:
+def make_optimizers(
+    model: nn.Module, recipe: Recipe, *, sharded: bool = False
+) -> list[tuple[Optimizer, float]]:
     """Optimisers that share the model's parameters, each with its factor on the learning rate.
 
     Under ``"muon"``, Muon moves the matrices inside of blocks: those with two axes and more
@@ -29,7 +31,7 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if recipe.optimizer != "muon":
-        return [(_alone([p for _, p in named], recipe), 1.0)]
+        return [(_alone([p for _, p in named], recipe, sharded=sharded), 1.0)]
     matrices = [p for name, p in named if p.ndim == 2 and name.count(".") > 1]
     inner = set(map(id, matrices))
     adamw = _adamw([p for _, p in named if id(p) not in inner], recipe)
@@ -54,7 +56,7 @@ def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
     groups: dict[bool, list[Tensor]] = {True: [], False: []}
     for parameter in parameters:
         is_table = parameter.ndim == 3 and len(parameter) == 1
-        matrix = parameter.squeeze().ndim >= 2 and not is_table
+        matrix = sum(length > 1 for length in parameter.shape) >= 2 and not is_table
         groups[matrix or recipe.decay == "all"].append(parameter)
     return [
         {"params": group, "weight_decay": recipe.weight_decay if decays else 0.0}
@@ -63,12 +65,14 @@ def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
     ]
 
 
-def _alone(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
+def _alone(parameters: list[Tensor], recipe: Recipe, *, sharded: bool) -> Optimizer:
     if recipe.optimizer == "adamw":
         return _adamw(parameters, recipe)
     groups = decay_groups(parameters, recipe)
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=True)
+        # Torch's fused step of SGD does not know sharded tensors; that of AdamW does.
+        fused = not sharded
+        return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=fused)
     import timm.optim
 
     known = [str(name) for name in timm.optim.list_optimizers()]

@@ -77,6 +77,7 @@ def train(
                 teacher=teacher,
                 loggers=everybody,
                 device=job.device,
+                sharded=job.sharded,
                 minutes=job.minutes,
                 save=save,
                 named={

@@ -7,8 +7,10 @@ import torch
 
 from visprism.data import Feed
 from visprism.errors import InputError
+from visprism.parallel import gather
 from visprism.training.engine import Engine
 from visprism.training.ledger import Ledger
+from visprism.training.sharding import local
 
 
 class Watch:
@@ -54,7 +56,7 @@ class Watch:
             InputError: if a loss or a weight is not finite.
         """
         self.losses()
-        bad = self._engine.not_finite()
+        bad = _not_finite(self._engine)
         if bad is not None:
             raise InputError(
                 f"the weight {bad} is not finite after {self._at(*self._last)}{self._way_out()}"
@@ -75,3 +77,18 @@ class Watch:
 
     def _way_out(self) -> str:
         return f"; try a lower lr, a longer warmup or a clip{self._kept()}"
+
+
+def _not_finite(engine: Engine) -> str | None:
+    """The name of a parameter, or of BatchNorm's running statistics, that is not finite."""
+    tensors = {
+        name: local(tensor.detach())
+        for name, tensor in engine.model.state_dict(keep_vars=True).items()
+        if tensor.requires_grad or name.endswith(("running_mean", "running_var"))
+    }
+    sums = [tensor.abs().amax() for tensor in tensors.values() if tensor.numel()]
+    found = None
+    # One look, as each would wait for a GPU.
+    if sums and not bool(torch.stack(sums).isfinite().all()):
+        found = next(name for name, t in tensors.items() if not bool(t.isfinite().all()))
+    return next(filter(None, gather(found)), None) if engine.sharded else found

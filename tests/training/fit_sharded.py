@@ -1,0 +1,145 @@
+"""Runs of training by two processes that share the weights out; prints what each has."""
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from shutil import copytree
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from visprism.data import Augmentation, MemoryFeed
+from visprism.parallel import CPU, processes, rank
+from visprism.preprocessing import Preprocessing
+from visprism.training import Recipe, fit
+from visprism.training.engine import Engine
+
+RECIPE = Recipe(
+    epochs=2,
+    batch_size=9,  # unequal parts: 5 and 4 images, and 2 and 1 of the last batch
+    lr=0.05,
+    augmentation=Augmentation(padding=1, flip=0.5, mixup=1.0, cutmix=0.8, smoothing=0.1),
+    clip=0.5,
+    ema=0.5,
+    parts=2,
+    snapshots=1,
+)
+PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+OTHERS = {
+    "sam": (replace(RECIPE, sam=0.05, adaptive=True, decay="all"), ()),
+    "sgd": (replace(RECIPE, optimizer="sgd", ema=0.0), ()),
+    # By SGD, as Adam takes steps of one size along gradients that are nothing but rounding.
+    "bf16": (replace(RECIPE, precision="bf16", channels_last=True, optimizer="sgd"), ()),
+    "norm": (
+        replace(RECIPE, batch_size=10, parts=1, optimizer="sgd"),
+        (partial(nn.BatchNorm1d, 10), partial(nn.Dropout, 0.3)),
+    ),
+}
+
+
+class StopError(Exception):
+    """As good as a kill, without a process."""
+
+
+def stopping(at):
+    def progress(steps, _):
+        for step in steps:
+            if step == at:
+                raise StopError
+            yield step
+
+    return progress
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(10), nn.Linear(10, 10)
+        self.scale = nn.Parameter(torch.ones(1))  # the second process has nothing of it
+
+    def forward(self, x):
+        return x + self.scale * torch.relu(self.linear(self.norm(x)))
+
+
+def made(*inner):
+    """Every process begins with weights of its own; those of the first count, as with DDP."""
+    with torch.random.fork_rng():
+        torch.manual_seed(rank())
+        model = nn.Sequential(
+            nn.Conv2d(3, 3, 1, bias=False),
+            nn.Flatten(),
+            nn.Linear(48, 10),
+            *(make() for make in inner),
+            nn.Sequential(*(Block() for _ in range(3))),
+            nn.Linear(10, 2),
+        )
+    model[0].weight.requires_grad = False  # a frozen one
+    return model.eval()
+
+
+def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
+    """The model and history of a run; None of one that was stopped."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 255, (30, 3, 4, 4), generator=generator, dtype=torch.uint8)
+    targets = torch.arange(30) % 2
+    feed = MemoryFeed(images, targets, 2, recipe.batch_size, recipe.augmentation, PLAIN, 0)
+    test = list(zip((images / 255).split(11), targets.split(11), strict=True))  # 3 batches
+    more = {"minutes": 0.0, "progress": stopping(at)}
+    with processes(CPU):
+        model = made(*inner)
+        try:
+            history = fit(
+                model, feed, recipe, test=test, folder=folder, sharded=sharded, **more
+            )
+        except StopError:
+            return None
+    assert not model.training
+    return model.state_dict(), {n: getattr(history, n) for n in ("train_loss", "test_nll")}
+
+
+def shares():
+    """Numbers that this process has of parameters, of their average and of moments."""
+    engine = Engine(made(), RECIPE, CPU, None, sharded=True)
+    with engine.training():
+        engine.update(0, 0.05, (torch.rand(4, 3, 4, 4), torch.full((4, 2), 0.5)), 8)
+    tensors = {
+        "parameters": list(engine.model.parameters()),
+        "average": list(engine.average.parameters()),
+        "moments": [
+            t
+            for optimizer in engine._own
+            for values in optimizer.state.values()
+            for t in values.values()
+            if t.ndim
+        ],
+        "gradients": [p.grad for p in engine.model.parameters() if p.grad is not None],
+    }
+    assert all(isinstance(t, DTensor) for some in tensors.values() for t in some)
+    return {
+        name: (sum(t.to_local().numel() for t in some), sum(t.numel() for t in some))
+        for name, some in tensors.items()
+    }
+
+
+def everything(folder):
+    """All runs of two processes; in `half` is a run of one process that was stopped."""
+    with processes(CPU):
+        found = {"shares": shares(), "whole": trained(RECIPE, folder / "whole", sharded=True)}
+        trained(RECIPE, folder / "stopped", sharded=True, at=5)
+        if rank() == 0:
+            copytree(folder / "stopped", folder / "alone")
+        found["resumed"] = trained(RECIPE, folder / "stopped", sharded=True)
+        found["from one"] = trained(RECIPE, folder / "half", sharded=True)
+        for name, (recipe, inner) in OTHERS.items():
+            found[name] = trained(recipe, inner=inner, sharded=True)
+        recipe, inner = OTHERS["norm"]
+        found["norm, not sharded"] = trained(recipe, inner=inner)
+    return found
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    torch.save(everything(folder), folder / "other.pt")

@@ -1,0 +1,234 @@
+"""Laws of sharded training (src/visprism/training/sharding.py, turns.py).
+
+Two processes make all runs at once; what they have is compared with runs of one.
+"""
+
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.models.checkpoints import read_state_dict
+from visprism.training import fit, sharding, turns
+from visprism.training.resuming import read_state
+
+SCRIPT = Path(__file__).with_name("fit_sharded.py")
+script = runpy.run_path(str(SCRIPT))
+RECIPE, trained, made = script["RECIPE"], script["trained"], script["made"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("sharded")
+
+
+@pytest.fixture(scope="module")
+def alone(folder):
+    """Runs of one process."""
+    trained(RECIPE, folder / "half", at=5)
+    found = {"whole": trained(RECIPE, folder / "unsharded")}
+    for name, (recipe, inner) in script["OTHERS"].items():
+        found[name] = trained(recipe, inner=inner)
+    return found
+
+
+@pytest.fixture(scope="module")
+def both(folder, alone):  # noqa: ARG001 (leaves the run that is gone on with)
+    """What the two processes have."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    joined = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "none",
+    }
+    other = subprocess.Popen(
+        [sys.executable, str(SCRIPT), str(folder)],
+        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1", "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in joined.items():
+                patch.setenv(name, value)
+            found = script["everything"](folder)
+        _, errors = other.communicate(timeout=240)
+    finally:
+        other.kill()  # does nothing where it has ended
+    assert other.returncode == 0, errors
+    return found, torch.load(folder / "other.pt", weights_only=False)
+
+
+def same(run, other, atol=1e-5):
+    torch.testing.assert_close(run[0], other[0], rtol=0, atol=atol)
+    for name, values in run[1].items():
+        np.testing.assert_allclose(values, other[1][name], rtol=100 * atol)
+
+
+# What it does.
+
+
+@pytest.mark.parametrize("kind", ["parameters", "average", "moments", "gradients"])
+def test_each_process_has_half_of_the_numbers(both, kind):
+    (one, whole), (other, _) = (found["shares"][kind] for found in both)
+    assert one + other == whole
+    assert max(one, other) < 0.51 * whole
+
+
+@pytest.mark.parametrize("name", ["whole", "sam", "sgd"])
+def test_a_sharded_run_is_that_of_one_process(alone, both, name):
+    """Clipping, mixing, parts, averages and an uneven number of test batches are in it."""
+    same(both[0][name], alone[name])
+
+
+def test_with_bf16_the_runs_differ_by_its_rounding(alone, both):
+    same(both[0]["bf16"], alone["bf16"], atol=2e-3)
+    assert both[0]["bf16"][0]["2.weight"].dtype == torch.float32
+    assert not torch.equal(both[0]["bf16"][0]["2.weight"], alone["sgd"][0]["2.weight"])
+
+
+def test_norms_and_dropout_are_those_of_processes_that_are_not_sharded(both):
+    same(both[0]["norm"], both[0]["norm, not sharded"])
+
+
+def test_both_processes_have_the_whole_model_in_the_end(both):
+    for name in ("whole", "resumed", "norm"):
+        torch.testing.assert_close(both[0][name][0], both[1][name][0], rtol=0, atol=0)
+        assert all(type(t) is torch.Tensor for t in both[1][name][0].values())
+
+
+# What is kept.
+
+
+def test_files_are_those_of_one_process(both, folder):  # noqa: ARG001 (makes the files)
+    files = [
+        sorted(p.relative_to(folder / run) for p in (folder / run).rglob("*"))
+        for run in ("whole", "unsharded")
+    ]
+    assert files[0] == files[1]
+    for name in files[0]:
+        if name.suffix == ".safetensors":
+            states = [read_state_dict(folder / run / name) for run in ("whole", "unsharded")]
+            torch.testing.assert_close(*states, rtol=0, atol=1e-5)
+    kept, other = (read_state(folder / run)["engine"] for run in ("whole", "unsharded"))
+    assert kept.keys() == other.keys()
+    assert list(kept["model"]) == list(other["model"])
+    torch.testing.assert_close(kept["average"], other["average"], rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        kept["optimizers"][0]["state"], other["optimizers"][0]["state"], rtol=1e-3, atol=1e-5
+    )
+
+
+def test_a_sharded_run_that_was_stopped_ends_as_if_it_had_not(both):
+    same(both[0]["resumed"], both[0]["whole"], atol=0)
+
+
+def test_a_sharded_run_goes_on_in_one_process(both, folder):
+    same(trained(RECIPE, folder / "alone"), both[0]["whole"])
+
+
+def test_a_run_of_one_process_goes_on_sharded(alone, both):
+    same(both[0]["from one"], alone["whole"])
+
+
+# How it is cut.
+
+
+def test_units_are_blocks_and_large_ones_are_cut_into_theirs():
+    class Stage(nn.Module):
+        def __init__(self, *blocks):
+            super().__init__()
+            self.down, self.blocks = nn.Linear(4, 4), nn.ModuleList(blocks)
+
+    blocks = [nn.Linear(4, 4) for _ in range(30)]
+    stages = [Stage(*blocks[:20]), Stage(*blocks[20:22]), Stage(*blocks[22:])]
+    model = nn.Module()
+    model.stages, model.head = nn.Sequential(*stages), nn.Linear(4, 2)
+    found = sharding.units(model)
+    # 33 maps of 20 numbers and one of 10; an eighth are 4 maps.
+    assert found == [*blocks[:20], stages[0], stages[1], *blocks[22:], stages[2]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
+    monkeypatch.setattr(turns, "world_size", lambda: world)
+    batches = [(torch.full((2, 1, 1, 1), float(n)), torch.tensor([n, n])) for n in range(count)]
+    even = turns.evened(batches)
+    shares = [list(even[rank::world]) for rank in range(world)]
+    assert len({len(own) for own in shares}) == 1
+    in_turn = [own[turn][1] for turn in range(len(shares[0])) for own in shares]
+    seen = torch.cat(in_turn).tolist()
+    kept = len(seen) - even.added
+    assert seen[:kept] == [n for n in range(count) for _ in range(2)]
+    assert [len(even[n][1]) for n in range(len(even))] == [2] * count + [1] * even.added
+
+
+# Errors.
+
+
+def test_one_process_has_nobody_to_share_with(model, recipe, make_feed):
+    with pytest.raises(ValueError, match="this is the only one; start several by torchrun"):
+        fit(model, make_feed(recipe), recipe, sharded=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"optimizer": "muon"}, "optimizer 'muon' cannot be sharded, .* take adamw or sgd"),
+        ({"compile": True}, "a sharded model cannot be compiled; set compile=false"),
+    ],
+)
+def test_what_a_recipe_cannot_have_is_refused(monkeypatch, change, message):
+    monkeypatch.setattr(sharding, "world_size", lambda: 2)
+    with pytest.raises(ValueError, match=message):
+        sharding.check_shardable(made(), replace(RECIPE, **change))
+
+
+def tied():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    return model
+
+
+def numbered():
+    model = nn.Linear(4, 4)
+    model.scale = nn.Parameter(torch.ones(()))
+    return model
+
+
+def mixed():
+    return nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4).double())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (tied, r"parameter 1\.weight is the same as 0\.weight, which cannot be sharded"),
+        (numbered, "parameter scale is a single number without an axis, which cannot be"),
+        (mixed, r"several types \(torch\.float32, torch\.float64\) cannot be sharded"),
+    ],
+)
+def test_what_a_model_cannot_have_is_refused(monkeypatch, make, message):
+    monkeypatch.setattr(sharding, "world_size", lambda: 2)
+    with pytest.raises(ValueError, match=message):
+        sharding.check_shardable(make(), RECIPE)
+
+
+def test_test_batches_are_counted():
+    with pytest.raises(ValueError, match="a generator has no length and no slices; give a"):
+        turns.evened(batch for batch in [])
