@@ -1,11 +1,11 @@
 """Averages: weights and buffers that follow those of a model, slowly."""
 
-from collections.abc import Sequence
-
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from visprism.training.sharding import local
+
+Tensors = tuple[Tensor, ...] | list[Tensor]
 
 
 def averaged(model: nn.Module, decay: float) -> AveragedModel:
@@ -15,7 +15,7 @@ def averaged(model: nn.Module, decay: float) -> AveragedModel:
     """
     rule = get_ema_multi_avg_fn(decay)
 
-    def moved(average: Sequence[Tensor], current: Sequence[Tensor], count: Tensor) -> None:
+    def moved(average: Tensors, current: Tensors, count: Tensor | int) -> None:
         rule([local(t) for t in average], [local(t) for t in current], count)
 
     return AveragedModel(model, multi_avg_fn=moved, use_buffers=True)

@@ -65,7 +65,7 @@ class Engine:
         self.model = model
         wrapped = torch.compile(model) if recipe.compile else model
         self.wrapped = self.fabric.setup_module(wrapped)  # pyrefly: ignore
-        made = make_optimizers(model, recipe, sharded=sharded)
+        made = make_optimizers(model, recipe)
         self._own = [optimizer for optimizer, _ in made]
         self._factors = [factor for _, factor in made]
         self._wrapped_optimizers = [

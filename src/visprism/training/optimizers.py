@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from visprism.errors import InputError
@@ -14,9 +15,7 @@ from visprism.training.recipe import Recipe
 _MUON = 4.0
 
 
-def make_optimizers(
-    model: nn.Module, recipe: Recipe, *, sharded: bool = False
-) -> list[tuple[Optimizer, float]]:
+def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, float]]:
     """Optimisers that share the model's parameters, each with its factor on the learning rate.
 
     Under ``"muon"``, Muon moves the matrices inside of blocks: those with two axes and more
@@ -31,7 +30,7 @@ def make_optimizers(
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if recipe.optimizer != "muon":
-        return [(_alone([p for _, p in named], recipe, sharded=sharded), 1.0)]
+        return [(_alone([p for _, p in named], recipe), 1.0)]
     matrices = [p for name, p in named if p.ndim == 2 and name.count(".") > 1]
     inner = set(map(id, matrices))
     adamw = _adamw([p for _, p in named if id(p) not in inner], recipe)
@@ -65,13 +64,13 @@ def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
     ]
 
 
-def _alone(parameters: list[Tensor], recipe: Recipe, *, sharded: bool) -> Optimizer:
+def _alone(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
     if recipe.optimizer == "adamw":
         return _adamw(parameters, recipe)
     groups = decay_groups(parameters, recipe)
     if recipe.optimizer == "sgd":
         # Torch's fused step of SGD does not know sharded tensors; that of AdamW does.
-        fused = not sharded
+        fused = not any(isinstance(parameter, DTensor) for parameter in parameters)
         return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=fused)
     import timm.optim
 
