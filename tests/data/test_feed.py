@@ -11,7 +11,7 @@ from visprism.errors import InputError
 from visprism.preprocessing import Preprocessing
 
 SMALL = Preprocessing((16, 16), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
-EVERYTHING = replace(STRONG, erasing=0.5, mix_probability=0.9)
+EVERYTHING = replace(STRONG, area=0.4, erasing=0.5, mix_probability=0.9)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,14 @@ def test_every_epoch_has_its_own_order(shapes):
     plain = feed(shapes, Augmentation())
     (first, _), (second, _) = next(plain.epoch(0)), next(plain.epoch(1))
     assert not torch.equal(first, second)
+
+
+def test_images_are_cut_out_anew_in_each_epoch(shapes):
+    cut = feed(shapes, Augmentation(area=0.2))
+    means = [
+        sorted(torch.cat([x for x, _ in cut.epoch(n)]).mean((1, 2, 3)).tolist()) for n in (0, 1)
+    ]
+    assert not np.allclose(*means, atol=1e-3)
 
 
 def test_targets_are_probabilities(shapes):

@@ -21,7 +21,7 @@ def pets(folder, photo):
 
 
 def feed(images, **options):
-    options = {"augmentation": STRONG_LARGE} | options
+    options = {"augmentation": replace(STRONG_LARGE, padding=2)} | options
     return loader_feed(images, WAY, 4, **options)
 
 

@@ -136,6 +136,51 @@ def test_a_state_that_is_damaged_within_is_refused(tmp_path, undisturbed, caplog
     same_run(tmp_path, undisturbed)
 
 
+@pytest.mark.parametrize("moment", ["torch.save", "os.fsync", "Path.replace"])
+def test_a_kill_while_a_damaged_state_is_replaced_leaves_the_one_before(
+    tmp_path, undisturbed, monkeypatch, moment
+):
+    with pytest.raises(StopError):
+        script["trained"](tmp_path, stopping(12))
+    last = tmp_path / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:-1000])
+
+    def killed(*given):
+        if moment == "Path.replace" and ".tmp" not in given[0].name:
+            return given[0].rename(given[1])  # the move of the damaged one, were it made
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"visprism.training.resuming.{moment}", killed)
+        with pytest.raises(StopError):
+            script["trained"](tmp_path)
+    assert good_state(tmp_path) == tmp_path / "previous.ckpt"
+    assert read_state(tmp_path)["step"] == 11
+    script["trained"](tmp_path)
+    assert good_state(tmp_path) == last
+    same_run(tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_between_the_two_moves_of_a_save_one_state_is_good(tmp_path, monkeypatch, at):
+    """Of a save over a good state, the first move takes it away and the second puts it."""
+    write_state(tmp_path, {"step": 1})
+    write_state(tmp_path, {"step": 2})
+    moves = []
+
+    def move(path, target):
+        moves.append(path)
+        if len(moves) == at:
+            raise StopError
+        return path.rename(target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", move)
+        with pytest.raises(StopError):
+            write_state(tmp_path, {"step": 3})
+    assert read_state(tmp_path)["step"] == 2
+
+
 @pytest.mark.parametrize("content", [{"a": 1}, [1], {"step": 1, "engine": {}}, torch.nn.ReLU()])
 def test_a_file_that_is_no_state_of_ours_is_refused(tmp_path, content, caplog):
     write_state(tmp_path, {"step": 1})

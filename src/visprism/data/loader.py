@@ -148,15 +148,16 @@ def loader_feed(
 ) -> LoaderFeed:
     """A feed of images that are read anew in each epoch, for data that memory does not hold.
 
-    Images are cut out at random (`Augmentation.area` to all of the area), mirrored and changed
-    by timm's RandAugment, one by one, in worker processes; erased and mixed in batches. What
-    an image becomes depends on the seed, the epoch and its number, not on the workers.
+    Images are cut out at random (`Augmentation.area` to all of the area, then out of a frame of
+    black of `Augmentation.padding`), mirrored and changed by timm's RandAugment, one by one, in
+    worker processes; erased and mixed in batches. What an image becomes depends on the seed,
+    the epoch and its number, not on the workers.
 
     Args:
         image_set: labelled images.
         preprocessing: size, mean and standard deviation that the model wants.
         batch_size: images of a step, over all processes.
-        augmentation: how they are changed; `padding` is for images in memory.
+        augmentation: how they are changed.
         num_classes: of the model; by default those of the image set.
         seed: of the order, and of everything that is drawn.
         workers: processes that read; 0 reads in this one.

@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write ``last.ckpt``, whole or not at all; what it was becomes ``previous.ckpt``.
 
+    A damaged one does not: what it was before is then the last good state until this one is.
+
     Raises:
         InputError: if it cannot be written, as on a full disk; the last good one stays.
     """
@@ -47,7 +49,7 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
                 file.write(target.digest.digest())
                 file.flush()
                 os.fsync(file.fileno())  # or a crash of the machine could leave an empty file
-            if path.exists():
+            if path.exists() and _fault(path) is None:
                 path.replace(folder / PREVIOUS)
     except (OSError, RuntimeError) as error:  # torch hides what the file raises
         cause = error if isinstance(error, OSError) else target and target.failure

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Generator, Tensor
 
+from visprism.data.augmentation.cutting import draw_windows
 from visprism.data.augmentation.erasing import draw_boxes
 from visprism.data.augmentation.notation import RandAugment
 from visprism.data.augmentation.rand_augment import OFF, OPERATIONS
@@ -25,6 +26,7 @@ class Drawn:
     cubic: Bool[Tensor, "n b"]  # bicubic interpolation, not bilinear
     box: Int64[Tensor, "4 b"]  # that is erased: top, bottom, left, right; empty where none is
     noise: Int64[Tensor, " b"]  # seed of what fills the box
+    window: Int64[Tensor, "4 b"]  # (top, left, height, width) that is cut out and resized
 
     def of(self, some: Int64[Tensor, " m"]) -> "Drawn":
         """That of some of the images."""
@@ -50,6 +52,7 @@ def draw(
         **_operations(augmentation.operations, count, generator),
         box=draw_boxes(augmentation.erasing, count, size, generator),
         noise=torch.randint(2**62, (count,), generator=generator),
+        window=draw_windows(augmentation.area, count, size, generator),
     )
 
 

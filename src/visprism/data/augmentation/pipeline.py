@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from visprism.data.augmentation.cutting import cut_out
 from visprism.data.augmentation.draws import Drawn, draw
 from visprism.data.augmentation.erasing import erased
 from visprism.data.augmentation.framing import framed
@@ -54,6 +55,8 @@ def changed(
 ) -> UInt8[Tensor, "b c h w"]:
     """The images cut out, mirrored, and after the operations of RandAugment."""
     device, settings = pixels.device, augmentation.operations
+    if augmentation.area < 1:
+        pixels = cut_out(pixels, drawn.window, preprocessing.interpolation)
     if augmentation.padding or augmentation.flip:
         corner, flip = drawn.corner.to(device), drawn.flip.to(device)
         pixels = framed(pixels, corner, flip, augmentation.padding)

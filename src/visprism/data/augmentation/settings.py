@@ -19,8 +19,8 @@ class Augmentation:
     (2018), mixup; Yun et al. (2019), CutMix; all as timm defines them.
     """
 
-    padding: int = 0  # pixels of black about a small image, out of which it is cut again
-    area: float = 1.0  # smallest part of a large image that is cut out; 1: always its centre
+    padding: int = 0  # pixels of black about an image, out of which it is cut again
+    area: float = 1.0  # smallest part that is cut out and resized; 1: the image as it is
     flip: float = 0.0  # probability of mirroring
     rand_augment: str = ""  # as timm spells it: "rand-m9-n2-mstd1.0"
     erasing: float = 0.0  # probability that a rectangle is replaced by noise

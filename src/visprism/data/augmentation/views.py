@@ -39,6 +39,7 @@ class Views:
         self._seed = seed
         self._flip = augmentation.flip
         self._whole = augmentation.area == 1
+        self._padding = augmentation.padding
         self._preprocessing = preprocessing
         self._crop = RandomResizedCropAndInterpolation(
             preprocessing.size,
@@ -56,6 +57,7 @@ class Views:
         """The view of the picture for one use of it."""
         with _seeded(self._seed, *use):
             view = self._centre(picture) if self._whole else self._cut(picture)
+            view = self._shifted(view) if self._padding else view
             if random.random() < self._flip:
                 view = ImageOps.mirror(view)
             if self._rand_augment is not None:
@@ -64,6 +66,11 @@ class Views:
 
     def _cut(self, picture: Image.Image) -> Image.Image:
         return self._crop(picture)  # pyrefly: ignore
+
+    def _shifted(self, view: Image.Image) -> Image.Image:
+        left, top = (random.randint(0, 2 * self._padding) for _ in range(2))
+        box = (left, top, left + view.width, top + view.height)
+        return ImageOps.expand(view, self._padding).crop(box)
 
     def _centre(self, picture: Image.Image) -> Image.Image:
         pixels = cropped(picture, self._preprocessing)
