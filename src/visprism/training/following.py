@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from visprism.errors import InputError
+from visprism.result import written_whole
 
 
 @runtime_checkable
@@ -38,6 +39,8 @@ class TensorBoard:
             self._writer = SummaryWriter(str(self.folder), purge_step=step)
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
+        # At once, as states are: of a killed run no point before its state would be missing.
+        self._writer.flush()
 
     def close(self) -> None:
         """Write what is left."""
@@ -46,27 +49,48 @@ class TensorBoard:
 
 
 class Service:
-    """Curves on a service with the interface of wandb, as Trackio has it too."""
+    """Curves on a service with the interface of wandb, as Trackio has it too.
 
-    def __init__(self, package: str, folder: Path, settings: Mapping[str, Any]) -> None:
-        self._service = importlib.import_module(package)
-        self._run = self._service.init(
-            project="visprism", name=folder.name, config=dict(settings)
-        )
+    The run begins there with its first values, so that what is refused leaves none. A file in
+    the folder keeps by what the service finds it again: one that is resumed goes on there.
+    """
+
+    def __init__(
+        self, package: str, handle: str, folder: Path, settings: Mapping[str, Any]
+    ) -> None:
+        self._package, self._handle, self._folder = package, handle, folder
+        self._settings = dict(settings)
+        self._run: Any = None
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add a point to each curve."""
-        self._run.log(dict(values), step=step)
+        if self._run is None:
+            self._run = self._begun()
+        # The step is their axis already.
+        self._run.log({k: v for k, v in values.items() if k != "step"}, step=step)
 
     def close(self) -> None:
         """Send what is left."""
-        self._run.finish()
+        if self._run is not None:
+            self._run.finish()
+
+    def _begun(self) -> Any:  # noqa: ANN401 (of a package that need not be there)
+        options: dict[str, Any] = {"name": self._folder.name}
+        note = self._folder / f"{self._package}.txt"
+        if note.exists():
+            options |= {self._handle: note.read_text().strip(), "resume": "allow"}
+        service = importlib.import_module(self._package)
+        run = service.init(project="visprism", config=self._settings, **options)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(note) as scratch:
+            scratch.write_text(f"{getattr(run, self._handle)}\n", encoding="utf-8")
+        return run
 
 
 LOGS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
     "tensorboard": lambda folder, _: TensorBoard(folder),
-    "wandb": lambda folder, settings: Service("wandb", folder, settings),
-    "trackio": lambda folder, settings: Service("trackio", folder, settings),
+    "wandb": lambda folder, settings: Service("wandb", "id", folder, settings),
+    "trackio": lambda folder, settings: Service("trackio", "name", folder, settings),
 }
 
 
