@@ -2,14 +2,15 @@
 
 import sys
 
-import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from visprism.cli import main
 from visprism.models.checkpoints import read_state_dict
 from visprism.models.metadata import read_metadata
 from visprism.result import Result
+from visprism.training.resuming import write_state
 
 TINY = [
     "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",
@@ -34,8 +35,10 @@ def refused(capsys, *arguments):
     return last
 
 
+@pytest.mark.usefixtures("without_figures")  # of `evaluate`
 def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
-    assert main(["train", "quick", *TINY, "--out", f"{tmp_path}/run"]) == 0
+    exact = ["--set", "precision=fp32"]  # as `evaluate` computes
+    assert main(["train", "quick", *TINY, *exact, "--out", f"{tmp_path}/run"]) == 0
     said = capsys.readouterr()
     assert "after 2 epochs the training loss is" in said.out
     assert "epoch 2 of 2 · loss" in said.err
@@ -60,18 +63,20 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
     assert main(["evaluate", f"{run}/model.safetensors", *options]) == 0
     (file,) = (tmp_path / "found" / "results").glob("*uncertainty.npz")
     capsys.readouterr()
-    assert np.isfinite(Result.load(file).of("nll"))
+    found = Result.load(file)
+    assert found.of("accuracy") == history.test_accuracy[-1]
+    assert found.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
 
     # The same command again: refused without --resume, and with it nothing is left to do.
     assert "holds a run after 4 steps; go on with it by --resume" in refused(
-        capsys, "train", "quick", *TINY, "--out", run
+        capsys, "train", "quick", *TINY, *exact, "--out", run
     )
     before = read_state_dict(run / "model.safetensors")
-    assert main(["train", "quick", *TINY, "--out", f"{run}", "--resume"]) == 0
+    assert main(["train", "quick", *TINY, *exact, "--out", f"{run}", "--resume"]) == 0
     after = read_state_dict(run / "model.safetensors")
     assert all(torch.equal(after[name], before[name]) for name in before)
     said = refused(
-        capsys, "train", "quick", *TINY, "--set", "lr=1e-4", "--out", run, "--resume"
+        capsys, "train", "quick", *TINY, *exact, "--set", "lr=1e-4", "--out", run, "--resume"
     )
     assert "recipe lr 0.002 there, 0.0001 here" in said
 
@@ -114,12 +119,63 @@ def test_recipes_are_listed_and_printed(capsys):
         ("quick", ["--log", "paper"], "no log 'paper'; there is tensorboard, wandb, trackio"),
         ("quick", ["--subset", "1.5"], "fraction is 1.5; wants a part"),
         ("quick", ["--set", "distil=hard"], "distil is 'hard', and of teachers none is given"),
+        ("quick", ["--set", "batchsize=3"], "no field 'batchsize'; did you mean batch_size?"),
+        ("quick", ["--set", "milestones=1"], "milestones is 1 and would do nothing; it is for"),
+        ("weak_cnn", [], "milestones are 60, 120, 160 after 1 of warm-up, but training ends"),
+        (
+            "quick",
+            ["--set", "mix_probability=0.5"],
+            "mix_probability is 0.5 and would do nothing",
+        ),
+        ("quick", ["--set", "switch_probability=0"], "it is for mixup with cutmix, without"),
+        ("quick", ["--split", "dev"], "shapes has no split 'dev'; it has train, test"),
+        ("quick", ["--set", "optimizer=adamx"], "unknown optimizer 'adamx'; did you mean"),
+        (
+            "quick",
+            ["--set", "distil=soft", "--teacher", "resnet20?num_classes=7"],
+            "the teacher has 7 classes and the model 10; a teacher knows",
+        ),
         ("quick", ["--device", "gpu7"], "device 'gpu7' cannot be used here"),
     ],
 )
 def test_what_cannot_be_trained_is_told(tmp_path, capsys, recipe, options, sentence):
     said = refused(capsys, "train", recipe, *TINY, *options, "--out", tmp_path / "run")
     assert sentence in said
+
+
+def test_epochs_below_zero_are_told(capsys):
+    said = refused(capsys, "recipes", "quick", "--set", "epochs=-1")
+    assert said.endswith("recipe: epochs is -1; wants more than 0")
+
+
+@pytest.mark.parametrize("text", ["- a\n", "hello\n", "1: 2\n"])
+def test_a_file_that_is_no_recipe_is_told(tmp_path, capsys, text):
+    (tmp_path / "mine.yaml").write_text(text)
+    out = ["--out", tmp_path / "run"]
+    said = refused(capsys, "train", tmp_path / "mine.yaml", *TINY, *out)
+    assert said.endswith("mine.yaml holds no fields; wants lines such as lr: 1e-3")
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path, capsys):
+    (tmp_path / "run").touch()
+    said = refused(capsys, "train", "quick", *TINY, "--out", tmp_path / "run")
+    assert said.endswith("run is a file; name a folder to keep the run in")
+
+
+def test_test_images_of_other_classes_are_told(tmp_path, capsys):
+    for name in "abc":
+        (tmp_path / "own" / "test" / name).mkdir(parents=True)
+        Image.new("RGB", (32, 32)).save(tmp_path / "own" / "test" / name / "0.png")
+    test = ["--test", f"folder:{tmp_path}/own", "--out", tmp_path / "run"]
+    said = refused(capsys, "train", "quick", *TINY, *test)
+    assert "has 3 classes and the images to train on have 10; evaluate on images of" in said
+
+
+def test_a_split_without_images_is_told(tmp_path, capsys):
+    (tmp_path / "own" / "train" / "cats").mkdir(parents=True)
+    data = ["--data", f"folder:{tmp_path}/own", "--model", "resnet20"]
+    said = refused(capsys, "train", "quick", *data, "--out", tmp_path / "run")
+    assert "holds no image; wants" in said
 
 
 def test_a_model_of_other_classes_is_told(tmp_path, capsys):
@@ -144,12 +200,13 @@ def test_ctrl_c_says_what_is_kept(tmp_path, capsys, monkeypatch, kept):
     def interrupted(job, *_, **__):
         if kept:
             job.folder.mkdir()
-            (job.folder / "last.ckpt").touch()
+            write_state(job.folder, {"step": 1})
         raise KeyboardInterrupt
 
     monkeypatch.setattr("visprism.training.train", interrupted)
     assert main(["train", "quick", *TINY, "--out", f"{tmp_path}/run"]) == 130
-    told = "--resume will go on from the last state" if kept else "no state was kept yet"
+    way_on = f"{tmp_path}/run/last.ckpt is kept, and the same command with --resume goes on"
+    told = f"{way_on} from it" if kept else "no state was kept yet"
     assert capsys.readouterr().err == f"visprism: interrupted; {told}\n"
 
 

@@ -87,7 +87,7 @@ def test_the_global_generators_are_left_alone(pets):
 def test_an_image_that_is_damaged_in_the_middle_of_an_epoch_is_named(pets, folder, workers):
     (folder / "dogs" / "large3.png").write_bytes(b"no image")
     message = (
-        r"^an image of folder:\S+ cannot be read: dogs/large3.png \([^)]*\); repair it, or "
+        r"^an image of folder:\S+ cannot be read: dogs/large3.png \([^)]*\); repair it and "
     )
     with pytest.raises(InputError, match=message):
         list(feed(pets, workers=workers).epoch(0))

@@ -48,11 +48,11 @@ def test_no_field_of_the_augmentation_hides_one_of_the_recipe():
 
 def test_a_file_may_begin_with_a_recipe(tmp_path):
     path = tmp_path / "mine.yaml"
-    path.write_text("base: strong_cifar\nlr: 1e-3\nmilestones: [60, 120]\nmixup: 0\n")
+    path.write_text("base: weak_cnn\nlr: 1e-3\nmilestones: [60, 120]\nflip: 0\n")
     found = find_recipe(str(path))
-    strong = RECIPES["strong_cifar"]()
-    augmentation = replace(strong.augmentation, mixup=0.0)
-    expected = replace(strong, lr=1e-3, milestones=(60, 120), augmentation=augmentation)
+    weak = RECIPES["weak_cnn"]()
+    augmentation = replace(weak.augmentation, flip=0.0)
+    expected = replace(weak, lr=1e-3, milestones=(60, 120), augmentation=augmentation)
     assert found == expected
 
 
@@ -64,13 +64,18 @@ def test_a_file_may_begin_with_a_recipe(tmp_path):
         ("images", "none", None),
         ("images", "50", 50),
         ("compile", "true", True),
-        ("milestones", "60,120,160", (60, 120, 160)),
         ("schedule", "cosine by epoch", "cosine by epoch"),
         ("optimizer", "lamb", "lamb"),
     ],
 )
 def test_text_becomes_what_its_field_is(name, text, value):
     assert getattr(changed(RECIPE, {name: text}), name) == value
+
+
+def test_milestones_are_numbers_with_commas_between_them():
+    steps = {"schedule": "step", "epochs": "200", "milestones": "60,120,160"}
+    assert changed(RECIPE, steps).milestones == (60, 120, 160)
+    assert changed(RECIPES["weak_cnn"](), {"schedule": "cosine", "milestones": ""})
 
 
 def test_fields_of_the_augmentation_are_named_alone_or_in_full():
@@ -118,6 +123,27 @@ def test_what_is_no_field_or_not_of_its_type(changes, message):
         ({"warmup": 3.0}, "warmup is 3 of 3 epochs; wants fewer, .* as --set warmup=0"),
         ({"parts": 9}, "parts is 9 for a batch of 8; wants at most one part for each image"),
         ({"schedule": "step"}, "schedule is 'step' without milestones; name the epochs"),
+        (
+            {"schedule": "step", "milestones": (1, 3)},
+            "milestones are 1, 3 after 0 of warm-up, but training ends after 3 epochs; wants",
+        ),
+        (
+            {"milestones": (1, 2)},
+            "milestones is 1,2 and would do nothing; it is for schedule=step, without which it "
+            "stays empty",
+        ),
+        ({"factor": 0.5}, r"factor is 0\.5 and would do nothing; it is for schedule=step"),
+        (
+            {"adaptive": True},
+            "adaptive is true and would do nothing; it is for SAM, as sam=0.5",
+        ),
+        ({"momentum": 0.5}, r"momentum is 0\.5 and would do nothing; it is for optimizer=sgd"),
+        ({"optimizer": "sgd", "beta2": 0.9}, r"beta2 is 0\.9 .* for optimizer=adamw, without"),
+        ({"distil_weight": 0.1}, r"distil_weight is 0\.1 .* nothing; it is for a teacher"),
+        (
+            {"distil": "hard", "temperature": 1.0},
+            r"temperature is 1\.0 .* it is for distil=soft",
+        ),
     ],
 )
 def test_a_recipe_that_cannot_be_followed(wrong, message):

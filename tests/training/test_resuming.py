@@ -14,8 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from visprism.data import load_data, loader_feed
 from visprism.models.checkpoints import read_state_dict
+from visprism.preprocessing import Preprocessing
 from visprism.training import fit
 from visprism.training.resuming import good_state, read_state, write_state
 
@@ -293,6 +296,37 @@ def test_other_data_are_refused_by_name(tmp_path, make_model, make_feed, make_im
     others = make_feed(recipe, 255 - images, targets)
     with pytest.raises(ValueError, match=r"data's some images \w+ there, \w+ here; resume"):
         fit(make_model(), others, recipe, folder=tmp_path, named=named)
+
+
+@pytest.mark.parametrize("other", ["an image", "a class"])
+def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recipe, other):
+    names = [f"{target}/{i}.png" for target in "ab" for i in range(6)]
+    for number, name in enumerate(names):
+        pixels = np.random.default_rng(number).integers(0, 256, (4, 4, 3), np.uint8)
+        (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "own" / name)
+
+    def feed():
+        images = load_data(f"folder:{tmp_path}/own")
+        way = Preprocessing((4, 4), crop=1.0)
+        return loader_feed(images, way, recipe.batch_size, seed=recipe.seed)
+
+    fit(make_model(), feed(), recipe, folder=tmp_path / "run")
+    fit(make_model(), feed(), recipe, folder=tmp_path / "run")  # the same: nothing to say
+    if other == "an image":
+        Image.new("RGB", (4, 4)).save(tmp_path / "own" / names[3])
+        said = r"data's some images \w+ there, \w+ here; resume"
+    else:
+        (tmp_path / "own" / names[5]).rename(tmp_path / "own" / "b" / "00.png")
+        said = r"data's classes \w+ there, \w+ here; data's some images"
+    with pytest.raises(ValueError, match=said):
+        fit(make_model(), feed(), recipe, folder=tmp_path / "run")
+
+
+def test_snapshots_want_a_folder(model, make_feed, recipe):
+    some = replace(recipe, snapshots=1)
+    with pytest.raises(ValueError, match="snapshots is 1, and there is no folder to keep them"):
+        fit(model, make_feed(some), some)
 
 
 def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):

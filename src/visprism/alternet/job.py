@@ -59,7 +59,7 @@ def search(
     shown_batches = list(batches(validation, preprocessing, _TOGETHER))
 
     def train(candidate: nn.Module, seed: int) -> float:
-        own = replace(recipe, seed=seed)
+        own = replace(recipe, seed=seed, snapshots=0)  # only what it comes to is kept
         history = fit(
             candidate,
             feed_of(job, kept, preprocessing, own),

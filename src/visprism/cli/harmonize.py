@@ -91,6 +91,7 @@ def _network(arguments: Namespace) -> "LoadedModel":
 
 def _searched(arguments: Namespace, shape: "Shape") -> "tuple[BuildUp, LoadedModel]":
     from visprism.alternet import search
+    from visprism.alternet.job import LOG
     from visprism.cli.progress import progress_shown, steps_shown
     from visprism.errors import InputError
     from visprism.training import Job
@@ -113,7 +114,10 @@ def _searched(arguments: Namespace, shape: "Shape") -> "tuple[BuildUp, LoadedMod
                 shown=lambda text: print(text, file=sys.stderr, flush=True),
             )
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt("the same command will go on where it was") from stop
+        told = "nothing was kept yet"
+        if (arguments.out / LOG).exists():
+            told = f"{arguments.out / LOG} is kept, and the same command goes on after it"
+        raise KeyboardInterrupt(told) from stop
 
 
 def _write(found: "BuildUp", label: str, folder: "Path") -> None:

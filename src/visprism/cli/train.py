@@ -21,6 +21,7 @@ def train(arguments: Namespace) -> None:
     from visprism.figures import panel, save_figure
     from visprism.parallel import rank
     from visprism.training import Job, train
+    from visprism.training.resuming import good_state
 
     recipe = recipe_of(arguments)
     names = ("model", "data", "split", "test", "test_split", "subset", "teacher", "pretrained")
@@ -34,14 +35,16 @@ def train(arguments: Namespace) -> None:
             history = train(
                 job, recipe, progress=steps, reading=reading, loggers=[_Epochs(recipe)]
             )
+        if rank() > 0:
+            return
+        for stem, options in (("loss", {}), ("accuracy", {"quantity": "accuracy"})):
+            save_figure(panel([history], **options), arguments.out / f"curves-{stem}")
     except KeyboardInterrupt as stop:
-        kept = (arguments.out / "last.ckpt").exists()
-        told = "--resume will go on from the last state" if kept else "no state was kept yet"
+        kept = good_state(arguments.out)
+        told = "no state was kept yet"
+        if kept is not None:
+            told = f"{kept} is kept, and the same command with --resume goes on from it"
         raise KeyboardInterrupt(told) from stop
-    if rank() > 0:
-        return
-    for stem, options in (("loss", {}), ("accuracy", {"quantity": "accuracy"})):
-        save_figure(panel([history], **options), arguments.out / f"curves-{stem}")
     print("\n".join(history.sentences()))
     print(f"Written, look at {arguments.out}")
 

@@ -27,7 +27,9 @@ def decode(source: Source) -> Image.Image:
         with _opened(source) as image:
             return to_rgb(ImageOps.exif_transpose(image))
     except Exception as error:  # Pillow raises nearly any type on a damaged file
-        raise InputError(f"an image cannot be read: {error or type(error).__name__}") from error
+        reason = str(error) or type(error).__name__
+        named = f"{source} ({reason})" if isinstance(source, Path) else reason
+        raise InputError(f"an image cannot be read: {named}") from error
 
 
 def fault(source: Source) -> str | None:

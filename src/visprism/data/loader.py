@@ -112,10 +112,11 @@ class _Read(Dataset):
             pictures = self._image_set.read(numbers)
         except InputError as error:
             found = (self._image_set.fault(number) for number in numbers)
-            which = next((fault for fault in found if fault is not None), str(error))
+            own = str(error).removeprefix("an image cannot be read: ")
+            which = next((fault for fault in found if fault is not None), own)
             return (
-                f"an image of {self._image_set.name} cannot be read: {which}; repair it, or "
-                "leave it out with --skip-bad"
+                f"an image of {self._image_set.name} cannot be read: {which}; repair it "
+                "and go on with --resume, or leave it out with --skip-bad in a new run"
             )
         views = [
             self._views(picture, self._epoch, number)

@@ -114,12 +114,12 @@ def preprocessing_of(job: Job, network: LoadedModel, images: ImageSet) -> Prepro
 
 
 def test_batches(
-    job: Job, preprocessing: Preprocessing, side: int, reading: Reading
+    job: Job, preprocessing: Preprocessing, classes: int, side: int, reading: Reading
 ) -> Iterable[tuple[Tensor, Tensor]] | None:
     """Images to evaluate on; None where the data has none but those that it trains on.
 
     Raises:
-        InputError: if they cannot be read.
+        InputError: if they cannot be read, or are not of as many `classes`.
     """
     images = load_data(
         job.test or job.data,
@@ -130,6 +130,11 @@ def test_batches(
     )
     if not job.test and images.split == job.split:
         return None
+    if images.num_classes != classes:
+        raise InputError(
+            f"{images.name} has {images.num_classes} classes and the images to train on have "
+            f"{classes}; evaluate on images of the same classes"
+        )
     way = batches(images, preprocessing, _TOGETHER)
     return list(way) if max(preprocessing.size) <= _SMALL else way
 

@@ -84,7 +84,7 @@ def fit(
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
-    _check(train, recipe, teacher, minutes)
+    _check(train, recipe, teacher, minutes, folder)
     compute = Compute(device, recipe.precision)
     with processes(compute):
         engine = Engine(model, recipe, compute, teacher, sharded=sharded)
@@ -95,7 +95,7 @@ def fit(
         start = keeper.begin(resume=resume)
         watch = Watch(engine, ledger, train, keeper.where)
         steps = range(start, recipe.epochs * train.steps)
-        batches = _batches(train, start, recipe.epochs)
+        batches = _batches(train, start, recipe.epochs, keeper.where)
         with engine.training():
             for step in (progress or _plain)(steps, recipe.epochs * train.steps):
                 lr = learning_rate(step, train.steps, recipe)
@@ -136,9 +136,20 @@ def _told_when(watch: Watch) -> Iterator[None]:
         raise InputError(f"{error}; this was in the evaluation after {watch.where}") from error
 
 
-def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None, minutes: float) -> None:
+def _check(
+    train: Feed,
+    recipe: Recipe,
+    teacher: nn.Module | None,
+    minutes: float,
+    folder: Path | None,
+) -> None:
     if not minutes >= 0:
         raise InputError(f"minutes is {minutes}; wants 0 or more between states")
+    if recipe.snapshots and folder is None:
+        raise InputError(
+            f"recipe: snapshots is {recipe.snapshots}, and there is no folder to keep them in; "
+            "give a folder, or take snapshots=0"
+        )
     if train.batch_size != recipe.batch_size:
         raise InputError(
             f"the feed gives batches of {train.batch_size} images and the recipe wants "
@@ -154,12 +165,18 @@ def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None, minutes: floa
         )
 
 
-def _batches(train: Feed, start: int, epochs: int) -> Iterator[Batch]:
-    """Batches from a step on, epoch after epoch: what this process does of each."""
+def _batches(train: Feed, start: int, epochs: int, kept: Callable[[], str]) -> Iterator[Batch]:
+    """Batches from a step on, epoch after epoch: what this process does of each.
+
+    Where an image cannot be read, the error says what is `kept`.
+    """
     epoch, position = divmod(start, train.steps)
     part = rank(), world_size()
     for number in range(epoch, epochs):
-        yield from train.epoch(number, start=position, part=part)
+        try:
+            yield from train.epoch(number, start=position, part=part)
+        except InputError as error:
+            raise InputError(f"{error}{kept()}") from error
         position = 0
 
 

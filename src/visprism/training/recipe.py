@@ -91,8 +91,42 @@ class Recipe:
                 f"recipe: milestones are {', '.join(map(str, self.milestones))}; wants whole "
                 "epochs above 0, in ascending order"
             )
+        late = [m for m in self.milestones if m + self.warmup >= self.epochs]
+        if self.schedule == "step" and late:
+            raise InputError(
+                f"recipe: milestones are {', '.join(map(str, self.milestones))} after "
+                f"{self.warmup:g} of warm-up, but training ends after {self.epochs} epochs; "
+                "wants them before that"
+            )
         if self.schedule == "step" and not self.milestones:
             raise InputError(
                 "recipe: schedule is 'step' without milestones; name the epochs at which the "
                 "learning rate falls, as in milestones=60,120,160"
             )
+        self._check_that_each_does_something()
+
+    def _check_that_each_does_something(self) -> None:
+        """A value that was chosen, and that nothing would read, is a mistake."""
+        adamw = self.optimizer in ("adamw", "muon")
+        for name, is_read, wants in (
+            ("milestones", self.schedule == "step", "schedule=step"),
+            ("factor", self.schedule == "step", "schedule=step"),
+            ("momentum", not adamw, "optimizer=sgd, or another that has one"),
+            ("beta2", adamw, "optimizer=adamw"),
+            ("adaptive", self.sam > 0, "SAM, as sam=0.5"),
+            ("distil_weight", self.distil != "none", "a teacher, and distil=soft or hard"),
+            ("temperature", self.distil == "soft", "distil=soft"),
+        ):
+            value, usual = getattr(self, name), getattr(Recipe, name)
+            if value != usual and not is_read:
+                raise InputError(
+                    f"recipe: {name} is {_text(value)} and would do nothing; it is for "
+                    f"{wants}, without which it stays {_text(usual)}"
+                )
+
+
+def _text(value: object) -> str:
+    """As ``--set`` takes it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "empty"
+    return str(value).lower()

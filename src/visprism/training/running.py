@@ -48,13 +48,15 @@ def train(
         InputError: if a name is unknown, the model does not fit the data, or as `fit` says.
     """
     compute = Compute(job.device, recipe.precision)
+    if job.folder.exists() and not job.folder.is_dir():
+        raise InputError(f"{job.folder} is a file; name a folder to keep the run in")
     with processes(compute):
         found = _logs(job, recipe)
         network = network_of(job, recipe)
         side = max(job.size or network.preprocessing.size)
         images = training_images(job, recipe, side, reading)
         preprocessing = preprocessing_of(job, network, images)
-        shown = test_batches(job, preprocessing, side, reading)
+        shown = test_batches(job, preprocessing, images.num_classes, side, reading)
         teacher = load_model(job.teacher).model if job.teacher else None
         if rank() == 0:
             job.folder.mkdir(parents=True, exist_ok=True)

@@ -40,6 +40,16 @@ class Augmentation:
                 raise InputError(f"{name} is {getattr(self, name)}; wants 0 (off) or more")
         if not self.area:
             raise InputError("area is 0; wants the smallest part of an image that is cut out")
+        for name, is_read, wants, usual in (
+            ("mix_probability", self.mixup or self.cutmix, "mixup or cutmix", 1.0),
+            ("switch_probability", self.mixup and self.cutmix, "mixup with cutmix", 0.5),
+        ):
+            value = getattr(self, name)
+            if value != usual and not is_read:
+                raise InputError(
+                    f"{name} is {value} and would do nothing; it is for {wants}, without which "
+                    f"it stays {usual}"
+                )
         _ = self.operations  # said now, not in the middle of an epoch
 
     @property

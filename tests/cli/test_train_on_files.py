@@ -1,0 +1,145 @@
+"""``visprism train`` on images from files: damaged in the middle; and Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from visprism.cli import main
+from visprism.data.feed import in_order
+from visprism.models.checkpoints import read_state_dict
+from visprism.result import Result
+from visprism.training.resuming import good_state, read_state
+
+IMAGES, BATCH = 24, 4
+STEPS = IMAGES // BATCH
+OPTIONS = ["--model", "resnet20", "--size", "72", "--epochs", "2"]
+OPTIONS += ["--set", f"batch_size={BATCH}", "--set", "precision=fp32"]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Two classes of noise, more than 64 pixels a side, so that they are read in each epoch."""
+    root = tmp_path_factory.mktemp("photos")
+    for split, count in (("train", IMAGES // 2), ("val", 5)):
+        for target in ("cats", "dogs"):
+            (root / split / target).mkdir(parents=True)
+            for i in range(count):
+                draws = np.random.default_rng([len(split), len(target), ord(target[0]), i])
+                pixels = draws.integers(0, 256, (72, 72, 3), np.uint8)
+                Image.fromarray(pixels).save(root / split / target / f"{i:02}.png")
+    return root
+
+
+def arguments(photos, out, workers, *more):
+    data = ["--data", f"folder:{photos}", "--workers", str(workers)]
+    model = ["--model", "resnet20?num_classes=2"]
+    return ["train", "quick", *OPTIONS, *data, *model, *more, "--out", str(out)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(photos, tmp_path_factory):
+    out = tmp_path_factory.mktemp("undisturbed")
+    assert main(arguments(photos, out, 0)) == 0
+    return out
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_evaluate_finds_what_the_last_row_of_the_history_says(photos, undisturbed, tmp_path):
+    options = ["--data", f"folder:{photos}", "--split", "val", "--out", str(tmp_path)]
+    assert main(["evaluate", str(undisturbed / "model.safetensors"), *options]) == 0
+    (file,) = (tmp_path / "results").glob("*uncertainty.npz")
+    found, history = Result.load(file), Result.load(undisturbed / "history.npz")
+    assert found.of("accuracy") == history.test_accuracy[-1]
+    assert found.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_it_is_mended(
+    photos, tmp_path, workers, monkeypatch, capsys, undisturbed
+):
+    files = sorted((photos / "train").rglob("*.png"))
+    file = files[int(in_order(IMAGES, BATCH, 1, 0)[3][2])]  # read in the middle of epoch 2
+    whole = file.read_bytes()
+
+    @contextmanager
+    def damaging(_):
+        def steps(left, _):
+            for step in left:
+                if step == STEPS:
+                    file.write_bytes(whole[:-1000])
+                yield step
+
+        yield steps
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("visprism.cli.progress.steps_shown", damaging)
+        try:
+            assert main(arguments(photos, out, workers)) == 2
+        finally:
+            file.write_bytes(whole)
+    *_, said = capsys.readouterr().err.strip().splitlines()
+    assert said.startswith(f"visprism: an image of folder:{photos} (train) cannot be read: ")
+    assert f"{file.parent.name}/{file.name} (" in said
+    assert "repair it and go on with --resume" in said
+    assert said.endswith(f"; the last good state is {out}/last.ckpt")
+    assert read_state(out)["step"] == STEPS
+    assert main(arguments(photos, out, workers, "--resume")) == 0
+    found, expected = (
+        read_state_dict(folder / "model.safetensors") for folder in (out, undisturbed)
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+SEARCH = "harmonize resnet20 --search quick --data shapes --limit 40 --epochs 1 --repeats 2"
+SEARCH += " --head-dim 8 --set batch_size=12 --set warmup=0 --set precision=fp32 --out"
+
+PROGRAM = """
+import json, sys
+from visprism.cli import main
+print([main(command) for command in json.loads(sys.argv[1])])
+"""
+
+
+def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
+    """As a terminal sends it: to the command and to the processes that read for it."""
+    run, found = tmp_path / "run", tmp_path / "found"
+    training = [*arguments(photos, run, 2), "--epochs", "50"]
+    said = []
+    # The state of the first epoch, and the accuracy of the first seed, are kept by then.
+    moments = iter(["epoch 2 of 50", "training with no MSA, seed 1", "never"])
+    moment = next(moments)
+    with subprocess.Popen(  # one interpreter for both: it takes longer than they do
+        [sys.executable, "-c", PROGRAM, json.dumps([training, [*SEARCH.split(), str(found)]])],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        for line in process.stderr:
+            said.append(line)
+            if line.startswith(moment):
+                os.killpg(process.pid, signal.SIGINT)
+                moment = next(moments)
+        assert process.wait(timeout=60) == 0, "".join(said)
+        assert process.stdout.read() == "[130, 130]\n"
+    state, log = run / "last.ckpt", found / "search.jsonl"
+    told = [line for line in said if "interrupted" in line]
+    assert told == [
+        f"visprism: interrupted; {state} is kept, and the same command with --resume goes on "
+        "from it\n",
+        f"visprism: interrupted; {log} is kept, and the same command goes on after it\n",
+    ]
+    assert "Traceback" not in "".join(said)
+    assert good_state(run) == state
+    assert read_state(run)["step"] % STEPS == 0
+    assert len(log.read_text().splitlines()) == 2  # which search it is, and the first seed
