@@ -149,8 +149,14 @@ def test_an_unknown_option_is_refused():
             r"choose a tuple of one whole number from 1",
         ),
         ("alter_resnet18_32?msas=3", r"msas=3; choose a tuple of one whole number for each"),
-        ("alter_resnet18_32?heads=4", r"heads=4; choose a tuple of one whole number from 1 up"),
-        ("alter_resnet18_32?heads=(1,1,1,1,1)", r"names 5 stages, but the network has 4; give"),
+        (
+            "alter_resnet18_32?num_heads=4",
+            r"num_heads=4; choose a tuple of one whole number from 1 up",
+        ),
+        (
+            "alter_resnet18_32?num_heads=(1,1,1,1,1)",
+            r"names 5 stages, but the network has 4; give",
+        ),
         ("conv_vit_tiny_patch2_32?kernel=3.0", r"kernel=3\.0; choose a whole number or None"),
         ("sasa_resnet26_32?kernel=3.0", r"kernel=3\.0; choose a whole number$"),
         ("sasa_resnet26_32?num_heads=5", r"choose a number of heads that divides 32"),

@@ -50,7 +50,7 @@ def alter_resnet(
     in_chans: int = 3,
     depths: Sequence[int] = (3, 4, 6, 4),
     msas: Sequence[int] = (0, 1, 3, 2),
-    heads: Sequence[int] = (3, 6, 12, 24),
+    num_heads: Sequence[int] = (3, 6, 12, 24),
     head_dim: int = 64,
     window: int = 7,
     shared_bias: bool = False,
@@ -72,7 +72,7 @@ def alter_resnet(
         in_chans: channels of an image.
         depths: blocks of each stage.
         msas: how many of them are MSAs: the last and every second one before it.
-        heads: of the MSAs of each stage.
+        num_heads: of the MSAs of each stage.
         head_dim: channels of each head.
         window: side of a window in pixels.
         shared_bias: one table of relative positions for all heads of a block.
@@ -87,9 +87,9 @@ def alter_resnet(
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
     places = attention_places(depths, msas)
-    if len(heads) != len(depths):
+    if len(num_heads) != len(depths):
         raise InputError(
-            f"heads={tuple(heads)} names {len(heads)} stages, but the network has "
+            f"num_heads={tuple(num_heads)} names {len(num_heads)} stages, but the network has "
             f"{len(depths)}; give one number of heads for each"
         )
 
@@ -102,7 +102,7 @@ def alter_resnet(
             in_chans,
             out_chans,
             stride,
-            num_heads=heads[stage],
+            num_heads=num_heads[stage],
             head_dim=head_dim,
             window=window,
             width=out_chans // block.expansion,

@@ -1,18 +1,18 @@
 """ViTs with local attention: the "convolutional" ViT of Park and Kim (2022)."""
 
+from functools import partial
+
 from jaxtyping import Bool, Float
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from visprism.errors import InputError
-from visprism.models.layers.heads import mlp
 from visprism.models.layers.local_attention import LocalAttention
-from visprism.models.layers.patches import PatchEmbed
-from visprism.models.vit import POOLS, variants
+from visprism.models.layers.vision_transformer import POOLS, ViT, assembled
+from visprism.models.vit import variants
 from visprism.models.zoo import MODELS
 
 
-class ConvVisionTransformer(VisionTransformer):
+class ConvVisionTransformer(ViT):
     """A ViT whose tokens stay on their grid, so that an attention can tell its neighbours."""
 
     def _pos_embed(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b h w c"]:
@@ -76,37 +76,33 @@ def conv_vit(
     """
     if head not in POOLS or head == "token":
         raise InputError(f"unknown head {head!r}; choose gap, gap_mlp or attention_pool")
-    model = ConvVisionTransformer(
+    attention = partial(
+        LocalAttention,
+        width,
+        heads if num_heads is None else num_heads,
+        kernel=kernel,
+        head_dim=head_dim,
+        qkv_bias=qkv_bias,
+        proj_drop=mc_dropout,
+    )
+    return assembled(
+        ConvVisionTransformer,
+        width,
+        heads,
+        attention=attention,
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
         num_classes=num_classes,
-        embed_dim=width,
         depth=depth,
-        num_heads=heads,
+        num_heads=num_heads,
+        head_dim=head_dim,
         qkv_bias=qkv_bias,
-        class_token=False,
-        global_pool=POOLS[head],  # pyrefly: ignore
+        head=head,
         drop_path_rate=drop_path_rate,
-        pos_drop_rate=mc_dropout,
-        proj_drop_rate=mc_dropout,
-        embed_layer=PatchEmbed,
-        dynamic_img_size=True,
+        mc_dropout=mc_dropout,
         weight_init="skip",
     )
-    for block in model.blocks:
-        block.attn = LocalAttention(
-            width,
-            heads if num_heads is None else num_heads,
-            kernel=kernel,
-            head_dim=head_dim,
-            qkv_bias=qkv_bias,
-            proj_drop=mc_dropout,
-        )
-    model.init_weights("reset")
-    if head == "gap_mlp" and num_classes:
-        model.register_module("head", mlp(width, num_classes))
-    return model
 
 
 MODELS.register_family(conv_vit, variants("conv_vit", 2), (32,))

@@ -1,12 +1,64 @@
 """DeiTs (Touvron et al. 2021): ViTs with a distillation token, timm's own."""
 
-from timm.layers import Attention
-from timm.models.deit import VisionTransformerDistilled
+from typing import Any
 
-from visprism.models.layers.patches import PatchEmbed
-from visprism.models.layers.window_attention import head_width
+from jaxtyping import Float
+from timm.layers import trunc_normal_
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from visprism.models.layers.classifier import alike
+from visprism.models.layers.heads import classifier_of
+from visprism.models.layers.vision_transformer import ViT, assembled
 from visprism.models.vit import variants
 from visprism.models.zoo import MODELS
+
+
+class PooledDeiT(ViT):
+    """A DeiT without its two tokens: both classifiers read one vector, pooled from all patches.
+
+    Source: Graham et al. (2021), LeViT, sec. 4.2, "No classification token".
+    """
+
+    def __init__(self, **arguments: Any) -> None:  # noqa: ANN401 (as timm takes them)
+        super().__init__(**arguments)
+        self.head_dist: nn.Module = self._second("gap", self.num_classes)
+
+    def _second(self, head: str, num_classes: int) -> nn.Module:
+        classifier = classifier_of(head, self.embed_dim, num_classes)
+        if isinstance(classifier, nn.Linear):
+            trunc_normal_(classifier.weight, std=0.02)
+            nn.init.zeros_(classifier.bias)
+        return alike(classifier, self)
+
+    def give_mlp(self, name: str, num_classes: int) -> None:
+        """Make both classifiers VGG's MLP, now and at each reset."""
+        super().give_mlp(name, num_classes)
+        self.head_dist = self._second("gap_mlp", num_classes)
+
+    # pyrefly: ignore (timm's DeiT gives two as well)
+    def get_classifier(self) -> tuple[nn.Module, nn.Module]:
+        """The classifier for the targets, and the one for the teacher's predictions."""
+        return self.head, self.head_dist
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Give the network two new classifiers of the kind that it has."""
+        self.head_dist = self._second("gap", num_classes)
+        super().reset_classifier(num_classes, global_pool)
+
+    # pyrefly: ignore (as above)
+    def forward_head(
+        self,
+        x: Float[Tensor, "b n d"],
+        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+    ) -> Float[Tensor, "b ..."] | tuple[Float[Tensor, "b k"], Float[Tensor, "b k"]]:
+        """The logits of both classifiers in training mode, otherwise their mean."""
+        x = super().forward_head(x, pre_logits=True)
+        if pre_logits:
+            return x
+        of_class, of_teacher = self.head(x), self.head_dist(x)
+        return (of_class, of_teacher) if self.training else (of_class + of_teacher) / 2
 
 
 def deit(
@@ -21,9 +73,10 @@ def deit(
     num_heads: int | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = True,
+    head: str = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
-) -> VisionTransformerDistilled:
+) -> VisionTransformer:
     """A ViT with a second token, which learns from a teacher, and a second classifier.
 
     In training mode it gives two logits, those of the class token (for the targets) and those
@@ -41,39 +94,38 @@ def deit(
         num_heads: of each attention.
         head_dim: channels of a head, whatever the width; by default the width is shared.
         qkv_bias: whether queries, keys and values have a constant of their own.
+        head: what the two logits come from: each from its token; or, without tokens, both from
+            the mean of all patches, from that each through VGG's MLP, or from what one learned
+            query finds.
         drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
         mc_dropout: rate of dropout behind the positions and every linear map of a block.
 
     Raises:
-        InputError: if patches do not divide the image, or heads do not fit the width.
+        InputError: if patches do not divide the image, heads do not fit the width, or there is
+            no such head.
 
     Source: Touvron et al. (2021), Training data-efficient image transformers & distillation
-    through attention, sec. 4 and table 1.
+    through attention, sec. 4 and table 1; without tokens: Graham et al. (2021), LeViT: a vision
+    transformer in ConvNet's clothing for faster inference, sec. 4.2.
     """
-    number = heads if num_heads is None else num_heads
-    head_width(width, number, head_dim)
-    model = VisionTransformerDistilled(
+    model = assembled(
+        VisionTransformerDistilled if head == "token" else PooledDeiT,
+        width,
+        heads,
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
         num_classes=num_classes,
-        embed_dim=width,
         depth=depth,
-        num_heads=heads if head_dim else number,
+        num_heads=num_heads,
+        head_dim=head_dim,
         qkv_bias=qkv_bias,
+        head=head,
         drop_path_rate=drop_path_rate,
-        pos_drop_rate=mc_dropout,
-        proj_drop_rate=mc_dropout,
-        embed_layer=PatchEmbed,
-        dynamic_img_size=True,
+        mc_dropout=mc_dropout,
     )
-    if head_dim:
-        for block in model.blocks:
-            block.attn = Attention(
-                width, number, head_dim, qkv_bias=qkv_bias, proj_drop=mc_dropout
-            )
-        model.init_weights()
-    model.set_distilled_training(True)
+    if isinstance(model, VisionTransformerDistilled):
+        model.set_distilled_training(True)
     return model
 
 

@@ -1,14 +1,33 @@
 """MLP-Mixers (Tolstikhin et al. 2021), made of timm's own."""
 
+from jaxtyping import Float
 from timm.models.mlp_mixer import MlpMixer
-from torch import nn
+from torch import Tensor, nn
 
 from visprism.errors import InputError
-from visprism.models.layers.heads import AttentionPool, mlp
+from visprism.models.layers.classifier import KeepsMLP
+from visprism.models.layers.heads import AttentionPool
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.zoo import MODELS
 
 _HEADS = ("gap", "gap_mlp", "attention_pool")
+
+
+class Mixer(KeepsMLP, MlpMixer):
+    """timm's MLP-Mixer, with a choice of heads."""
+
+    attn_pool: nn.Module | None  # in the place of the mean over tokens
+
+    def forward_head(
+        self,
+        x: Float[Tensor, "b n d"],
+        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+    ) -> Float[Tensor, "b ..."]:
+        """Logits from the tokens, or with `pre_logits` the vector before the classifier."""
+        if self.attn_pool is None or not self.global_pool:
+            return super().forward_head(x, pre_logits)
+        x = self.attn_pool(x)
+        return x if pre_logits else self.head(x)
 
 
 def mixer(
@@ -22,7 +41,7 @@ def mixer(
     head: str = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
-) -> MlpMixer:
+) -> Mixer:
     """Blocks of an MLP of width/2 over the tokens and one of 4x width over the channels.
 
     The MLP over tokens has a weight for each pair of them, so only images of `img_size` run.
@@ -50,25 +69,21 @@ def mixer(
     stem = PatchEmbed(
         img_size=img_size, patch_size=patch_size, in_chans=in_chans, embed_dim=width
     )
-    model = MlpMixer(
+    model = Mixer(
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
         num_classes=num_classes,
         num_blocks=depth,
         embed_dim=width,
-        global_pool="" if head == "attention_pool" else "avg",
         drop_path_rate=drop_path_rate,
         proj_drop_rate=mc_dropout,
     )
     stem.proj = model.stem.proj
     model.stem = stem
-    classifier = model.head
-    if head == "gap_mlp" and num_classes:
-        classifier = mlp(width, num_classes)
-    if head == "attention_pool":
-        classifier = nn.Sequential(AttentionPool(width).pool, model.head)
-    model.register_module("head", classifier)
+    model.attn_pool = AttentionPool(width).pool if head == "attention_pool" else None
+    if head == "gap_mlp":
+        model.give_mlp("head", num_classes)
     return model
 
 

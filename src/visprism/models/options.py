@@ -19,7 +19,7 @@ _RATES = ("drop_rate", "drop_path_rate", "mc_dropout")  # probabilities
 _LEAST: Mapping[str, int] = {  # of whole numbers; kernels and MSAs are judged by families
     "num_classes": 0,
     **dict.fromkeys(("in_chans", "img_size", "patch_size", "window"), 1),
-    **dict.fromkeys(("depth", "depths", "heads", "num_heads", "head_dim"), 1),
+    **dict.fromkeys(("depth", "depths", "num_heads", "head_dim"), 1),
 }
 
 

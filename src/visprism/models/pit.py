@@ -3,35 +3,16 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
-from timm.layers import Attention, resample_abs_pos_embed_nhwc, trunc_normal_
-from timm.models.pit import PoolingVisionTransformer
-from torch import Tensor, nn
+from timm.layers import Attention, trunc_normal_
+from torch import nn
 
 from visprism.errors import InputError
+from visprism.models.layers.heads import AttentionPool
+from visprism.models.layers.pooling_transformer import PiT, refuse_remainder
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo import MODELS
 
-
-class PiT(PoolingVisionTransformer):
-    """timm's PiT on images of any size; its class token can have a position of its own."""
-
-    cls_pos: nn.Parameter | None
-
-    def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n d"]:
-        """The class token behind the last block.
-
-        Raises:
-            InputError: if patches leave pixels of the image over.
-        """
-        refuse_remainder(tuple(x.shape[2:]), self.patch_embed.conv)
-        x = self.patch_embed(x)
-        grid = [x.shape[2], x.shape[3]]
-        table = resample_abs_pos_embed_nhwc(self.pos_embed.permute(0, 2, 3, 1), grid)
-        x = self.pos_drop(x + table.permute(0, 3, 1, 2))
-        token = self.cls_token if self.cls_pos is None else self.cls_token + self.cls_pos
-        _, token = self.transformers((x, token.expand(len(x), -1, -1)))
-        return self.norm(token)
+_HEADS = ("token", "gap", "gap_mlp", "attention_pool")
 
 
 def pit(
@@ -48,14 +29,14 @@ def pit(
     head_dim: int | None = None,
     qkv_bias: bool = False,
     no_embed_class: bool = False,
+    head: str = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> PiT:
     """Three stages of a ViT, between which a strided convolution halves the grid.
 
-    Patches overlap: the next begins `stride` pixels further. The logits come from the class
-    token. Images of other sizes than `img_size` get their table of positions by bicubic
-    interpolation.
+    Patches overlap: the next begins `stride` pixels further. Images of other sizes than
+    `img_size` get their table of positions by bicubic interpolation.
 
     Args:
         head_channels: width of a stage divided by its `heads`.
@@ -71,16 +52,26 @@ def pit(
         qkv_bias: whether queries, keys and values have a constant of their own; timm's have.
         no_embed_class: whether the class token goes without an entry for its position; timm's
             does.
+        head: what the logits come from: the class token, the mean of all tokens (without class
+            token), that through VGG's MLP, or one learned query's attention (without too).
         drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
         mc_dropout: rate of dropout behind the positions and every linear map of a block.
 
     Raises:
-        InputError: if patches leave pixels of the image over, or heads do not fit the widths.
+        InputError: if patches leave pixels of the image over, heads do not fit the widths, or
+            there is no such head, or no class token to go without a position.
 
     Source: Heo et al. (2021), Rethinking spatial dimensions of vision transformers, table 1.
     The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
     the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.
     """
+    if head not in _HEADS:
+        raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
+    if no_embed_class and head != "token":
+        raise InputError(
+            f"no_embed_class speaks of the class token, which is left out by head={head!r}; "
+            "leave it out too, or choose head='token'"
+        )
     numbers = tuple(heads if num_heads is None else num_heads)
     if len(numbers) != len(depths):
         raise InputError(
@@ -106,7 +97,9 @@ def pit(
     refuse_remainder((img_size, img_size), model.patch_embed.conv)
     model.pos_drop = nn.Dropout(mc_dropout)  # its argument has another name before timm 1.0.31
     position = None
-    if not no_embed_class:
+    if head != "token":
+        model.leave_token_out()
+    elif not no_embed_class and model.cls_token is not None:
         position = nn.Parameter(torch.empty_like(model.cls_token))
         trunc_normal_(position, std=0.02)
     model.register_parameter("cls_pos", position)
@@ -116,22 +109,10 @@ def pit(
                 width, number, head_dim, qkv_bias=qkv_bias, proj_drop=mc_dropout
             )
             block.register_module("attn", attention)
+    model.attn_pool = AttentionPool(widths[-1]).pool if head == "attention_pool" else None
+    if head == "gap_mlp":
+        model.give_mlp("head", num_classes)
     return model
-
-
-def refuse_remainder(sides: tuple[int, ...], patches: nn.Conv2d) -> None:
-    """Check that overlapping patches end where the image does.
-
-    Raises:
-        InputError: if pixels would be left over.
-    """
-    (patch, _), (stride, _) = patches.kernel_size, patches.stride
-    if any(side < patch or (side - patch) % stride for side in sides):
-        raise InputError(
-            f"images of {'x'.join(map(str, sides))} pixels are not {patch} plus a multiple "
-            f"of {stride} high and wide, as patches of {patch}x{patch} every {stride} want; "
-            f"choose img_size={patch + round((max(sides) - patch) / stride) * stride}"
-        )
 
 
 _SHAPES = {

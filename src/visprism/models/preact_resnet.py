@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.errors import InputError
+from visprism.models.layers.classifier import PooledNet
 from visprism.models.layers.heads import classifier_of, pool_of
 from visprism.models.layers.preactivation import (
     PreActBasic,
@@ -23,7 +24,7 @@ _STEM = 64
 MakeBlock = Callable[[int, int, int, int, int, float], PreActBlock]
 
 
-class PreActResNet(nn.Module):
+class PreActResNet(PooledNet):
     """A stem, stages of pre-activation blocks that each halve the grid but the first, a head.
 
     The blocks need not be alike: `make_block` makes each for its place.
@@ -76,20 +77,21 @@ class PreActResNet(nn.Module):
             self.add_module(name, blocks)
             info = {"num_chs": channels, "reduction": reduction, "module": name}
             self.feature_info.append(info)
-        self.num_stages, self.num_features = len(depths), channels
+        self.num_stages = len(depths)
         self.norm, self.act = nn.BatchNorm2d(channels), act_layer()
         self.global_pool = pool_of(head, channels)
         self.fc = classifier_of(head, channels, num_classes)
+        self.note_end(head, num_classes, channels, pool="global_pool", last="fc")
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
-        """Logits."""
+    def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """The last map, normed and activated."""
         x = self.maxpool(self.conv1(x))
         for stage in range(1, self.num_stages + 1):
             x = self.get_submodule(f"layer{stage}")(x)
-        return self.fc(self.global_pool(self.act(self.norm(x))))
+        return self.act(self.norm(x))
 
 
 def preact_resnet(

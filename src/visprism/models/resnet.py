@@ -3,14 +3,22 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import timm.models.resnet
 from timm.layers import SEModule
 from timm.layers.cbam import CbamModule
-from timm.models.resnet import BasicBlock, Bottleneck, ResNet
+from timm.models.resnet import BasicBlock, Bottleneck
 from torch import nn
 
+from visprism.models.layers.classifier import PooledNet
 from visprism.models.layers.heads import classifier_of, pool_of
 from visprism.models.layers.smoothing import SpatialSmoothing
 from visprism.models.zoo import MODELS
+
+
+class ResNet(PooledNet, timm.models.resnet.ResNet):
+    """timm's ResNet, with a choice of heads."""
+
+    forward_features = timm.models.resnet.ResNet.forward_features
 
 
 def resnet(
@@ -67,9 +75,11 @@ def resnet(
     )
     if img_size < 64:
         _made_small(model, in_chans)
+    channels = model.num_features
     if head != "gap":
-        model.set_submodule("global_pool", pool_of(head, model.num_features))
-        model.set_submodule("fc", classifier_of(head, model.num_features, num_classes))
+        model.set_submodule("global_pool", pool_of(head, channels))
+        model.set_submodule("fc", classifier_of(head, channels, num_classes))
+    model.note_end(head, num_classes, channels, pool="global_pool", last="fc")
     for number in range(1, len(depths) + 1):
         stage = model.get_submodule(f"layer{number}")
         assert isinstance(stage, nn.Sequential)

@@ -8,13 +8,18 @@ from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
 from torch import Tensor, nn
 
 from visprism.errors import InputError
-from visprism.models.layers.heads import AttentionPool, mlp
+from visprism.models.layers.classifier import KeepsMLP
+from visprism.models.layers.heads import AttentionPool
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.layers.shifted_windows import ShiftedWindowAttention, SwinBlock
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo import MODELS
 
 _HEADS = ("gap", "gap_mlp", "attention_pool")
+
+
+class Swin(KeepsMLP, SwinTransformer):
+    """timm's Swin, with a choice of heads."""
 
 
 def swin(
@@ -33,7 +38,7 @@ def swin(
     head: str = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
-) -> SwinTransformer:
+) -> Swin:
     """Four stages of attention in windows, every second block's shifted by half a window.
 
     Each head has its own bias for each relative position. Windows are right on any grid, and
@@ -78,7 +83,7 @@ def swin(
         raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)
-    model = SwinTransformer(
+    model = Swin(
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
@@ -109,15 +114,21 @@ def swin(
             )
             blocks[i] = SwinBlock(made, attention)
     model.init_weights()
-    if head == "gap_mlp" and num_classes:
-        model.head.register_module("fc", mlp(model.num_features, num_classes))
+    if head == "gap_mlp":
+        model.give_mlp("head.fc", num_classes)
     if head == "attention_pool":
         model.head.register_module("global_pool", _GridPool(model.num_features))
     return model
 
 
 class _GridPool(AttentionPool):
-    """Attention pooling of maps whose channels stand last."""
+    """Attention pooling of maps whose channels stand last; timm's head asks for the rest."""
+
+    pool_type = "attention"
+
+    def feat_mult(self) -> int:
+        """How many times the channels of the map the vector has."""
+        return 1
 
     def forward(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b c"]:
         return super().forward(x.permute(0, 3, 1, 2))

@@ -3,18 +3,11 @@
 from typing import Any
 
 import torch
-from timm.layers import Attention
-from timm.models.vision_transformer import VisionTransformer
-from torch import nn
 
-from visprism.errors import InputError
-from visprism.models.layers.heads import mlp
-from visprism.models.layers.patches import PatchEmbed
-from visprism.models.layers.window_attention import head_width
+from visprism.models.layers.vision_transformer import ViT, assembled
 from visprism.models.options import checked
 from visprism.models.zoo import MODELS
 
-POOLS = {"token": "token", "gap": "avg", "gap_mlp": "avg", "attention_pool": "map"}  # timm's
 SIZES = {"tiny": ("Ti", 192, 3), "small": ("S", 384, 6), "base": ("B", 768, 12)}
 
 
@@ -33,7 +26,7 @@ def vit(
     head: str = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
-) -> VisionTransformer:
+) -> ViT:
     """Patches become tokens; 12 blocks of attention over all of them and an MLP of 4x width.
 
     Images of other sizes than `img_size` get their table of positions by bicubic interpolation.
@@ -60,36 +53,22 @@ def vit(
     Source: Dosovitskiy et al. (2021), An image is worth 16x16 words; sizes as in Touvron et al.
     (2021), Training data-efficient image transformers, table 1.
     """
-    number = heads if num_heads is None else num_heads
-    head_width(width, number, head_dim)
-    if head not in POOLS:
-        raise InputError(f"unknown head {head!r}; choose {', '.join(POOLS)}")
-    model = VisionTransformer(
+    return assembled(
+        ViT,
+        width,
+        heads,
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
         num_classes=num_classes,
-        embed_dim=width,
         depth=depth,
-        num_heads=heads if head_dim else number,
+        num_heads=num_heads,
+        head_dim=head_dim,
         qkv_bias=qkv_bias,
-        class_token=head == "token",
-        global_pool=POOLS[head],  # pyrefly: ignore
+        head=head,
         drop_path_rate=drop_path_rate,
-        pos_drop_rate=mc_dropout,
-        proj_drop_rate=mc_dropout,
-        embed_layer=PatchEmbed,
-        dynamic_img_size=True,
+        mc_dropout=mc_dropout,
     )
-    if head_dim:
-        for block in model.blocks:
-            block.attn = Attention(
-                width, number, head_dim, qkv_bias=qkv_bias, proj_drop=mc_dropout
-            )
-        model.init_weights()
-    if head == "gap_mlp" and num_classes:
-        model.register_module("head", mlp(width, num_classes))
-    return model
 
 
 def variants(family: str, patch_size: int) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -110,37 +89,55 @@ MODELS.register_family(vit, variants("vit", 16), (224,))
 @MODELS.register
 @checked
 def vit_pico_patch4_32(
-    *, img_size: int = 32, num_classes: int = 10, in_chans: int = 3
-) -> nn.Module:
+    *,
+    img_size: int = 32,
+    patch_size: int = 4,
+    in_chans: int = 3,
+    num_classes: int = 10,
+    depth: int = 4,
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+    qkv_bias: bool = True,
+    head: str = "gap",
+    drop_path_rate: float = 0.0,
+    mc_dropout: float = 0.0,
+) -> ViT:
     """ViT of 0.2 million parameters for images of 32x32, with 4x4 patches.
 
     It has no class token, its table of positions starts as sines and cosines, and its branches
     start at a fifth of their strength (LayerScale): from timm's usual start it learns less in a
     minute of training. Images of other sizes get their table of positions by bicubic
-    interpolation.
+    interpolation. Its options are those of `vit`.
+
+    Raises:
+        InputError: as `vit` does.
 
     Source: Beyer et al. (2022), Better plain ViT baselines for ImageNet-1k, for the first two.
     """
     from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
 
-    model = VisionTransformer(
+    model = assembled(
+        ViT,
+        64,
+        4,
         img_size=img_size,
-        patch_size=4,
+        patch_size=patch_size,
         in_chans=in_chans,
         num_classes=num_classes,
-        embed_dim=64,
-        depth=4,
-        num_heads=4,
-        class_token=False,
-        global_pool="avg",
+        depth=depth,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        qkv_bias=qkv_bias,
+        head=head,
+        drop_path_rate=drop_path_rate,
+        mc_dropout=mc_dropout,
         init_values=0.2,
         weight_init="jax",
-        embed_layer=PatchEmbed,
-        dynamic_img_size=True,
     )
     positions = build_sincos2d_pos_embed(
         list(model.patch_embed.grid_size), dim=model.embed_dim, temperature=100.0
     )
     with torch.no_grad():  # halved, they are as large as the patches' embeddings
-        model.get_parameter("pos_embed").copy_(positions / 2)
+        table = model.get_parameter("pos_embed")
+        table[:, model.num_prefix_tokens :].copy_(positions / 2)
     return model

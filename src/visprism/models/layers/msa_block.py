@@ -1,5 +1,7 @@
 """MSA blocks: residual blocks of a CNN with window attention in the place of a convolution."""
 
+from typing import Any
+
 from jaxtyping import Float
 from timm.layers import DropPath
 from torch import Tensor, nn
@@ -32,15 +34,12 @@ class MSABlock(PreActBlock):
         out_chans: int,
         stride: int = 1,
         *,
-        num_heads: int,
-        head_dim: int | None = 64,
-        window: int = 7,
         width: int | None = None,
-        shared_bias: bool = False,
         act_layer: Layer = nn.GELU,
         norm_layer: Layer = nn.BatchNorm2d,
         drop_path: float = 0.0,
         mc_dropout: float = 0.0,
+        **attention: Any,  # noqa: ANN401 (as `WindowAttention` takes them)
     ) -> None:
         """Make a block with random weights.
 
@@ -48,15 +47,12 @@ class MSABlock(PreActBlock):
             in_chans: of the feature map.
             out_chans: of the output.
             stride: the grid of the output is so much smaller.
-            num_heads: of the attention.
-            head_dim: channels of a head; None shares `width` among them.
-            window: side of a window in pixels.
             width: channels that the attention reads; a quarter of `out_chans` if not named.
-            shared_bias: one table of relative positions for all heads, as in the paper's code.
             act_layer: makes the activation.
             norm_layer: makes a norm for a number of channels.
             drop_path: probability that the branch is left out in training.
             mc_dropout: probability that a number of the attention's output is zeroed.
+            attention: heads, their width, window and bias of the `WindowAttention`.
 
         Raises:
             InputError: if heads or window do not fit.
@@ -66,14 +62,7 @@ class MSABlock(PreActBlock):
         width = width or out_chans // 4
         self.conv1 = nn.Conv2d(in_chans, width, 1, bias=False)
         self.norm2 = norm_layer(width)
-        self.attn = WindowAttention(
-            width,
-            out_chans,
-            num_heads=num_heads,
-            head_dim=head_dim,
-            window=window,
-            shared_bias=shared_bias,
-        )
+        self.attn = WindowAttention(width, out_chans, **attention)
         self.pool = _pool(stride)
         self.dropout = nn.Dropout(mc_dropout) if mc_dropout else nn.Identity()
 
@@ -98,15 +87,12 @@ class PostActMSABlock(nn.Module):
         out_chans: int,
         stride: int = 1,
         *,
-        num_heads: int,
-        head_dim: int | None = 64,
-        window: int = 7,
         width: int | None = None,
-        shared_bias: bool = False,
         act_layer: Layer = nn.ReLU,
         norm_layer: Layer = nn.BatchNorm2d,
         drop_path: float = 0.0,
         mc_dropout: float = 0.0,
+        **attention: Any,  # noqa: ANN401 (as `WindowAttention` takes them)
     ) -> None:
         """Make a block with random weights; the arguments are those of `MSABlock`.
 
@@ -118,14 +104,7 @@ class PostActMSABlock(nn.Module):
         self.conv1 = nn.Conv2d(in_chans, width, 1, bias=False)
         self.norm1 = norm_layer(width)
         self.act1 = act_layer()
-        self.attn = WindowAttention(
-            width,
-            out_chans,
-            num_heads=num_heads,
-            head_dim=head_dim,
-            window=window,
-            shared_bias=shared_bias,
-        )
+        self.attn = WindowAttention(width, out_chans, **attention)
         self.pool = _pool(stride)
         self.dropout = nn.Dropout(mc_dropout) if mc_dropout else nn.Identity()
         self.norm2 = norm_layer(out_chans)

@@ -7,10 +7,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.errors import InputError
+from visprism.models.layers.classifier import PooledNet
 from visprism.models.layers.heads import classifier_of, pool_of
 
 
-class PlainNet(nn.Module):
+class PlainNet(PooledNet):
     """Features, pooling and a classifier, under torchvision's names for them."""
 
     def __init__(
@@ -44,15 +45,22 @@ class PlainNet(nn.Module):
         super().__init__()
         self.features, self.least, self.feature_info = features, least, feature_info
         if head == "mlp":
-            self.avgpool: nn.Module = nn.AdaptiveAvgPool2d(grid)
-            layers = mlp(channels * grid**2, num_classes or 1)
-            self.classifier: nn.Module = layers if num_classes else layers[:-1]
+            self.avgpool: nn.Module = _Grid(grid)
+            self.classifier: nn.Module = mlp(channels * grid**2, num_classes or 1)
         else:
             self.avgpool = pool_of(head, channels)
             self.classifier = classifier_of(head, channels, num_classes)
+        self.note_end(head, num_classes, channels, pool="avgpool", last="classifier")
+        if isinstance(self.classifier, nn.Sequential) and head == "mlp":
+            *_, last = self.classifier
+            assert isinstance(last, nn.Linear)
+            self.head_hidden_size = last.in_features
+            self._last = f"classifier.{len(self.classifier) - 1}"
+            if not num_classes:
+                self.set_submodule(self._last, nn.Identity())
 
-    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
-        """Logits.
+    def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """The last map.
 
         Raises:
             InputError: if nothing would be left of an image.
@@ -62,7 +70,26 @@ class PlainNet(nn.Module):
                 f"images of {x.shape[2]}x{x.shape[3]} are too small for this network, which "
                 f"wants at least {self.least}x{self.least}"
             )
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+        return self.features(x)
+
+    def forward_head(
+        self,
+        x: Float[Tensor, "b d i j"],
+        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+    ) -> Float[Tensor, "b ..."]:
+        """Logits from the last map, or with `pre_logits` what the last linear layer reads."""
+        if self._head != "mlp" or not pre_logits:
+            x = self.avgpool(x)
+            return x if pre_logits else self.classifier(x)
+        assert isinstance(self.classifier, nn.Sequential)
+        return self.classifier[:-1](self.avgpool(x))
+
+
+class _Grid(nn.AdaptiveAvgPool2d):
+    """A map pooled to a grid, as one vector."""
+
+    def forward(self, input: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n"]:
+        return super().forward(input).flatten(1)
 
 
 def stage_info(
