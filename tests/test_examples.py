@@ -9,7 +9,11 @@ import pytest
 
 PROJECT = Path(__file__).parent.parent
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+FENCE = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
+BLOCKS = FENCE.findall(README)
+PAGES = [
+    PROJECT / "docs" / name for name in ("alternet.md", "analyses/attention_as_convolution.md")
+]
 EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
 
 
@@ -31,6 +35,15 @@ def test_the_readme_runs(block, capsys):
     exec(compile(block, "README.md", "exec"), {})
     assert Path("spectrum.png").stat().st_size > 10_000
     assert "blocks" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows_runs(page):
+    (block,) = FENCE.findall(page.read_text(encoding="utf-8"))
+    names = {}
+    exec(compile(block, page.name, "exec"), names)
+    made = names.get("alternet", names.get("patches"))
+    assert len(made(names["images"])) == len(names["images"])
 
 
 def test_the_readme_names_commands_that_exist():

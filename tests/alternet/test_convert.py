@@ -230,6 +230,47 @@ def test_refuses_heads_that_do_not_fit_the_stages(images):
         harmonize(load_model("resnet20").model, images, heads=0)
 
 
+def test_refuses_the_heads_of_four_stages_where_dilation_leaves_two(images):
+    dilated = timm.create_model("resnet18", output_stride=8, num_classes=5).eval()
+    said = r"heads has 4 numbers, .* 2 stages, which end at layer1\.1, layer4\.1 \(where a conv"
+    with pytest.raises(InputError, match=said):
+        harmonize(dilated, images, heads=(3, 6, 12, 24))
+    assert harmonize(dilated, images, heads=(3, 24))(images).shape == (len(images), 5)
+
+
+@pytest.mark.parametrize("head_dim", [None, 0, 7.5])
+def test_refuses_a_head_of_no_channels(head_dim, images):
+    with pytest.raises(InputError, match=r"head_dim is .*; wants a whole number of"):
+        inspect.unwrap(harmonize)(load_model("resnet20").model, images, head_dim=head_dim)
+
+
+class Scaled(nn.Module):
+    """A norm of a user's own, with numbers that it learns."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(channels, 1, 1))
+
+    def forward(self, x):
+        return self.gain * x / x.square().mean((1, 2, 3), keepdim=True).sqrt()
+
+
+def test_a_norm_of_an_unknown_kind_is_refused_where_it_would_be_replaced(images):
+    model = OddlyMade()
+    model.last = model.alias = Residual(Scaled)
+    with pytest.raises(InputError, match="block 'last' has a Scaled, and harmonize takes over"):
+        harmonize(model.eval(), images, "end-of-stage", head_dim=8)
+    kept = harmonize(model, images, ["once"], head_dim=8)
+    assert isinstance(kept.last.norm, Scaled)
+
+
+def test_the_epsilon_of_a_group_norm_is_kept(images):
+    model = OddlyMade()
+    model.last = model.alias = Residual(partial(nn.GroupNorm, 2, eps=1e-2))
+    norm = harmonize(model.eval(), images, ["last"], head_dim=8).last.norm1
+    assert (norm.num_groups, norm.eps) == (2, 1e-2)
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -187,6 +187,23 @@ def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
             WHOLE | {"preprocessing": {"size": [32, 32], "blur": 1}},
             r"preprocessing has no field 'blur'",
         ),
+        (
+            WHOLE | {"preprocessing": {"size": [0, 0]}},
+            r"size=\(0, 0\); it wants at least one p",
+        ),
+        (
+            WHOLE | {"preprocessing": {"size": [32, 32], "mean": [0.5, 0.5]}},
+            r"a preprocessing has 2 means and 3 deviations; it wants one of each",
+        ),
+        (
+            WHOLE | {"preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.0]}},
+            r"a preprocessing has std=\(0\.0,\); it wants numbers above 0",
+        ),
+        (
+            WHOLE | {"preprocessing": {"size": [32, 32], "mean": [], "std": []}},
+            r"a preprocessing has 0 means and 0 deviations",
+        ),
+        (WHOLE | {"preprocessing": {"size": [8, 8], "crop": 0.0}}, r"has crop=0\.0; it wants"),
         (WHOLE | {"provenance": {"image_shape": 3}}, r"provenance has image_shape=3"),
         (WHOLE | {"provenance": {"model": None}}, r"provenance has model=None"),
     ],
@@ -195,7 +212,7 @@ def test_metadata_that_we_would_not_write_are_refused_by_the_name_of_the_file(
     tmp_path, content, sentence
 ):
     path = with_entry(content, tmp_path / "a.safetensors")
-    opening = r"a\.safetensors was refused: its metadata of visprism are damaged: "
+    opening = r"a\.safetensors was refused: its metadata of visprism are damaged: .*"
     for named in (path, f"resnet20@{path}"):
         with pytest.raises(InputError, match=opening + sentence):
             load_model(str(named))
@@ -250,6 +267,18 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tmp_path, writ
     write({"state_dict": Attack(tmp_path / "ran")}, tmp_path / "a.pt")
     with pytest.raises(ValueError, match=r"refused: it would run code when loaded \(.*mkdir\)"):
         load_checkpoint(network(), tmp_path / "a.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+def test_of_any_pickle_the_refusal_names_the_file_and_the_way_out(tmp_path, protocol):
+    content = pickle.dumps(Attack(tmp_path / "ran"), protocol=protocol)
+    (tmp_path / "a.pkl").write_bytes(content)
+    said = (
+        r"a\.pkl was refused: it .*(would|might) run code.*; save the weights alone, by torch"
+    )
+    with pytest.raises(InputError, match=said):
+        load_checkpoint(network(), tmp_path / "a.pkl")
     assert not (tmp_path / "ran").exists()
 
 

@@ -1,8 +1,5 @@
 """Laws of the zoo's CNNs (src/visprism/models): torchvision's logits, options, anatomy."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 import torchvision
@@ -198,27 +195,3 @@ def test_the_windows_of_an_alter_resnet_are_seen():
     anatomy = dissect(load_model("alter_resnet18_32").model, images(2, 3, 32, 32))
     heads = [a.attended.heads for a in attentions(anatomy)]
     assert heads == [6, 12, 24]
-
-
-# Compiled; in a process of its own, as the tests' checks of types cannot be traced.
-
-
-def test_compiles_to_one_graph():
-    program = """
-import torch
-from visprism.models import MODELS
-for name, options in [
-    ("alter_resnet18_32", {"msas": (0, 0, 1, 1)}),
-    ("vgg11_32", {"head": "gap"}),
-]:
-    model = MODELS[name](**options).eval()
-    x = torch.linspace(-1, 1, 6144).reshape(2, 3, 32, 32)
-    with torch.no_grad():
-        compiled = torch.compile(model, backend="eager", fullgraph=True)
-        torch.testing.assert_close(compiled(x), model(x))
-    print(name)
-"""
-    answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert answer.stdout.split() == ["alter_resnet18_32", "vgg11_32"]

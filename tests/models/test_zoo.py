@@ -68,6 +68,84 @@ def test_timm_gives_the_feature_maps_that_are_asked_for(name, channels):
     assert [x.shape[1] for x in maps] == [channels[1], channels[-1]]
 
 
+@pytest.mark.parametrize(("name", "channels"), NAMES.items())
+@pytest.mark.parametrize("last", [(-1,), [-1], 1])
+def test_timm_gives_the_last_feature_map_alone(name, channels, last):
+    with torch.device("meta"):
+        network = timm.create_model(f"visprism_{name}", features_only=True, out_indices=last)
+        (only,) = network(torch.zeros(2, 3, 32, 32))
+    assert only.shape[1] == channels[-1] == network.feature_info.channels()[-1]
+
+
+@torch.no_grad()
+def test_the_feature_maps_of_pit_are_those_that_its_logits_come_from():
+    model = load_model("pit_tiny_patch2_32").model
+    seen = []
+    for stage in model.transformers:
+        stage.register_forward_hook(lambda _stage, _inputs, out: seen.append(out[0]))
+    for images in (torch.randn(2, 3, s, s, generator=stream(0, "x")) for s in (32, 24)):
+        seen.clear()
+        model(images)
+        usual = list(seen)
+        features, maps = model.forward_intermediates(images)
+        torch.testing.assert_close(maps, usual, rtol=0, atol=0)
+        torch.testing.assert_close(features, model.forward_features(images), rtol=0, atol=0)
+
+
+# timm's contract for classifiers.
+
+ENDS = [name for name in NAMES if name not in ("vgg11_bn_32", "alexnet_32")] + [
+    "vit_pico_patch4_32",
+    "deit_tiny_patch2_32",
+    "deit_tiny_patch2_32?head=gap_mlp",
+    "pit_tiny_patch2_32?head=gap_mlp",
+    "mixer_tiny_patch2_32?head=attention_pool",
+    "swin_tiny_patch1_window4_32?head=attention_pool",
+    "swin_tiny_patch1_window4_32?head=gap_mlp",
+    "resnet18_32?head=attention_pool",
+    "alexnet_32",
+    "vgg11_32?head=gap_mlp",
+]
+
+
+@pytest.mark.parametrize("spec", ENDS)
+@torch.no_grad()
+def test_a_classifier_can_be_taken_away_and_given_anew(spec):
+    model = load_model(spec).model
+    images = torch.randn(2, 3, 32, 32, generator=stream(0, "x"))
+    before = [str(one) for one in _both(model.get_classifier())]
+    features = model.forward_features(images)
+    vector = model.forward_head(features, pre_logits=True)
+    assert vector.shape == (2, model.head_hidden_size)
+    torch.testing.assert_close(model.forward_head(features), model(images))
+    model.reset_classifier(0)
+    assert model.num_classes == 0
+    torch.testing.assert_close(model(images), vector)
+    assert all(isinstance(one, nn.Identity) for one in _both(model.get_classifier()))
+    model.reset_classifier(7)
+    assert model(images).shape == (2, 7)
+    after = [
+        str(one).replace("out_features=7", "out_features=10")
+        for one in _both(model.get_classifier())
+    ]
+    assert after == before  # of the kind that it was
+    assert not any(one.training for one in _both(model.get_classifier()))
+
+
+def _both(classifier):
+    return classifier if isinstance(classifier, tuple) else (classifier,)
+
+
+def test_another_pooling_than_that_of_the_network_is_refused():
+    model = load_model("alter_resnet18_32").model
+    with pytest.raises(InputError, match="got num_classes=5 and global_pool='max'; PreActResN"):
+        model.reset_classifier(5, "max")
+    with pytest.raises(InputError, match=r"loses it \(''\) with its classes \(0\)"):
+        model.reset_classifier(5, "")
+    model.reset_classifier(0, "")
+    assert model(torch.zeros(1, 3, 32, 32)).shape == (1, 512, 4, 4)
+
+
 @pytest.mark.parametrize("name", ["preact_resnet18", "resnet18", "mobilenetv2"])
 def test_feature_maps_of_large_images_have_the_reductions_of_a_resnet(name):
     with torch.device("meta"):

@@ -9,6 +9,7 @@ import torch
 from timm.layers import DropPath, LayerNorm2d
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 from torchvision.ops import StochasticDepth
 
 from visprism.alternet.conv_blocks import ConvBlock, conv_blocks
@@ -55,8 +56,8 @@ def harmonize(
         seed: of the new weights.
 
     Raises:
-        InputError: if there is no residual Conv block, or placement, heads or window do not
-            fit.
+        InputError: if there is no residual Conv block, placement, heads or window do not fit,
+            or a block has a norm of a kind that is unknown.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
@@ -65,12 +66,14 @@ def harmonize(
     stages = max(block.stage for block in blocks)
     if window is None:
         window = min(_LARGEST, *blocks[-1].grid)
-    if head_dim < 1:
-        raise InputError(f"head_dim is {head_dim}; wants at least 1 channel")
+    if not isinstance(head_dim, int) or head_dim < 1:
+        raise InputError(f"head_dim is {head_dim}; wants a whole number of channels from 1 up")
     if isinstance(heads, Sequence) and len(heads) != stages:
+        ends = {block.stage: block.name for block in blocks}
         raise InputError(
-            f"heads has {len(heads)} numbers, but the network has {stages} stages; give one "
-            "number, or one for each stage"
+            f"heads has {len(heads)} numbers, but the network has {stages} stages, which end "
+            f"at {', '.join(ends.values())} (where a convolution is dilated instead of strided "
+            "none ends); give one number, or one for each stage"
         )
     copy = deepcopy(model)
     for block in blocks:
@@ -103,23 +106,37 @@ def _msa_block(
         head_dim=head_dim,
         window=window,
         width=block.width,
-        norm_layer=_norm_like(old),
+        norm_layer=_norm_like(old, block.name),
         drop_path=_drop_path(old),
     )
 
 
-def _norm_like(old: nn.Module) -> Callable[[int], nn.Module]:
-    """Makes norms for maps, of the kind that the block has; of an unknown kind, BatchNorms."""
-    for module in old.modules():
+def _norm_like(old: nn.Module, name: str) -> Callable[[int], nn.Module]:
+    """Makes norms for maps, of the kind that the block `name` has; BatchNorms if it has none.
+
+    Raises:
+        InputError: if it has a norm of an unknown kind, or one that is unknown at all: a module
+            with numbers of its own that is neither a norm, a convolution nor a linear map.
+    """
+    leaves = [module for module in old.modules() if not list(module.children())]
+    for module in leaves:
         if isinstance(module, nn.GroupNorm):
-            groups = module.num_groups
-            return lambda channels: nn.GroupNorm(gcd(groups, channels), channels)
+            groups, rest = module.num_groups, {"eps": module.eps, "affine": module.affine}
+            return lambda channels: nn.GroupNorm(gcd(groups, channels), channels, **rest)
         if isinstance(module, nn.LayerNorm):  # also over channels of maps
             return partial(LayerNorm2d, eps=module.eps)
         if isinstance(module, nn.InstanceNorm2d):
             return partial(nn.InstanceNorm2d, eps=module.eps, affine=module.affine)
         if isinstance(module, _BatchNorm):
             return partial(nn.BatchNorm2d, eps=module.eps, momentum=module.momentum)
+    for module in leaves:
+        unknown = list(module.parameters()) + list(module.buffers())
+        if unknown and not isinstance(module, _ConvNd | nn.Linear | nn.PReLU):
+            raise InputError(
+                f"block {name!r} has a {type(module).__name__}, and harmonize takes over norms "
+                "that are a BatchNorm, GroupNorm, LayerNorm or InstanceNorm2d of torch; leave "
+                "the block out of placement, or give its norm one of these as its class"
+            )
     return nn.BatchNorm2d
 
 

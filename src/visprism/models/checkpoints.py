@@ -22,6 +22,7 @@ from visprism.models.metadata import encoded
 from visprism.preprocessing import Preprocessing
 from visprism.result import Provenance, written_whole
 
+_PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
 _NESTS = ("state_dict", "model")  # where training scripts put the state dict
@@ -144,11 +145,22 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
             LookupError,
         ) as error:
             code = re.search(r"GLOBAL ([\w.]+)", str(error))
-            found = f"would run code when loaded ({code[1]})" if code else "is no checkpoint"
+            found = "is no checkpoint"
+            if _begins(path) == _PICKLE:
+                found = (
+                    "is a pickle that torch's safe reader does not know, so it might run code"
+                )
+            if code:
+                found = f"would run code when loaded ({code[1]})"
             raise InputError(
                 f"{path} was refused: it {found}; save the weights alone, by "
                 "torch.save(model.state_dict(), path) or as safetensors"
             ) from error
+
+
+def _begins(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(1)
 
 
 def _bare(name: str) -> str:

@@ -135,7 +135,10 @@ def _made(kind: type[T], stated: object, part: str, path: Path) -> T | None:
         inspect.signature(kind).bind(**stated)
     except TypeError as error:
         raise _refused(path, f"{part} is not whole ({error})") from error
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in stated.items()})
+    try:
+        return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in stated.items()})
+    except InputError as error:  # of the right kinds, but without sense
+        raise _refused(path, str(error)) from error
 
 
 def _is(value: object, kind: Any) -> bool:  # noqa: ANN401 (a class, or a tuple of classes)

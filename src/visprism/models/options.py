@@ -42,10 +42,13 @@ def refuse_misfits(
 
     Raises:
         InputError: if a whole number, a number for each stage, a rate, a word, or True or False
-            is wanted and something else was given. What has no parameter is not judged.
+            is wanted and something else was given.
+        TypeError: if there is no such option, in Python's words, which `load_model` mends.
     """
     for key, value in chosen.items():
-        kind = parameters[key].annotation if key in parameters else Any
+        if key not in parameters:
+            raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
+        kind = parameters[key].annotation
         kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
         if not any(_is(value, one, key) for one in kinds):
             wanted = " or ".join(_words(one, key) for one in kinds)

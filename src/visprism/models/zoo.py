@@ -84,9 +84,6 @@ def _variant(
     }
 
     def build(**chosen: Any) -> Any:  # noqa: ANN401 (as the family takes and gives)
-        unknown = [key for key in chosen if key not in options]
-        if unknown:
-            raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
         refuse_misfits(name, options, chosen)
         return family(**{**arguments, **chosen})
 
