@@ -33,7 +33,6 @@ ALTER = {"depths": FOUR, "msas": (0, 1, 1, 1), "window": 3, "num_classes": 5}
 # By family; the second of a family takes another way through its code.
 NETWORKS = {
     "vit": lambda: vit(32, 2, depth=1, **PATCHES),
-    "vit, pooled": lambda: vit(32, 2, depth=1, head="attention_pool", **PATCHES),
     "deit": lambda: deit(32, 2, depth=1, **PATCHES),
     "deit, pooled": lambda: deit(32, 2, depth=1, head="gap", **PATCHES),
     "conv_vit": lambda: conv_vit(32, 2, depth=1, **PATCHES),
@@ -44,11 +43,9 @@ NETWORKS = {
     "pit, pooled": lambda: pit(16, (1, 1), (1, 2), 2, head="gap", **PATCHES),
     "alexnet": lambda: MODELS["alexnet_32"](head="gap", smoothing=True),
     "vgg": lambda: vgg((1, 1, 1, 1, 1), "behind", num_classes=5, head="gap"),
-    "preact_vgg": lambda: vgg((1, 1, 1, 1, 1), "before", num_classes=5, head="gap"),
     "resnet": lambda: resnet(FOUR, BasicBlock, 32, num_classes=5, smoothing=True),
     "se_resnet": lambda: resnet(FOUR, Bottleneck, 32, attn_layer=SEModule, num_classes=5),
     "cbam_resnet": lambda: resnet(FOUR, Bottleneck, 32, attn_layer=CbamModule, num_classes=5),
-    "resnext": lambda: resnet(FOUR, Bottleneck, 32, 32, 4, num_classes=5),
     "resnet20": lambda: MODELS["resnet20"](),
     "preact_resnet": lambda: preact_resnet(FOUR, PreActBottleneck, 32, num_classes=5),
     "alter_resnet": lambda: alter_resnet(PreActBasic, 32, **ALTER),
@@ -56,7 +53,7 @@ NETWORKS = {
     "mobilenetv2": lambda: MODELS["mobilenetv2_32"](smoothing=True),
 }
 
-SIDES = {"conv_vit, tiles": 42, "alexnet": 32, "vgg": 32, "preact_vgg": 32}  # others: 16
+SIDES = {"conv_vit, tiles": 42, "alexnet": 32, "vgg": 32}  # others: 16
 
 
 @torch.no_grad()
@@ -68,10 +65,7 @@ def check(name, build):
     images = torch.randn(1, 3, *[SIDES.get(name, 16)] * 2)
     expected = model(images)
     assert expected.any()
-    # What aot_eager makes of a whole stand-alone self-attention ResNet is wrong in torch 2.15;
-    # of each of its stages it is right.
-    backend = "eager" if name == "sasa_resnet" else "aot_eager"
-    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(images), expected, rtol=1e-4, atol=1e-5)
     exported = torch.export.export(model, (images,)).module()
     # timm interpolates tables of positions also to their own size while it exports.
