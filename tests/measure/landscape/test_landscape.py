@@ -23,6 +23,8 @@ from visprism.measure.landscape import (
     random_planes,
 )
 from visprism.measure.parameters import Objective
+from visprism.models.alter_resnet import alter_resnet
+from visprism.models.layers.preactivation import PreActBasic
 from visprism.parallel import Compute
 from visprism.testing import assert_results_equal
 
@@ -217,6 +219,10 @@ MODELS = {
     "convnext": timm_model("convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 16, 16)),
     "resnet": timm_model("resnet18", channels=(4, 8, 8, 8), stem_width=4),
     "mobilenet": timm_model("mobilenetv2_035"),
+    "alternet": lambda: alter_resnet(
+        PreActBasic, 32, num_classes=5, depths=(1, 1), msas=(0, 1), heads=(1, 2), head_dim=8,
+        window=3,
+    ),
     "levit": timm_model("levit_128s", img_size=64),
     "hugging face vit": hugging_face_vit,
 }  # fmt: skip
