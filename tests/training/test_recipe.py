@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from visprism.data import Augmentation
+from visprism.errors import InputError
 from visprism.training import RECIPES, Recipe, as_yaml, changed, find_recipe
 from visprism.training.settings import flat
 
@@ -75,7 +76,16 @@ def test_text_becomes_what_its_field_is(name, text, value):
 def test_milestones_are_numbers_with_commas_between_them():
     steps = {"schedule": "step", "epochs": "200", "milestones": "60,120,160"}
     assert changed(RECIPE, steps).milestones == (60, 120, 160)
-    assert changed(RECIPES["weak_cnn"](), {"schedule": "cosine", "milestones": ""})
+
+
+def test_what_was_for_another_schedule_or_optimiser_goes_with_it():
+    weak = RECIPES["weak_cnn"]()
+    assert weak.milestones
+    assert changed(weak, {"schedule": "cosine"}).milestones == ()
+    distil = changed(RECIPES["distill"](), {"temperature": 2, "distil": "soft"})
+    assert changed(distil, {"distil": "none"}).temperature == Recipe.temperature
+    with pytest.raises(InputError, match="milestones is 60 and would do nothing"):
+        changed(weak, {"schedule": "cosine", "milestones": "60"})
 
 
 def test_fields_of_the_augmentation_are_named_alone_or_in_full():

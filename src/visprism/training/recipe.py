@@ -1,9 +1,10 @@
 """Recipes: how a model is trained, as numbers that can be written down."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from visprism.data.augmentation import Augmentation
 from visprism.errors import InputError
@@ -103,26 +104,29 @@ class Recipe:
                 "recipe: schedule is 'step' without milestones; name the epochs at which the "
                 "learning rate falls, as in milestones=60,120,160"
             )
-        self._check_that_each_does_something()
-
-    def _check_that_each_does_something(self) -> None:
-        """A value that was chosen, and that nothing would read, is a mistake."""
-        adamw = self.optimizer in ("adamw", "muon")
-        for name, is_read, wants in (
-            ("milestones", self.schedule == "step", "schedule=step"),
-            ("factor", self.schedule == "step", "schedule=step"),
-            ("momentum", not adamw, "optimizer=sgd, or another that has one"),
-            ("beta2", adamw, "optimizer=adamw"),
-            ("adaptive", self.sam > 0, "SAM, as sam=0.5"),
-            ("distil_weight", self.distil != "none", "a teacher, and distil=soft or hard"),
-            ("temperature", self.distil == "soft", "distil=soft"),
-        ):
+        for name, wants in unread(vars(self)).items():
             value, usual = getattr(self, name), getattr(Recipe, name)
-            if value != usual and not is_read:
+            if value != usual:
                 raise InputError(
                     f"recipe: {name} is {_text(value)} and would do nothing; it is for "
                     f"{wants}, without which it stays {_text(usual)}"
                 )
+
+
+def unread(values: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that others leave without effect, and what each is for."""
+    adamw = values["optimizer"] in ("adamw", "muon")
+    stepped = values["schedule"] == "step"
+    read_for = {
+        "milestones": (stepped, "schedule=step"),
+        "factor": (stepped, "schedule=step"),
+        "momentum": (not adamw, "optimizer=sgd, or another that has one"),
+        "beta2": (adamw, "optimizer=adamw"),
+        "adaptive": (values["sam"] > 0, "SAM, as sam=0.5"),
+        "distil_weight": (values["distil"] != "none", "a teacher, and distil=soft or hard"),
+        "temperature": (values["distil"] == "soft", "distil=soft"),
+    }
+    return {name: wants for name, (is_read, wants) in read_for.items() if not is_read}
 
 
 def _text(value: object) -> str:

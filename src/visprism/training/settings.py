@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from visprism.data.augmentation import Augmentation
 from visprism.errors import InputError
-from visprism.training.recipe import RECIPES, Recipe
+from visprism.training.recipe import RECIPES, Recipe, unread
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -30,7 +30,8 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """The recipe with other values for some fields, those of its augmentation included.
 
     A value may be text, as ``"1e-3"``, ``"60,120,160"`` or ``"none"``, and becomes what its
-    field is.
+    field is. Fields that the changes leave without effect, as the milestones of another
+    schedule, become what they usually are.
 
     Raises:
         InputError: if there is no such field, or the value is not of its type.
@@ -54,7 +55,10 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
             raise InputError(
                 f"recipes have no field {name!r}; did you mean {', '.join(close)}?"
             )
-    return replace(recipe, augmentation=replace(recipe.augmentation, **inner), **outer)
+    # What the recipe had for a schedule or an optimiser that it has no longer, goes with it.
+    idle = {name: getattr(Recipe, name) for name in unread(vars(recipe) | outer)}
+    augmentation = replace(recipe.augmentation, **inner)
+    return replace(recipe, **(idle | outer), augmentation=augmentation)
 
 
 def flat(recipe: Recipe) -> dict[str, Any]:
