@@ -1,5 +1,6 @@
 """Laws of every network of the zoo (src/visprism/models)."""
 
+import json
 import re
 import subprocess
 import sys
@@ -107,6 +108,20 @@ def test_every_parameter_of_every_network_is_used_at_its_own_size(name):
     sum(each.sum() for each in logits).backward()
     assert {each.shape for each in logits} == {(2, 1000 if side == 224 else 10)}
     assert not [n for n, p in model.named_parameters() if p.grad is None]
+
+
+def test_a_real_step_of_every_network_was_recorded():
+    """At its own size, under autocast (benchmarks/zoo_steps.py), too long for a test."""
+    results = Path(__file__).parents[2] / "benchmarks" / "results" / "zoo_steps.json"
+    rows = {row["name"]: row for row in json.loads(results.read_text("utf-8"))["rows"]}
+    built_in = {n for n, f in MODELS.items() if f.__module__.startswith("visprism.")}
+    assert set(rows) == built_in
+    for name, row in rows.items():
+        assert row["reached"] == row["tensors"] > 0, name
+        assert row["same_weights"], name
+        assert row["finite_loss"], name
+        assert row["finite_logits"], name
+        assert row["logits"] == [2, 1000 if image_size(name) == 224 else 10]
 
 
 @pytest.mark.parametrize("name", MODELS)
