@@ -17,6 +17,7 @@ from visprism.errors import InputError
 from visprism.parallel import Compute, add_up, rank, world_size
 from visprism.rng import stream
 from visprism.training.averages import averaged
+from visprism.training.compiling import compiled
 from visprism.training.distillation import distillation_loss, task_loss
 from visprism.training.launch import fabric_for
 from visprism.training.optimizers import make_optimizers
@@ -63,8 +64,8 @@ class Engine:
         elif recipe.channels_last:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
         self.model = model
-        wrapped = torch.compile(model) if recipe.compile else model
-        self.wrapped = self.fabric.setup_module(wrapped)  # pyrefly: ignore
+        wrapped = compiled(model, self.fabric.device) if recipe.compile else model
+        self.wrapped = self.fabric.setup_module(wrapped)
         made = make_optimizers(model, recipe)
         self._own = [optimizer for optimizer, _ in made]
         self._factors = [factor for _, factor in made]
