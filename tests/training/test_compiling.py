@@ -28,6 +28,7 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     history = fit(
         model, make_feed(recipe), recipe, test=test_batches, folder=tmp_path / "whole"
     )
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 2  # one for each size
     torch.testing.assert_close(model.state_dict(), plain.state_dict(), rtol=0, atol=1e-5)
     np.testing.assert_allclose(history.test_nll, expected.test_nll, rtol=1e-4)
     assert read_state(tmp_path / "whole")["engine"]["model"].keys() == plain.state_dict().keys()
