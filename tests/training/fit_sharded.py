@@ -16,7 +16,7 @@ from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 from visprism.training.engine import Engine
 
-RECIPE = Recipe(
+PLAINLY = Recipe(
     epochs=2,
     batch_size=9,  # unequal parts: 5 and 4 images, and 2 and 1 of the last batch
     lr=0.05,
@@ -24,16 +24,16 @@ RECIPE = Recipe(
     clip=0.5,
     ema=0.5,
     parts=2,
-    snapshots=1,
 )
+RECIPE = replace(PLAINLY, snapshots=1)
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 OTHERS = {
-    "sam": (replace(RECIPE, sam=0.05, adaptive=True, decay="all"), ()),
-    "sgd": (replace(RECIPE, optimizer="sgd", ema=0.0), ()),
+    "sam": (replace(PLAINLY, sam=0.05, adaptive=True, decay="all"), ()),
+    "sgd": (replace(PLAINLY, optimizer="sgd", ema=0.0), ()),
     # By SGD, as Adam takes steps of one size along gradients that are nothing but rounding.
-    "bf16": (replace(RECIPE, precision="bf16", channels_last=True, optimizer="sgd"), ()),
+    "bf16": (replace(PLAINLY, precision="bf16", channels_last=True, optimizer="sgd"), ()),
     "norm": (
-        replace(RECIPE, batch_size=10, parts=1, optimizer="sgd"),
+        replace(PLAINLY, batch_size=10, parts=1, optimizer="sgd"),
         (partial(nn.BatchNorm1d, 10), partial(nn.Dropout, 0.3)),
     ),
 }

@@ -22,7 +22,8 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     """With averages, SAM, BatchNorm, a last batch of another size, and evaluation."""
     recipe = replace(recipe, ema=0.5, sam=0.05, epochs=2, optimizer="sgd", snapshots=1)
     plain = make_model(nn.BatchNorm1d(8))
-    expected = fit(plain, make_feed(recipe), recipe, test=test_batches)
+    eager = {"test": test_batches, "folder": tmp_path / "plain"}
+    expected = fit(plain, make_feed(recipe), recipe, **eager)
     recipe = replace(recipe, compile=True)
     model = make_model(nn.BatchNorm1d(8))
     history = fit(
