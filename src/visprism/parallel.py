@@ -161,5 +161,18 @@ def processes(compute: Compute = CPU) -> Iterator[None]:
         distributed.destroy_process_group()
 
 
+def check_alone(what: str) -> None:
+    """For what several processes would do over and over, into one folder.
+
+    Raises:
+        InputError: if ``torchrun`` has started several.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if started > 1:
+        raise InputError(
+            f"{what} works in one process, and {started} were started; leave out torchrun"
+        )
+
+
 def _several() -> bool:
     return distributed.is_available() and distributed.is_initialized()

@@ -31,8 +31,9 @@ def harmonize(arguments: Namespace) -> None:
     from visprism.alternet import harmonize as converted
     from visprism.alternet.keeping import MODULE, WEIGHTS
     from visprism.examine import output_folder
-    from visprism.parallel import rank
+    from visprism.parallel import check_alone
 
+    check_alone("visprism harmonize")
     shape = Shape(arguments.heads, arguments.head_dim, arguments.window)
     found = None
     if arguments.search is None:
@@ -40,8 +41,6 @@ def harmonize(arguments: Namespace) -> None:
     else:
         found, network = _searched(arguments, shape)
         placement = found.best
-    if rank() > 0:
-        return
     height, width = network.preprocessing.size
     blocks = conv_blocks(network.model, torch.zeros(2, 3, height, width))
     names = placed(blocks, placement)

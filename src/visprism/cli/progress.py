@@ -14,7 +14,15 @@ _SECONDS = 10  # between lines where there is no terminal
 
 @contextmanager
 def progress_shown() -> Iterator["Progress"]:
-    """A function that wraps what is gone through, and shows how far it is under a label."""
+    """A function that wraps what is gone through, and shows how far it is under a label.
+
+    Of several processes the first shows it.
+    """
+    from visprism.parallel import rank
+
+    if rank() > 0:
+        yield lambda items, _: items
+        return
     if not sys.stderr.isatty():
         yield plain
         return
@@ -39,7 +47,9 @@ def progress_shown() -> Iterator["Progress"]:
 @contextmanager
 def steps_shown(batch_size: int) -> Iterator[Callable[[range, int], Iterable[int]]]:
     """A function that wraps the steps of training which are left, of so many in all."""
-    if not sys.stderr.isatty():
+    from visprism.parallel import rank
+
+    if rank() > 0 or not sys.stderr.isatty():
         yield lambda steps, _: steps  # each epoch prints a line
         return
     from rich.console import Console

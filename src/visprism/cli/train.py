@@ -19,7 +19,7 @@ def train(arguments: Namespace) -> None:
     """Train, draw the curves, and say how it went."""
     from visprism.cli.progress import progress_shown, steps_shown
     from visprism.figures import panel, save_figure
-    from visprism.parallel import rank
+    from visprism.parallel import Compute, processes, rank
     from visprism.training import Job, train
     from visprism.training.resuming import good_state
 
@@ -31,14 +31,17 @@ def train(arguments: Namespace) -> None:
         folder=arguments.out, logs=tuple(arguments.log) if arguments.log else None, **given
     )
     try:
-        with progress_shown() as reading, steps_shown(recipe.batch_size) as steps:
-            history = train(
-                job, recipe, progress=steps, reading=reading, loggers=[_Epochs(recipe)]
-            )
-        if rank() > 0:
-            return
-        for stem, options in (("loss", {}), ("accuracy", {"quantity": "accuracy"})):
-            save_figure(panel([history], **options), arguments.out / f"curves-{stem}")
+        with (
+            processes(Compute(job.device)),
+            progress_shown() as reading,
+            steps_shown(recipe.batch_size) as steps,
+        ):
+            lines = [_Epochs(recipe)]
+            history = train(job, recipe, progress=steps, reading=reading, loggers=lines)
+            if rank() > 0:
+                return
+            for stem, options in (("loss", {}), ("accuracy", {"quantity": "accuracy"})):
+                save_figure(panel([history], **options), arguments.out / f"curves-{stem}")
     except KeyboardInterrupt as stop:
         kept = good_state(arguments.out)
         told = "no state was kept yet"

@@ -57,8 +57,8 @@ class NeighbourhoodAttention(nn.Module):
         """The output at each pixel, from those around it."""
         (height, width), g = x.shape[2:], self.num_heads
         q, k, v = self.qkv(x).chunk(3, dim=1)
-        # Channels next to each other, however the convolution lays them: fast attention wants it,
-        # and torch's compiler does not see that a convolution of one image lays them otherwise.
+        # In one piece, however the convolution lays its channels: fast attention wants it, and
+        # torch's compiler does not see that those of one image are laid otherwise.
         queries = rearrange(q, "b (g d) h w -> (b h w) g 1 d", g=g).contiguous()
         near = "b (g d) h w p q -> (b h w) g (p q) d"
         keys, values = (rearrange(self._around(t), near, g=g) for t in (k, v))

@@ -1,0 +1,7 @@
+"""``python -m visprism``: the command line."""
+
+import sys
+
+from visprism.cli import main
+
+sys.exit(main())
