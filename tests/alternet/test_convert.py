@@ -11,7 +11,7 @@ import torchvision
 from timm.layers import LayerNorm2d
 from torch import nn
 
-from visprism.alternet import conv_blocks, harmonize, placed
+from visprism.alternet import build_up, conv_blocks, harmonize, placed
 from visprism.anatomy import dissect
 from visprism.errors import InputError
 from visprism.models import load_model
@@ -102,7 +102,7 @@ def test_the_new_blocks_are_attention_and_learn(cnn, images):
     ("depths", "counts"), [((3, 4, 6, 4), (0, 1, 1, 2)), ((1, 2, 1, 3), (1, 1, 1, 2))]
 )
 def test_a_preactivation_resnet_becomes_alter_resnet(depths, counts, images):
-    model = preact_resnet(depths, PreActBottleneck, 32, num_classes=5).eval()
+    model = preact_resnet(PreActBottleneck, 32, depths=depths, num_classes=5).eval()
     changed = harmonize(model, images, counts)
     alter = alter_resnet(
         PreActBottleneck, 32, num_classes=5, depths=depths, msas=counts, window=4
@@ -112,6 +112,18 @@ def test_a_preactivation_resnet_becomes_alter_resnet(depths, counts, images):
     alter.load_state_dict(changed.state_dict())
     with torch.no_grad():
         torch.testing.assert_close(changed(images), alter(images), rtol=0, atol=0)
+
+
+def test_the_preactivation_resnet_of_the_documents_becomes_alter_resnet_50(images):
+    model = load_model("preact_resnet50_32?depths=(3,4,6,4)&num_classes=100").model
+    sizes = {
+        sum(p.numel() for p in network.parameters())
+        for network in (
+            harmonize(model, images, (0, 1, 3, 2)),
+            load_model("alter_resnet50_32?num_classes=100").model,
+        )
+    }
+    assert sizes == {34_066_654}  # with a table of positions for each head
 
 
 def test_at_224_pixels_the_window_is_7_and_heads_grow_as_in_the_paper():
@@ -190,15 +202,118 @@ class OddlyMade(nn.Module):
 
 def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_not(images):
     model = OddlyMade().eval()
-    assert [block.name for block in conv_blocks(model, images)] == ["once", "last"]
-    changed = harmonize(model, images, "end-of-stage", head_dim=8)
+    found = conv_blocks(model, images)
+    assert [(block.name, block.beside) for block in found] == [
+        ("once", ("twice",)),
+        ("last", ("twice",)),
+    ]
+    changed = harmonize(model, images, ["last"], head_dim=8)
     assert changed.last is changed.alias
     assert isinstance(changed.last, PostActMSABlock)
     assert isinstance(changed.last.norm1, nn.InstanceNorm2d)
     assert isinstance(changed.once, Residual)
 
 
+# Which blocks are residual.
+
+
+class Joined(nn.Module):
+    """Two ways from the input, put together by a function of the user's."""
+
+    def __init__(self, join, way):
+        super().__init__()
+        self.join, self.way, self.norm = join, way, nn.BatchNorm2d(8)
+        self.convolve = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return nn.functional.relu(self.join(self.way(x), self.norm(self.convolve(x.relu()))))
+
+
+def sums(a, b):
+    return a + b
+
+
+def concatenates(a, b):
+    return torch.cat([a[:, :4], b[:, :4]], 1)
+
+
+@pytest.mark.parametrize(
+    ("join", "way", "residual"),
+    [
+        (sums, nn.Identity(), True),
+        (sums, nn.Conv2d(8, 8, 1), True),
+        (sums, nn.Sequential(nn.ReLU(), nn.Conv2d(8, 8, 1)), True),  # as before activation
+        (sums, nn.Conv2d(8, 8, 3, padding=1), True),  # a projection with a kernel, as SENet-154
+        (sums, nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU()), False),
+        (concatenates, nn.Identity(), False),
+    ],
+    ids=["input", "projection", "activated", "kernel", "no shortcut", "concatenation"],
+)
+def test_a_block_is_residual_if_it_ends_in_a_sum_with_its_input(join, way, residual, images):
+    stem, head = nn.Conv2d(3, 8, 3), nn.Sequential(nn.Flatten(2), nn.Linear(900, 1))
+    model = nn.Sequential(stem, Residual(), Joined(join, way), head).eval()
+    names = [block.name for block in conv_blocks(model, images)]
+    assert names == (["1", "2"] if residual else ["1"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torchvision.models.densenet121(num_classes=5),
+        lambda: torchvision.models.googlenet(
+            num_classes=5, init_weights=False, aux_logits=False
+        ),
+        timms("inception_v3"),
+    ],
+    ids=["DenseNet", "GoogLeNet", "Inception-v3"],
+)
+def test_blocks_that_concatenate_are_refused(make):
+    with pytest.raises(InputError, match="no residual block with a convolution"):
+        conv_blocks(make().eval(), torch.zeros(1, 3, 96, 96))
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        (timms("resnet26d"), 8),
+        (timms("mobilenetv3_small_050"), 7),
+        (timms("efficientnet_lite0"), 9),
+        (timms("nf_regnet_b0"), 16),
+        (lambda: torchvision.models.mobilenet_v3_small(num_classes=5), 6),
+    ],
+    ids=["ResNet-D", "mobilenetv3", "efficientnet", "NF", "torchvision's"],
+)
+def test_every_shortcut_of_known_networks_is_found(make, number):
+    assert len(conv_blocks(make().eval(), torch.zeros(1, 3, 64, 64))) == number
+
+
 # Bad input.
+
+
+@pytest.mark.parametrize("placement", ["alternate", "end-of-stage", (1,)])
+def test_refuses_a_rule_where_a_block_is_called_several_times(placement, images):
+    said = r"stage 1 has blocks that are called several times .*\(twice\) .* stage once, last"
+    with pytest.raises(InputError, match=said):
+        harmonize(OddlyMade().eval(), images, placement, head_dim=8)
+    with pytest.raises(InputError, match=said):
+        build_up(OddlyMade().eval(), images, lambda _model, _seed: 0.5)
+
+
+def test_refuses_what_was_harmonized_already(images):
+    once = harmonize(load_model("resnet20").model, images, "end-of-stage")
+    with pytest.raises(InputError, match=r"'layer1\.2' is an MSA block already"):
+        harmonize(once, images)
+
+
+@pytest.mark.parametrize("window", [(1, 2, 3, 4), 2.5, 0, True])
+def test_refuses_a_window_of_no_whole_number(window, images):
+    with pytest.raises(InputError, match="window is .*; wants one whole number of pixels"):
+        inspect.unwrap(harmonize)(load_model("resnet20").model, images, window=window)
+
+
+def test_refuses_what_is_no_module(images):
+    with pytest.raises(InputError, match=r"got a list; harmonize wants a torch\.nn\.Module"):
+        inspect.unwrap(harmonize)([1], images)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +374,7 @@ def test_a_norm_of_an_unknown_kind_is_refused_where_it_would_be_replaced(images)
     model = OddlyMade()
     model.last = model.alias = Residual(Scaled)
     with pytest.raises(InputError, match="block 'last' has a Scaled, and harmonize takes over"):
-        harmonize(model.eval(), images, "end-of-stage", head_dim=8)
+        harmonize(model.eval(), images, ["last"], head_dim=8)
     kept = harmonize(model, images, ["once"], head_dim=8)
     assert isinstance(kept.last.norm, Scaled)
 

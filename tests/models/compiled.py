@@ -47,7 +47,7 @@ NETWORKS = {
     "se_resnet": lambda: resnet(FOUR, Bottleneck, 32, attn_layer=SEModule, num_classes=5),
     "cbam_resnet": lambda: resnet(FOUR, Bottleneck, 32, attn_layer=CbamModule, num_classes=5),
     "resnet20": lambda: MODELS["resnet20"](),
-    "preact_resnet": lambda: preact_resnet(FOUR, PreActBottleneck, 32, num_classes=5),
+    "preact_resnet": lambda: preact_resnet(PreActBottleneck, 32, depths=FOUR, num_classes=5),
     "alter_resnet": lambda: alter_resnet(PreActBasic, 32, **ALTER),
     "sasa_resnet": lambda: sasa_resnet(FOUR, 32, kernel=3, num_classes=5),
     "mobilenetv2": lambda: MODELS["mobilenetv2_32"](smoothing=True),

@@ -198,7 +198,7 @@ def test_an_unknown_option_is_refused():
     with pytest.raises(ValueError, match="no argument 'smoothin'; did you mean smoothing"):
         load_model("preact_resnet18_32?smoothin=True")
     with pytest.raises(ValueError, match="takes no argument 'depths'"):
-        load_model("preact_resnet18_32?depths=(1,1)")
+        load_model("resnet18_32?depths=(1,1)")
 
 
 @pytest.mark.parametrize(

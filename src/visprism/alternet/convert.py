@@ -56,18 +56,31 @@ def harmonize(
         seed: of the new weights.
 
     Raises:
-        InputError: if there is no residual Conv block, placement, heads or window do not fit,
-            or a block has a norm of a kind that is unknown.
+        InputError: if there is no residual Conv block, or an MSA block already, placement,
+            heads or window do not fit, or a block has a norm of a kind that is unknown.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"got a {type(model).__name__}; harmonize wants a torch.nn.Module")
+    for name, module in model.named_modules():
+        if isinstance(module, MSABlock | PostActMSABlock):
+            raise InputError(
+                f"{name!r} is an MSA block already, and placement counts Conv blocks alone; "
+                "give the CNN as it was before, and all that is to be replaced at once"
+            )
     blocks = conv_blocks(model, images)
     names = placed(blocks, placement)
     stages = max(block.stage for block in blocks)
     if window is None:
         window = min(_LARGEST, *blocks[-1].grid)
-    if not isinstance(head_dim, int) or head_dim < 1:
+    if type(head_dim) is not int or head_dim < 1:
         raise InputError(f"head_dim is {head_dim}; wants a whole number of channels from 1 up")
+    if type(window) is not int or window < 1:
+        raise InputError(
+            f"window is {window}; wants one whole number of pixels from 1 up, the side of all "
+            "windows, or None for the side of the last stage's grid"
+        )
     if isinstance(heads, Sequence) and len(heads) != stages:
         ends = {block.stage: block.name for block in blocks}
         raise InputError(

@@ -23,7 +23,8 @@ def placed(blocks: Sequence[ConvBlock], placement: Placement) -> tuple[str, ...]
             these blocks.
 
     Raises:
-        InputError: if the rule or a name is unknown, or the numbers do not fit the stages.
+        InputError: if the rule or a name is unknown, the numbers do not fit the stages, or a
+            rule or numbers are given where a stage has blocks that are called several times.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.1.
     """
@@ -37,6 +38,7 @@ def placed(blocks: Sequence[ConvBlock], placement: Placement) -> tuple[str, ...]
                 f"placement is {placement!r}; wants one of {', '.join(map(repr, _RULES))}, "
                 "names of blocks, or a number for each stage"
             )
+        _refuse_shared(blocks)
         every = placement == "alternate"
         return _alternate(stages, [(len(names) + 1) // 2 if every else 1 for names in stages])
     entries = list(placement) if isinstance(placement, Iterable) else [None]
@@ -60,7 +62,21 @@ def placed(blocks: Sequence[ConvBlock], placement: Placement) -> tuple[str, ...]
                 f"its {len(names)} blocks 0 to {(len(names) + 1) // 2} can alternate with "
                 "convolutions"
             )
+    if any(counts):
+        _refuse_shared(blocks)
     return _alternate(stages, counts)
+
+
+def _refuse_shared(blocks: Sequence[ConvBlock]) -> None:
+    """Check that no stage has blocks that are called several times, which no rule counts."""
+    for block in blocks:
+        if block.beside:
+            names = ", ".join(other.name for other in blocks if other.stage == block.stage)
+            raise InputError(
+                f"stage {block.stage} has blocks that are called several times in a pass "
+                f"({', '.join(block.beside)}) and stay as they are, so which of it is last and "
+                f"which every second one is not defined; name blocks, of this stage {names}"
+            )
 
 
 def _alternate(stages: Sequence[list[str]], counts: Sequence[int]) -> tuple[str, ...]:

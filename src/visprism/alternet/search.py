@@ -11,6 +11,7 @@ from torch import nn
 from visprism.alternet.conv_blocks import conv_blocks
 from visprism.alternet.convert import harmonize
 from visprism.alternet.log import Log
+from visprism.alternet.placement import placed
 from visprism.anatomy import Images
 from visprism.errors import InputError
 from visprism.result import Provenance, Result
@@ -111,6 +112,7 @@ def build_up(
             "only from several seeds"
         )
     blocks = conv_blocks(model, images)
+    placed(blocks, "end-of-stage")  # whether stages have an end that can be replaced
     stage_of = {block.name: block.stage for block in blocks}
     stages = [
         [block.name for block in blocks if block.stage == stage]

@@ -95,10 +95,10 @@ class PreActResNet(PooledNet):
 
 
 def preact_resnet(
-    depths: Sequence[int],
     block: type[PreActBasic] | type[PreActBottleneck],
     img_size: int,
     *,
+    depths: Sequence[int],
     num_classes: int,
     in_chans: int = 3,
     head: str = "gap",
@@ -111,9 +111,9 @@ def preact_resnet(
     The stem is a 3x3 convolution for small images, and 7x7 with a max-pool for large ones.
 
     Args:
-        depths: blocks of each stage.
         block: the kind of all blocks.
         img_size: of the images that it is made for; the stem depends on it.
+        depths: blocks of each stage.
         num_classes: logits; 0 for a network that gives features.
         in_chans: channels of an image.
         head: "gap", "gap_mlp" or "attention_pool".
