@@ -307,7 +307,7 @@ def test_refuses_what_was_harmonized_already(images):
 
 @pytest.mark.parametrize("window", [(1, 2, 3, 4), 2.5, 0, True])
 def test_refuses_a_window_of_no_whole_number(window, images):
-    with pytest.raises(InputError, match="window is .*; wants one whole number of pixels"):
+    with pytest.raises(InputError, match=r"window is .*; wants one whole number of pixels"):
         inspect.unwrap(harmonize)(load_model("resnet20").model, images, window=window)
 
 

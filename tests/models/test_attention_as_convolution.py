@@ -5,6 +5,7 @@ from math import ceil
 import jaxtyping
 import pytest
 import torch
+from timm.layers import Conv2dSame, ScaledStdConv2d, StdConv2d
 from torch import nn
 
 from visprism.errors import InputError
@@ -135,6 +136,29 @@ def test_what_is_no_convolution_of_maps_is_refused(layer):
         InputError, match=f"got a {layer.__name__}; .* made of a torch.nn.Conv2d"
     ):
         attention_from_convolution(odd)
+
+
+@pytest.mark.parametrize("layer", [StdConv2d, ScaledStdConv2d, Conv2dSame])
+def test_a_convolution_with_a_forward_of_its_own_is_refused(layer):
+    with pytest.raises(InputError, match=f"got a {layer.__name__}, which computes something e"):
+        attention_from_convolution(layer(4, 4, 3, padding=1))
+
+
+def test_a_kernel_that_is_computed_is_the_one_in_use():
+    conv = nn.utils.parametrizations.weight_norm(convolution(3))
+    with torch.no_grad():
+        conv.parametrizations.weight.original0.mul_(2)
+    assert largest_difference(conv, attention_from_convolution(conv), noise(1, 3, 6, 6)) < 1e-10
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 6), (1, 2, 6, 6)])
+def test_what_is_no_batch_of_its_maps_is_refused(shape, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as a user calls it
+    attention = attention_from_convolution(convolution(3), patch_size=2)
+    with pytest.raises(
+        InputError, match=r"wants a batch of maps of 3 channels, \(B, 3, H, W\)"
+    ):
+        attention(noise(*shape))
 
 
 def test_patches_of_a_broken_number_of_pixels_are_refused(monkeypatch):

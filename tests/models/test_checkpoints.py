@@ -60,8 +60,17 @@ def test_tensors_that_share_memory_are_saved(tmp_path):
         lambda state: {"model": state, "args": Namespace(lr=0.1)},
         lambda state: {f"module.{k}": v for k, v in state.items()},
         lambda state: {"state_dict": {f"module._orig_mod.{k}": v for k, v in state.items()}},
+        lambda state: {"state_dict_ema": state, "epoch": 3},
+        lambda state: {"model": None, "model_ema": state},
+        lambda state: {"ema": {"state_dict": state}},
+        lambda state: (
+            {"n_averaged": torch.tensor(5)} | {f"module.{k}": v for k, v in state.items()}
+        ),
     ],
-    ids=["bare", "state_dict", "model beside arguments", "DDP", "DDP, compiled"],
+    ids=[
+        *("bare", "state_dict", "model beside arguments", "DDP", "DDP, compiled"),
+        *("state_dict_ema", "model_ema", "ema", "AveragedModel"),
+    ],
 )
 def test_what_wraps_the_weights_is_taken_off(tmp_path, wrap):
     trained, fresh = network(0), network(1)
@@ -248,6 +257,47 @@ def test_a_checkpoint_that_does_not_fit_names_the_keys_and_changes_nothing(
     with pytest.raises(ValueError, match=sentence):
         load_checkpoint(model, tmp_path / "a.pt")
     assert_same_weights(model, network(1))
+
+
+@pytest.mark.parametrize(
+    ("plain", "average"), [("state_dict", "state_dict_ema"), ("model", "model_ema")]
+)
+def test_weights_beside_their_average_are_refused_by_both_names(tmp_path, plain, average):
+    both = {plain: network(0).state_dict(), average: network(1).state_dict()}
+    torch.save(both, tmp_path / "a.pt")
+    with pytest.raises(InputError, match=rf"several sets of weights \({plain}, {average}\)"):
+        load_checkpoint(network(), tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda w: w.mul(100).to(torch.int8),
+            r"1 of whole numbers .* \(0\.weight torch\.int8\)",
+        ),
+        (
+            lambda w: w.index_fill(0, torch.tensor([1]), torch.nan),
+            r"1 of its 7 .*\(0\.weight\) h",
+        ),
+        (lambda w: w / 0, r"hold NaN or infinite numbers, as of a training that diverged"),
+    ],
+    ids=["integers", "NaN", "infinity"],
+)
+def test_numbers_that_are_no_weights_are_refused(tmp_path, change, sentence):
+    state = network().state_dict()
+    torch.save({**state, "0.weight": change(state["0.weight"])}, tmp_path / "a.pt")
+    model = network(1)
+    with pytest.raises(InputError, match=sentence):
+        load_checkpoint(model, tmp_path / "a.pt")
+    assert_same_weights(model, network(1))
+
+
+def test_infinities_that_the_model_has_too_are_loaded(tmp_path):
+    masked = network()
+    masked.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+    save_checkpoint(masked, tmp_path / "a.safetensors")
+    load_checkpoint(masked, tmp_path / "a.safetensors")
 
 
 class Attack:

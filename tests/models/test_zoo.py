@@ -136,6 +136,34 @@ def _both(classifier):
     return classifier if isinstance(classifier, tuple) else (classifier,)
 
 
+@pytest.mark.parametrize("name", ["resnet18_32", "resnet20", "swin_tiny_patch1_window4_32"])
+def test_the_mean_may_be_named_where_the_network_takes_it(name):
+    model = load_model(name).model
+    model.reset_classifier(3, "avg")
+    assert model(torch.zeros(1, 3, 32, 32)).shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "pooling"),
+    [
+        ("vit_pico_patch4_32", "softmax"),
+        ("vit_pico_patch4_32", "token"),
+        ("vit_tiny_patch2_32", "map"),
+        ("deit_tiny_patch2_32", "avg"),
+        ("deit_tiny_patch2_32?head=gap", "token"),
+        ("pit_tiny_patch2_32", "avg"),
+        ("mixer_tiny_patch2_32", "max"),
+        ("swin_tiny_patch1_window4_32", "softmax"),
+        ("swin_tiny_patch1_window4_32?head=attention_pool", "avg"),
+    ],
+)
+def test_a_pooling_that_a_transformer_has_not_is_refused(spec, pooling):
+    model = load_model(spec).model
+    with pytest.raises(InputError, match=f"global_pool='{pooling}'; .* keeps its pooling"):
+        model.reset_classifier(3, pooling)
+    assert model.num_classes == 10
+
+
 def test_another_pooling_than_that_of_the_network_is_refused():
     model = load_model("alter_resnet18_32").model
     with pytest.raises(InputError, match="got num_classes=5 and global_pool='max'; PreActResN"):
@@ -159,6 +187,30 @@ def test_feature_maps_of_large_images_have_the_reductions_of_a_resnet(name):
 def test_a_network_without_classes_gives_features(name, channels):
     network = timm.create_model(f"visprism_{name}", num_classes=0).eval()
     assert network(torch.zeros(2, 3, 32, 32)).shape == (2, channels)
+
+
+def test_the_whole_grid_can_be_asked_for_by_either_way():
+    name = "conv_vit_tiny_patch2_32"
+    with torch.device("meta"):
+        theirs = timm.create_model(f"visprism_{name}", kernel="global", depth=1)
+    ours = load_model(f"{name}?kernel=global&depth=1").model
+    assert theirs.blocks[0].attn.kernel is ours.blocks[0].attn.kernel is None
+
+
+@pytest.mark.parametrize("name", ["resnet20", *NAMES, "deit_tiny_patch2_32", "vgg11_32"])
+def test_timm_is_told_where_the_first_convolution_and_the_classifier_are(name):
+    with torch.device("meta"):
+        model = timm.create_model(f"visprism_{name}", num_classes=7, in_chans=5)
+    config = model.pretrained_cfg
+    assert model.get_submodule(config["first_conv"]).in_channels == 5
+    ends = [model.get_submodule(one).out_features for one in _both(config["classifier"])]
+    assert ends == [7] * (2 if name.startswith("deit") else 1)
+
+
+def test_an_unknown_option_is_refused_through_timm_in_one_sentence():
+    said = r"visprism_resnet18_32 takes no argument 'window'; it takes num_classes, in_chans"
+    with pytest.raises(InputError, match=said):
+        timm.create_model("visprism_resnet18_32", window=2)
 
 
 def test_pretrained_weights_are_refused():
@@ -235,7 +287,11 @@ def test_an_unknown_option_is_refused():
             "alter_resnet18_32?num_heads=(1,1,1,1,1)",
             r"names 5 stages, but the network has 4; give",
         ),
-        ("conv_vit_tiny_patch2_32?kernel=3.0", r"kernel=3\.0; choose a whole number or None"),
+        (
+            "conv_vit_tiny_patch2_32?kernel=3.0",
+            r"kernel=3\.0; choose a whole number or 'global' or N",
+        ),
+        ("conv_vit_tiny_patch2_32?kernel=all", r"choose a whole number or 'global' or None"),
         ("sasa_resnet26_32?kernel=3.0", r"kernel=3\.0; choose a whole number$"),
         ("sasa_resnet26_32?num_heads=5", r"choose a number of heads that divides 32"),
         (

@@ -70,9 +70,15 @@ class RelativeAttention(nn.Module):
         """The map that the tokens' outputs make together.
 
         Raises:
-            InputError: if patches do not divide the map.
+            InputError: if patches do not divide the map, or it has other channels.
         """
         p, (up, left) = self.patch_size, self.reach
+        channels = self.value.shape[-1] // p**2
+        if x.ndim != 4 or x.shape[1] != channels:
+            raise InputError(
+                f"got a tensor of {'x'.join(map(str, x.shape))}; wants a batch of maps of "
+                f"{channels} channels, (B, {channels}, H, W)"
+            )
         refuse_remainder((x.shape[2], x.shape[3]), p)
         tokens = rearrange(x, "b c (h p) (w q) -> b h w (c p q)", p=p, q=p)
         around = pad(tokens, (0, 0, left, left, up, up))
@@ -104,8 +110,9 @@ def attention_from_convolution(conv: nn.Module, *, patch_size: int = 1) -> Relat
         patch_size: side of a token in pixels.
 
     Raises:
-        InputError: if it is no two-dimensional convolution, or a transposed one, has another
-            stride, padding or an even kernel, or a patch is no whole number of pixels.
+        InputError: if it is no two-dimensional convolution, a transposed one, or one with a
+            forward pass of its own, has another stride, padding or an even kernel, or a patch
+            is no whole number of pixels.
 
     Source: Cordonnier et al. (2020), theorem 1; Li et al. (2021), theorem 1.
     """
@@ -176,6 +183,12 @@ def _accepted(conv: nn.Module, patch_size: int) -> nn.Conv2d:
     if not isinstance(conv, nn.Conv2d):
         raise InputError(
             f"got a {type(conv).__name__}; an attention on maps is made of a torch.nn.Conv2d"
+        )
+    kind = type(conv)
+    if (kind.forward, kind._conv_forward) != (nn.Conv2d.forward, nn.Conv2d._conv_forward):
+        raise InputError(
+            f"got a {kind.__name__}, which computes something else than torch.nn.Conv2d does "
+            "with its weight; copy the weight that it truly uses into a torch.nn.Conv2d"
         )
     sides = [(k, d) for k, d in zip(conv.kernel_size, conv.dilation, strict=True)]
     same = tuple(d * (k - 1) // 2 for k, d in sides)

@@ -26,6 +26,8 @@ _PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
 _NESTS = ("state_dict", "model")  # where training scripts put the state dict
+_AVERAGES = ("state_dict_ema", "model_ema", "ema")  # and moving averages of the weights
+_COUNT = "n_averaged"  # an entry of torch's AveragedModel beside those of its module
 
 
 def save_checkpoint(
@@ -79,7 +81,8 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> Non
     """Give `model` the weights that were read from `path`; it is left alone if they do not fit.
 
     Raises:
-        InputError: if there are other keys or shapes than the model has.
+        InputError: if there are other keys, shapes or kinds of numbers than the model has, or
+            numbers that are not finite where the model's are.
     """
     own = model.state_dict()
     misfits = {
@@ -90,11 +93,25 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> Non
             for k in own
             if k in state and state[k].shape != own[k].shape
         ],
+        "of whole numbers instead of fractions": [
+            f"{k} {state[k].dtype}"
+            for k in own
+            if k in state and own[k].is_floating_point() and not state[k].is_floating_point()
+        ],
     }
     found = [f"{len(keys)} {sort} ({_some(keys)})" for sort, keys in misfits.items() if keys]
     if found:
+        biases = any(k.endswith("qkv.bias") for k in misfits["not in the model"])
+        hint = "; the option qkv_bias=True makes place for its qkv.bias" if biases else ""
         raise InputError(
-            f"{path} does not fit the model's {len(own)} tensors: {'; '.join(found)}"
+            f"{path} does not fit the model's {len(own)} tensors: {'; '.join(found)}{hint}"
+        )
+    broken = [k for k in own if _breaks_off(state[k], own[k])]
+    if broken:
+        raise InputError(
+            f"{path} was refused: {len(broken)} of its {len(state)} tensors ({_some(broken)}) "
+            "hold NaN or infinite numbers, as of a training that diverged; name a checkpoint "
+            "from before"
         )
     model.load_state_dict(dict(state))
 
@@ -103,14 +120,13 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     """The tensors in a checkpoint by name; what wraps them or their names is taken off.
 
     Raises:
-        InputError: if the file is missing, is no checkpoint, or would run code.
+        InputError: if the file is missing, is no checkpoint, would run code, or holds both
+            weights and a moving average of them.
     """
     if not path.is_file():
         raise InputError(f"the checkpoint {path} does not exist or is not a file")
     content = _read(path)
-    for nest in _NESTS:
-        if isinstance(content, Mapping) and isinstance(content.get(nest), Mapping):
-            content = content[nest]
+    content = _unnested(content, path)
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"{path} holds no state dict but {_what(content)}")
     odd = [k for k, v in content.items() if not isinstance(v, Tensor)]
@@ -119,7 +135,41 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
             f"{path} holds no state dict: {len(odd)} of its {len(content)} entries "
             f"({_some(odd)}) are not tensors; save model.state_dict() alone"
         )
-    return {_bare(str(name)): tensor for name, tensor in content.items()}
+    names = [str(name) for name in content if name != _COUNT]
+    averaged = all(name.startswith(_WRAPPERS[0]) for name in names)
+    return {
+        _bare(str(name)): tensor
+        for name, tensor in content.items()
+        if not (averaged and name == _COUNT)
+    }
+
+
+def _unnested(content: Any, path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
+    """What lies inside the dictionaries that training scripts put around a state dict.
+
+    Raises:
+        InputError: if there are two state dicts, so that it is not clear which one is meant.
+    """
+    while isinstance(content, Mapping):
+        here = [n for n in (*_NESTS, *_AVERAGES) if isinstance(content.get(n), Mapping)]
+        averages = [n for n in here if n in _AVERAGES]
+        if averages and len(here) > 1:
+            raise InputError(
+                f"{path} holds several sets of weights ({', '.join(here)}), of which "
+                f"{averages[0]} is a moving average; save the one that you want alone, by "
+                f"torch.save(torch.load(path)[{averages[0]!r}], other_path)"
+            )
+        if not here:
+            break
+        content = content[here[0]]
+    return content
+
+
+def _breaks_off(stored: Tensor, own: Tensor) -> bool:
+    """Whether numbers are not finite where the model has finite ones (not as in masks)."""
+    if not stored.is_floating_point() or bool(stored.isfinite().all()):
+        return False
+    return bool(stored.isnan().any()) or bool(own.isfinite().all())
 
 
 def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)

@@ -1,6 +1,7 @@
 """ViTs with local attention: the "convolutional" ViT of Park and Kim (2022)."""
 
 from functools import partial
+from typing import Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -39,7 +40,7 @@ def conv_vit(
     depth: int = 12,
     num_heads: int | None = None,
     head_dim: int | None = None,
-    kernel: int | None = 3,
+    kernel: int | Literal["global"] | None = 3,
     qkv_bias: bool = False,
     head: str = "gap",
     drop_path_rate: float = 0.0,
@@ -60,7 +61,8 @@ def conv_vit(
         depth: number of blocks.
         num_heads: of each attention.
         head_dim: channels of a head, whatever the width; by default the width is shared.
-        kernel: side of the neighbourhood in tokens, odd; None for the whole grid.
+        kernel: side of the neighbourhood in tokens, odd; "global", or None, for the whole
+            grid.
         qkv_bias: whether queries, keys and values have a constant of their own.
         head: what the logits come from: the mean of all tokens, that through VGG's MLP, or one
             learned query's attention.

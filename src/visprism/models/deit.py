@@ -8,11 +8,24 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from visprism.models.layers.classifier import alike
+from visprism.models.layers.classifier import alike, refuse_pooling
 from visprism.models.layers.heads import classifier_of
 from visprism.models.layers.vision_transformer import ViT, assembled
 from visprism.models.vit import variants
 from visprism.models.zoo import MODELS
+
+
+class DeiT(VisionTransformerDistilled):
+    """timm's DeiT, whose logits come from its two tokens alone."""
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Give the network two new classifiers.
+
+        Raises:
+            InputError: if another pooling than of the tokens is asked for.
+        """
+        refuse_pooling(self, num_classes, global_pool, "token")
+        super().reset_classifier(num_classes)
 
 
 class PooledDeiT(ViT):
@@ -109,7 +122,7 @@ def deit(
     transformer in ConvNet's clothing for faster inference, sec. 4.2.
     """
     model = assembled(
-        VisionTransformerDistilled if head == "token" else PooledDeiT,
+        DeiT if head == "token" else PooledDeiT,
         width,
         heads,
         img_size=img_size,
@@ -124,7 +137,7 @@ def deit(
         drop_path_rate=drop_path_rate,
         mc_dropout=mc_dropout,
     )
-    if isinstance(model, VisionTransformerDistilled):
+    if isinstance(model, DeiT):
         model.set_distilled_training(True)
     return model
 

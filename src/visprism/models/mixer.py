@@ -18,6 +18,11 @@ class Mixer(KeepsMLP, MlpMixer):
 
     attn_pool: nn.Module | None  # in the place of the mean over tokens
 
+    @property
+    def pooling(self) -> str:
+        """How tokens become one vector, in timm's words."""
+        return self.global_pool if self.attn_pool is None else "map"
+
     def forward_head(
         self,
         x: Float[Tensor, "b n d"],

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from visprism.errors import InputError
 
@@ -49,7 +49,7 @@ def refuse_misfits(
         if key not in parameters:
             raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
         kind = parameters[key].annotation
-        kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
         if not any(_is(value, one, key) for one in kinds):
             wanted = " or ".join(_words(one, key) for one in kinds)
             raise InputError(f"{name} got {key}={value!r}; choose {wanted}")
@@ -63,6 +63,8 @@ def _is(value: object, kind: object, key: str) -> bool:
     if kind is float:
         number = isinstance(value, Real) and not isinstance(value, bool)
         return number and (key not in _RATES or 0 <= float(value) < 1)
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
     if kind in (bool, str, NoneType):
         return isinstance(value, kind)  # pyrefly: ignore (it is a class here)
     return True
@@ -74,6 +76,8 @@ def _is_whole(value: object, key: str) -> bool:
 
 
 def _words(kind: object, key: str) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
     bound = f" from {_LEAST[key]} up" if key in _LEAST else ""
     rate = " from 0 to less than 1" if key in _RATES else ""
     words = {

@@ -21,6 +21,11 @@ _HEADS = ("gap", "gap_mlp", "attention_pool")
 class Swin(KeepsMLP, SwinTransformer):
     """timm's Swin, with a choice of heads."""
 
+    @property
+    def pooling(self) -> str:
+        """How tokens become one vector, in timm's words."""
+        return str(self.head.global_pool.pool_type)
+
 
 def swin(
     width: int,

@@ -13,6 +13,8 @@ from timm.models._features import FeatureGetterNet, FeatureHookNet
 from torch import nn
 
 from visprism.errors import InputError
+from visprism.models.mistakes import arguments_named
+from visprism.models.spec import ModelSpec
 
 PREFIX = "visprism_"
 default_cfgs: dict[str, Any] = {}  # timm looks for this name in the module of an entry
@@ -34,9 +36,13 @@ def offer(function: Callable[..., Any], side: int) -> None:
         if sized:  # one number, where timm would give two
             arguments.setdefault("img_size", side)
         features = {"feature_cls": _features, "out_indices": None}
-        return build_model_with_cfg(
-            function, name, pretrained=False, feature_cfg=features, **arguments
-        )
+        with arguments_named(ModelSpec(name, "zoo", name, arguments), function):
+            model = build_model_with_cfg(
+                function, name, pretrained=False, feature_cfg=features, **arguments
+            )
+        if not arguments.get("features_only"):
+            model.pretrained_cfg.update(_ends(model))
+        return model
 
     config = {"num_classes": classes, "input_size": (3, side, side), "fixed_input_size": sized}
     default_cfgs.update(generate_default_cfgs({name: config}))
@@ -44,6 +50,21 @@ def offer(function: Callable[..., Any], side: int) -> None:
     entry.__doc__ = function.__doc__
     globals()[name] = entry
     register_model(entry)
+
+
+def _ends(model: nn.Module) -> dict[str, Any]:
+    """The names of the first convolution and of the last layers, in timm's words."""
+    names = {id(module): name for name, module in model.named_modules()}
+    first = next(m for m in model.modules() if isinstance(m, nn.Conv2d))
+    ends = getattr(model, "get_classifier")()  # noqa: B009 (nn.Module does not declare it)
+    last = [
+        names[id(end[-1] if isinstance(end, nn.Sequential) else end)]
+        for end in (ends if isinstance(ends, tuple) else (ends,))
+    ]
+    return {
+        "first_conv": names[id(first)],
+        "classifier": tuple(last) if isinstance(ends, tuple) else last[0],
+    }
 
 
 def _features(

@@ -69,11 +69,14 @@ class PooledNet(nn.Module, ABC):
 
         Args:
             num_classes: logits; 0 for features.
-            global_pool: None keeps the pooling, "" takes it away.
+            global_pool: None keeps the pooling, as "avg" does where it is the mean, "" takes it
+                away.
 
         Raises:
             InputError: if another pooling is asked for, or classes without one.
         """
+        if global_pool == "avg" and self._head in ("gap", "gap_mlp"):
+            global_pool = None
         if global_pool not in (None, "") or (global_pool == "" and num_classes):
             raise InputError(
                 f"reset_classifier got num_classes={num_classes} and "
@@ -92,8 +95,18 @@ class KeepsMLP(nn.Module):
 
     mlp_at: str | None = None  # name of the module that makes logits, where it is an MLP
 
+    @property
+    def pooling(self) -> str:
+        """How tokens become one vector, in timm's words."""
+        return str(self.global_pool)
+
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network a new classifier of the kind that it has, with random weights."""
+        """Give the network a new classifier of the kind that it has, with random weights.
+
+        Raises:
+            InputError: if another pooling is asked for.
+        """
+        refuse_pooling(self, num_classes, global_pool, self.pooling)
         super().reset_classifier(num_classes, global_pool)  # pyrefly: ignore (timm's class has it)
         if self.mlp_at is not None:
             self.give_mlp(self.mlp_at, num_classes)
@@ -103,6 +116,20 @@ class KeepsMLP(nn.Module):
         self.mlp_at = name
         channels = int(self.num_features)  # pyrefly: ignore (timm's class has it)
         self.set_submodule(name, alike(classifier_of("gap_mlp", channels, num_classes), self))
+
+
+def refuse_pooling(model: nn.Module, num_classes: int, asked: str | None, pooling: str) -> None:
+    """Check that a network is asked for the pooling that it has, or for none.
+
+    Raises:
+        InputError: if it is asked for another.
+    """
+    if asked not in (None, "", pooling):
+        raise InputError(
+            f"reset_classifier got num_classes={num_classes} and global_pool={asked!r}; "
+            f"{type(model).__name__} keeps its pooling (None or {pooling!r}), or loses it "
+            "(''); build it with another head instead"
+        )
 
 
 def alike(new: nn.Module, model: nn.Module) -> nn.Module:

@@ -1,5 +1,7 @@
 """Local attention: multi-head self-attention of each token with its neighbours on the grid."""
 
+from typing import Literal
+
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
@@ -24,7 +26,7 @@ class LocalAttention(nn.Module):
         out_i = sum over j near i of softmax_j(q_i . k_j / sqrt(d)) v_j
 
     and a linear map of all heads' `out` gives the output. Places outside the image are no keys:
-    at a border there are fewer neighbours, and the softmax is over those. With `kernel=None`
+    at a border there are fewer neighbours, and the softmax is over those. With "global"
     every token is near, which is a ViT's attention.
 
     Costs two products of d multiply-accumulates for each pair of tokens on grids of up to 400
@@ -39,7 +41,7 @@ class LocalAttention(nn.Module):
         dim: int,
         num_heads: int,
         *,
-        kernel: int | None = 3,
+        kernel: int | Literal["global"] | None = 3,
         head_dim: int | None = None,
         qkv_bias: bool = False,
         proj_drop: float = 0.0,
@@ -49,7 +51,7 @@ class LocalAttention(nn.Module):
         Args:
             dim: channels of the input and of the output.
             num_heads: of the attention.
-            kernel: side of the neighbourhood in tokens, odd; None for the whole grid.
+            kernel: side of the neighbourhood in tokens, odd; "global" (or None) for all tokens.
             head_dim: channels of a head; None shares `dim` among them.
             qkv_bias: whether queries, keys and values have a constant of their own.
             proj_drop: dropout behind the last linear map.
@@ -58,10 +60,11 @@ class LocalAttention(nn.Module):
             InputError: if the heads do not fit, or the kernel has no centre.
         """
         super().__init__()
+        kernel = None if kernel == "global" else kernel
         if kernel is not None and (kernel < 1 or kernel % 2 == 0):
             raise InputError(
                 f"kernel={kernel} has no token in its centre; choose an odd number of tokens, "
-                "or None for the whole grid"
+                "or 'global' for the whole grid"
             )
         width = num_heads * head_width(dim, num_heads, head_dim)
         self.num_heads, self.kernel = num_heads, kernel

@@ -19,7 +19,7 @@ def refuse_remainder(img_size: int | tuple[int, ...], patch_size: int) -> None:
     if patch_size < 1 or any(side < patch_size or side % patch_size for side in sides):
         raise InputError(
             f"images of {'x'.join(map(str, sides))} pixels do not divide into patches of "
-            f"{patch_size}x{patch_size}; choose img_size a multiple of patch_size"
+            f"{patch_size}x{patch_size}; choose images of a multiple of {patch_size} pixels"
         )
 
 

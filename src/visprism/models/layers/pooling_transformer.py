@@ -23,6 +23,22 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
     cls_pos: nn.Parameter | None
     attn_pool: nn.Module | None
 
+    @property
+    def pooling(self) -> str:
+        """How tokens become one vector, in timm's words."""
+        if self.attn_pool is not None:
+            return "map"
+        return "token" if self.cls_token is not None else "avg"
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Give the network a new classifier of the kind that it has, with random weights.
+
+        Raises:
+            InputError: if another pooling is asked for.
+        """
+        kept = None if global_pool == self.pooling else global_pool  # timm knows one name alone
+        super().reset_classifier(num_classes, kept)
+
     def embedded(
         self, x: Float[Tensor, "b c h w"]
     ) -> tuple[Float[Tensor, "b d i j"], Float[Tensor, "b n d"]]:
@@ -116,8 +132,9 @@ def refuse_remainder(sides: tuple[int, ...], patches: nn.Conv2d) -> None:
     """
     (patch, _), (stride, _) = patches.kernel_size, patches.stride
     if any(side < patch or (side - patch) % stride for side in sides):
+        side = patch + max(0, round((max(sides) - patch) / stride)) * stride
         raise InputError(
             f"images of {'x'.join(map(str, sides))} pixels are not {patch} plus a multiple "
             f"of {stride} high and wide, as patches of {patch}x{patch} every {stride} want; "
-            f"choose img_size={patch + round((max(sides) - patch) / stride) * stride}"
+            f"choose images of {side}x{side} pixels, for instance"
         )
