@@ -414,7 +414,11 @@ def test_the_same_seed_gives_the_same_weights(name):
             r"30x30 pixels do not divide into patches",
         ),
         ("mixer_tiny_patch2_32?img_size=31", r"31x31 pixels do not divide into patches of 2x2"),
-        ("pit_tiny_224?img_size=222", r"16 plus a multiple of 8 high and wide.*img_size=224"),
+        ("pit_tiny_224?img_size=222", r"16 plus a multiple of 8 high and wide.*of 224x224 p"),
+        (
+            "pit_tiny_224?img_size=1",
+            r"images of 1x1 pixels are not 16 .*choose images of 16x16",
+        ),
         ("vit_tiny_patch2_32?num_heads=5", r"192 channels do not divide into 5 heads"),
         ("pit_tiny_patch2_32?num_heads=(2, 3, 8)", r"128 channels do not divide into 3 heads"),
         (

@@ -40,7 +40,9 @@ def _costed(pattern: str | None) -> list[str]:
 
 
 def _found(text: str) -> list[str]:
-    """Names of any source that fit a pattern; one without wildcards may stand anywhere.
+    """Names of any source that fit a pattern, in capitals or not.
+
+    One without wildcards may stand anywhere.
 
     Raises:
         InputError: if there is none.
@@ -48,9 +50,13 @@ def _found(text: str) -> list[str]:
     from visprism.models import MODELS
     from visprism.models.sources import names_elsewhere
 
-    pattern = text if set("*?[") & set(text) else f"*{text}*"
+    pattern = (text if set("*?[") & set(text) else f"*{text}*").lower()
     names = [*MODELS, *names_elsewhere()]
-    found = [n for n in names if fnmatch(n, pattern) or fnmatch(n.rpartition(":")[2], pattern)]
+    found = [
+        name
+        for name in names
+        if any(fnmatch(n.lower(), pattern) for n in (name, name.rpartition(":")[2]))
+    ]
     if not found:
         raise InputError(f"no model of the zoo, timm or torchvision fits {text!r}")
     return found
