@@ -15,7 +15,9 @@ CONTRACTS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["imp
 LAYERS = [layer.split(" | ") for layer in CONTRACTS["contracts"][0]["layers"]]  # top first
 RANK = {part: -rank for rank, layer in enumerate(LAYERS) for part in layer}
 MODULES = sorted(p.relative_to(PACKAGE) for p in PACKAGE.glob("*/**/*.py")) + sorted(
-    p.relative_to(PACKAGE) for p in PACKAGE.glob("*.py") if p.stem != "__init__"
+    p.relative_to(PACKAGE)
+    for p in PACKAGE.glob("*.py")
+    if p.stem not in ("__init__", "__main__")  # which is the command line's
 )
 
 

@@ -81,6 +81,7 @@ def pit(
     widths = [head_channels * number for number in heads]
     for width, number in zip(widths, numbers, strict=True):
         head_width(width, number, head_dim)
+    refuse_remainder((img_size, img_size), patch_size, stride)
     model = PiT(
         img_size=img_size,
         patch_size=patch_size,
@@ -94,7 +95,6 @@ def pit(
         drop_path_rate=drop_path_rate,
         proj_drop_rate=mc_dropout,
     )
-    refuse_remainder((img_size, img_size), model.patch_embed.conv)
     model.pos_drop = nn.Dropout(mc_dropout)  # its argument has another name before timm 1.0.31
     position = None
     if head != "token":

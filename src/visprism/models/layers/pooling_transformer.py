@@ -47,7 +47,8 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
         Raises:
             InputError: if patches leave pixels of the image over.
         """
-        refuse_remainder(tuple(x.shape[2:]), self.patch_embed.conv)
+        conv = self.patch_embed.conv
+        refuse_remainder(tuple(x.shape[2:]), conv.kernel_size[0], conv.stride[0])
         x = self.patch_embed(x)
         grid = [x.shape[2], x.shape[3]]
         table = resample_abs_pos_embed_nhwc(self.pos_embed.permute(0, 2, 3, 1), grid)
@@ -124,13 +125,12 @@ def _none(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 0 c"]:
     return x.new_empty(len(x), 0, x.shape[1])
 
 
-def refuse_remainder(sides: tuple[int, ...], patches: nn.Conv2d) -> None:
+def refuse_remainder(sides: tuple[int, ...], patch: int, stride: int) -> None:
     """Check that overlapping patches end where the image does.
 
     Raises:
         InputError: if pixels would be left over.
     """
-    (patch, _), (stride, _) = patches.kernel_size, patches.stride
     if any(side < patch or (side - patch) % stride for side in sides):
         side = patch + max(0, round((max(sides) - patch) / stride)) * stride
         raise InputError(
