@@ -5,26 +5,28 @@
     python benchmarks/zoo.py --repeats 0 ...    # counts alone: a minute, on torch's meta device
 
 The number of classes is the literature's, 100 for images of 32x32 and 1000 for 224x224. Speed
-is the median over passes of one batch in fp32, without gradients, after one that warms up; with
-it the whole zoo takes most of an hour on one core.
+is the median over passes of one batch in fp32, without gradients, after one that warms up, by
+the processor's time on one thread; with it the whole zoo takes half an hour.
 
 Claim: none; it is the table of docs/models.md.
 """
 
 import argparse
 import json
-import math
 import os
 import platform
 import re
+import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 
 import torch
+from torch import Tensor, nn
 
 from visprism.measure.throughput import model_cost
 from visprism.models import MODELS
@@ -41,6 +43,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="0: counts alone")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}, the table")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
     rows = []
     for name in MODELS:
         rows.append(row := measured(name, arguments.repeats))
@@ -59,9 +62,21 @@ def measured(name: str, repeats: int) -> dict:
     side = image_size(name)
     with nullcontext() if repeats else torch.device("meta"):
         model = MODELS[name](num_classes=CLASSES[side]).eval()
-        cost = model_cost(model, torch.zeros(BATCH[side], 3, side, side), repeats=repeats)
-    known = None if math.isnan(cost.images_per_second) else cost.images_per_second
-    return {"name": name, "img_size": side, **asdict(cost), "images_per_second": known}
+        images = torch.zeros(BATCH[side], 3, side, side)
+        cost = model_cost(model, images, repeats=0)
+    speed = len(images) / seconds(model, images, repeats) if repeats else None
+    return {"name": name, "img_size": side, **asdict(cost), "images_per_second": speed}
+
+
+@torch.no_grad()
+def seconds(model: nn.Module, images: Tensor, repeats: int) -> float:
+    """The processor's time for a pass of all images."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.process_time()
+        model(images)
+        times.append(time.process_time() - start)
+    return median(times[1:])
 
 
 def table(rows: Iterable[dict]) -> str:
@@ -94,6 +109,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, "
         f"{torch.backends.cpu.get_cpu_capability()}",
         "threads": torch.get_num_threads(),
+        "clock": "time.process_time",
         "precision": "fp32",
         "batch": BATCH,
         "classes": CLASSES,
