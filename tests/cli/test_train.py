@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 
 from visprism.cli import main
-from visprism.models.checkpoints import read_state_dict
 from visprism.models.metadata import read_metadata
+from visprism.models.state_dicts import read_state_dict
 from visprism.result import Result
 from visprism.training.resuming import write_state
 

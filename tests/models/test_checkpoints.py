@@ -1,4 +1,4 @@
-"""Laws of checkpoints (src/visprism/models/checkpoints.py).
+"""Laws of checkpoints (src/visprism/models/checkpoints.py, state_dicts.py).
 
 What is read gives back the same weights, whatever wrapped them; what does not fit changes
 nothing.

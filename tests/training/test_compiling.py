@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.models.checkpoints import read_state_dict
+from visprism.models.state_dicts import read_state_dict
 from visprism.training import fit
 from visprism.training.resuming import read_state
 

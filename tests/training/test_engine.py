@@ -67,7 +67,7 @@ def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, rec
     recipe = replace(recipe, batch_size=44, epochs=4, ema=0.7, snapshots=1)
     model = make_model()
     fit(model, make_feed(recipe), recipe, folder=tmp_path)
-    from visprism.models.checkpoints import read_state_dict
+    from visprism.models.state_dicts import read_state_dict
 
     files = sorted((tmp_path / "snapshots").iterdir())[1:]  # the first is before any update
     first, *later = (read_state_dict(file) for file in files)

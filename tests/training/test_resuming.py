@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from visprism.data import load_data, loader_feed
-from visprism.models.checkpoints import read_state_dict
+from visprism.models.state_dicts import read_state_dict
 from visprism.preprocessing import Preprocessing
 from visprism.training import fit
 from visprism.training.resuming import good_state, read_state, write_state

@@ -73,7 +73,7 @@ def trajectory(arguments: Namespace) -> None:
         write_tables,
     )
     from visprism.measure.landscape import trajectory
-    from visprism.models.checkpoints import read_state_dict
+    from visprism.models.state_dicts import read_state_dict
     from visprism.report import Examination
     from visprism.result import Provenance
 

@@ -21,7 +21,7 @@ def progress_shown() -> Iterator["Progress"]:
     from visprism.parallel import rank
 
     if rank() > 0:
-        yield lambda items, _: items
+        yield lambda items, label: items  # noqa: ARG005 (as it is called)
         return
     if not sys.stderr.isatty():
         yield plain

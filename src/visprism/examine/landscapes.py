@@ -26,7 +26,7 @@ from visprism.measure.landscape import (
     random_planes,
 )
 from visprism.measure.parameters import Objective
-from visprism.models.checkpoints import read_state_dict
+from visprism.models.state_dicts import read_state_dict
 from visprism.report import Examination
 from visprism.report.examination import slug
 

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from visprism.errors import InputError
 from visprism.models.author_formats import author_format
-from visprism.models.checkpoints import load_state, read_state_dict
+from visprism.models.checkpoints import load_state
 from visprism.models.metadata import read_metadata
 from visprism.models.sources import SOURCES
 from visprism.models.spec import ModelSpec
+from visprism.models.state_dicts import read_state_dict
 from visprism.preprocessing import Preprocessing
 from visprism.rng import stream
 
