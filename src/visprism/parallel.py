@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from visprism.errors import InputError
+from visprism.joining import JOINED
 
 T = TypeVar("T")
 
@@ -147,18 +148,25 @@ def share(items: Iterable[T]) -> Iterable[T]:
 
 @contextmanager
 def processes(compute: Compute = CPU) -> Iterator[None]:
-    """Inside, the processes that ``torchrun`` started share the work; one alone does it all."""
+    """Inside, the processes that ``torchrun`` started share the work; one alone does it all.
+
+    The connections stay for the next time, and until the program ends, unless an error is why
+    they are left: others may then wait for what this process will not do.
+    """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started == 1 or _several():
         yield
         return
-    distributed.init_process_group("gloo" if compute.device == "cpu" else None)
+    JOINED.enter("gloo" if compute.device == "cpu" else None)
     try:
         if compute.torch_device.type == "cuda":
             torch.cuda.set_device(compute.torch_device)  # where objects are gathered
         yield
+    except BaseException:
+        JOINED.part()
+        raise
     finally:
-        distributed.destroy_process_group()
+        JOINED.inside = False
 
 
 def check_alone(what: str) -> None:
@@ -175,4 +183,5 @@ def check_alone(what: str) -> None:
 
 
 def _several() -> bool:
-    return distributed.is_available() and distributed.is_initialized()
+    there = distributed.is_available() and distributed.is_initialized()
+    return there and (JOINED.inside or not JOINED.ours)

@@ -178,7 +178,9 @@ def add_commands(commands: "Commands") -> None:
         help="train candidates by this recipe, and keep MSA blocks that help; wants --data",
     )
     to.add_argument("--data", metavar="DATA", help="to train candidates on")
-    to.add_argument("--split", default="train", metavar="NAME", help="of the data (train)")
+    to.add_argument(
+        "--split", metavar="NAME", help="of the data (train, or all of data without)"
+    )
     to.add_argument(
         "--repeats", type=positive, default=3, metavar="N", help="seeds of each candidate (3)"
     )

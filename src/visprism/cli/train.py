@@ -25,7 +25,17 @@ def train(arguments: Namespace) -> None:
 
     recipe = recipe_of(arguments)
     names = ("model", "data", "split", "test", "test_split", "subset", "teacher", "pretrained")
-    more = ("size", "skip_bad", "workers", "device", "sharded", "resume", "minutes", "command")
+    more = (
+        "size",
+        "test_limit",
+        "skip_bad",
+        "workers",
+        "device",
+        "sharded",
+        "resume",
+        "minutes",
+        "command",
+    )
     given = {name: getattr(arguments, name) for name in (*names, *more)}
     job = Job(
         folder=arguments.out, logs=tuple(arguments.log) if arguments.log else None, **given
@@ -88,9 +98,17 @@ def _train_options(to: ArgumentParser) -> None:
     to.add_argument(
         "--resume", action="store_true", help="go on with the run that DIR holds, if any"
     )
-    to.add_argument("--split", default="train", metavar="NAME", help="to train on (train)")
+    to.add_argument(
+        "--split", metavar="NAME", help="to train on (train, or all images of data without)"
+    )
     to.add_argument("--test", default="", metavar="DATA", help="other data to evaluate on")
     to.add_argument("--test-split", metavar="NAME", help="to evaluate on (test, or val)")
+    to.add_argument(
+        "--test-limit",
+        type=positive,
+        metavar="N",
+        help="at most N of them, as many of each class",
+    )
     to.add_argument("--teacher", default="", metavar="MODEL@FILE", help="to distil from")
     to.add_argument("--pretrained", action="store_true", help="begin with published weights")
     to.add_argument(

@@ -163,6 +163,7 @@ def memory_feed(
             not one of `num_classes`.
     """
     classes = checked(image_set, batch_size, num_classes)
+    check_padding(augmentation, preprocessing)
     pixels, targets = in_memory(image_set, preprocessing)
     pixels, targets = (tensor.to(compute.torch_device) for tensor in (pixels, targets))
     return MemoryFeed(pixels, targets, classes, batch_size, augmentation, preprocessing, seed)
@@ -187,6 +188,20 @@ def checked(image_set: ImageSet, batch_size: int, num_classes: int | None) -> in
     classes = image_set.num_classes if num_classes is None else num_classes
     check_labels(image_set, classes)
     return classes
+
+
+def check_padding(augmentation: Augmentation, preprocessing: Preprocessing) -> None:
+    """Whether something of an image is left wherever it is cut out of its frame.
+
+    Raises:
+        InputError: if not.
+    """
+    height, width = preprocessing.size
+    if augmentation.padding >= min(height, width):
+        raise InputError(
+            f"padding is {augmentation.padding}, and of images of {height}x{width} pixels "
+            f"nothing might be left; wants less than {min(height, width)}"
+        )
 
 
 def check_labels(image_set: ImageSet, num_classes: int) -> None:

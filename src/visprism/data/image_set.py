@@ -90,6 +90,10 @@ def balanced(
     return np.sort(order[np.lexsort((np.repeat(precedence, count), turn))[:limit]])
 
 
+class NoSplitsError(InputError):
+    """A split of data that has none."""
+
+
 def chosen_split(available: Sequence[str], wanted: str | None, name: str) -> str:
     """The split that the user wants, or the first of `SPLITS` that there is.
 
@@ -101,6 +105,8 @@ def chosen_split(available: Sequence[str], wanted: str | None, name: str) -> str
         if wanted is None:
             raise InputError(f"{name} has the splits {', '.join(available)}; choose one")
     elif wanted not in available:
-        there = f"it has {', '.join(available)}" if available else "it has no splits"
-        raise InputError(f"{name} has no split {wanted!r}; {there}")
+        if not available:
+            raise NoSplitsError(f"{name} has no split {wanted!r}; it has no splits")
+        there = ", ".join(available)
+        raise InputError(f"{name} has no split {wanted!r}; it has {there}")
     return wanted

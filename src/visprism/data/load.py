@@ -27,6 +27,7 @@ def load_data(
     side: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    accept: Callable[[ImageSet], None] | None = None,
 ) -> ImageSet:
     """The images that `spec`, ``NAME[:PLACE][?OPTION=VALUE&...]``, names.
 
@@ -34,7 +35,8 @@ def load_data(
     Every file is read through once, so that a damaged one is found before the time for a
     measurement is spent. `limit` takes at most so many images, as many of each class as of any
     other, drawn at random by `seed`; `side` is that of images that can be drawn at any size,
-    where `spec` names none; `progress` wraps the loop over the files.
+    where `spec` names none; `progress` wraps the loop over the files; `accept` is
+    shown the images before their files are read, and may refuse them.
 
     Raises:
         InputError: if there is no such data or split, an option is wrong, or an image cannot be
@@ -52,6 +54,8 @@ def load_data(
         )
     if limit is not None:
         images = images.subset(balanced(images.targets, limit, seed=seed))
+    if accept is not None:
+        accept(images)
     return _readable(images, skip_bad=skip_bad, progress=progress or iter)
 
 

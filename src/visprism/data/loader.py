@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from visprism.data.augmentation.pipeline import SoftBatch, finished, planned
 from visprism.data.augmentation.settings import PLAIN, Augmentation
 from visprism.data.augmentation.views import Views
-from visprism.data.feed import checked, in_order
+from visprism.data.feed import check_padding, checked, in_order
 from visprism.data.fingerprint import fingerprint, some_images
 from visprism.data.image_set import ImageSet
 from visprism.errors import InputError
@@ -169,6 +169,7 @@ def loader_feed(
             not one of `num_classes`, or there cannot be workers.
     """
     classes = checked(image_set, batch_size, num_classes)
+    check_padding(augmentation, preprocessing)
     if workers < 0 or (workers and "fork" not in multiprocessing.get_all_start_methods()):
         raise InputError(
             f"workers is {workers}; wants 0, or more where processes can be forked, as on Linux"

@@ -17,10 +17,6 @@ from visprism.training.recipe import Recipe
 Logits = Float[Tensor, "b k"]
 
 
-class OtherClassesError(InputError):
-    """A model whose logits are not those of the data."""
-
-
 def task_loss(outputs: Tensor | Sequence[Tensor], targets: Logits) -> Float[Tensor, " b"]:
     """-sum_k t_k log softmax(logits)_k of each example, in nats; of several outputs, the first.
 
@@ -29,7 +25,7 @@ def task_loss(outputs: Tensor | Sequence[Tensor], targets: Logits) -> Float[Tens
     """
     logits, _ = both(outputs)
     if logits.ndim != 2 or logits.shape[1] != targets.shape[1]:
-        raise OtherClassesError(
+        raise InputError(
             f"the model gives {tuple(logits.shape)} for {len(targets)} images of "
             f"{targets.shape[1]} classes; wants one logit for each class"
         )

@@ -9,18 +9,17 @@ import torch
 from jaxtyping import Float
 from lightning_fabric import Fabric
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from visprism.anatomy import forward
-from visprism.errors import InputError
-from visprism.parallel import Compute, add_up, rank, world_size
+from visprism.parallel import Compute, add_up, gather, rank, world_size
 from visprism.rng import stream
 from visprism.training.averages import averaged
 from visprism.training.compiling import compiled
 from visprism.training.distillation import distillation_loss, task_loss
 from visprism.training.launch import fabric_for
 from visprism.training.optimizers import make_optimizers
+from visprism.training.passes import one_image_told, reaches_all
 from visprism.training.recipe import Recipe
 from visprism.training.sam import ascended
 from visprism.training.sharding import (
@@ -29,6 +28,7 @@ from visprism.training.sharding import (
     load_module,
     load_optimizer,
     same_buffers,
+    same_tensors,
     whole_state,
 )
 
@@ -64,8 +64,12 @@ class Engine:
         elif recipe.channels_last:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
         self.model = model
-        wrapped = compiled(model, self.fabric.device) if recipe.compile else model
-        self.wrapped = self.fabric.setup_module(wrapped)
+        self.wrapped = None  # until a batch tells DDP whether the loss reaches everything
+        if sharded or world_size() == 1:
+            self.wrapped = self._wrapped()
+        else:
+            self.fabric.to_device(model)
+            same_tensors(model, self.fabric.device)
         made = make_optimizers(model, recipe)
         self._own = [optimizer for optimizer, _ in made]
         self._factors = [factor for _, factor in made]
@@ -81,12 +85,18 @@ class Engine:
         if teacher is not None:
             teacher.to(self.fabric.device).eval()
 
+    def _wrapped(self) -> nn.Module:
+        made = compiled(self.model, self.fabric.device) if self.recipe.compile else self.model
+        return self.fabric.setup_module(made)
+
     def update(self, step: int, lr: float, batch: Batch, whole: int) -> Tensor:
         """One update by a batch of `whole` images, of which this process has its part.
 
         Returns the sum of the losses of all images of the batch, at the weights before it.
         """
         recipe = self.recipe
+        if self.wrapped is None:
+            self.wrapped = self._wrapped_by(batch, whole)
         for optimizer, factor in zip(self._own, self._factors, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = factor * lr
@@ -162,36 +172,31 @@ class Engine:
             # Gradients of a sharded model are never whole, so that each part is added up.
             held = number < len(parts) and not self.sharded
             with self.fabric.no_backward_sync(self.wrapped, enabled=held):
-                with _one_image_told(self.model, len(images), whole, len(parts)):
-                    loss = self._losses(images, targets).sum()
+                with one_image_told(self.model, len(images), whole, len(parts)):
+                    loss = self._losses(self.wrapped, images, targets).sum()
                 self.fabric.backward(loss * (world_size() / whole))
             total += loss.detach()
         return add_up(total)
 
-    def _losses(self, images: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
+    def _wrapped_by(self, batch: Batch, whole: int) -> nn.Module:
+        """Wrapped by DDP, which is told whether the loss reaches every parameter."""
+        model, parts = self.model, self.recipe.parts
+        images, targets = (tensor.tensor_split(parts)[0] for tensor in batch)
+        told = one_image_told(model, len(images), whole, parts)
+        with told, self.fabric.autocast():
+            reaches = reaches_all(model, lambda: self._losses(model, images, targets))
+        if not all(gather(reaches)):
+            self.fabric = fabric_for(self.compute, unreached=True)
+        return self._wrapped()
+
+    def _losses(self, model: nn.Module, images: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
         images = images.to(self.fabric.device, non_blocking=True)
         targets = targets.to(self.fabric.device, non_blocking=True)
         if self.recipe.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
-        outputs = self.wrapped(images)
+        outputs = model(images)
         if self.teacher is None:
             return task_loss(outputs, targets)
         with torch.no_grad(), self.compute.autocast():
             taught = forward(self.teacher, images)
         return distillation_loss(outputs, targets, taught, self.recipe)
-
-
-@contextmanager
-def _one_image_told(model: nn.Module, images: int, whole: int, parts: int) -> Iterator[None]:
-    """BatchNorm takes the deviation of what it sees, and some see one value of one image."""
-    try:
-        yield
-    except ValueError as error:
-        normed = any(isinstance(module, _BatchNorm) for module in model.modules())
-        if isinstance(error, InputError) or images > 1 or not normed:
-            raise
-        raise InputError(
-            f"BatchNorm cannot train on one image alone, a part of one of {whole} images in "
-            f"parts={parts} on {world_size()} processes; choose batch_size and parts so that "
-            "each part has two images, also of the last batch"
-        ) from error

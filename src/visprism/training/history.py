@@ -1,5 +1,6 @@
 """Histories: what happened in training, epoch by epoch."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ class History(Result):
     test_ece: np.ndarray  # expected calibration error
     ema_accuracy: np.ndarray  # of the moving average of the weights; NaN: none is kept
     ema_nll: np.ndarray
+    test_images: int = 0  # of an evaluation
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
@@ -31,8 +33,29 @@ class History(Result):
         if seen.any():
             accuracy, best = self.test_accuracy[seen], np.nanargmax(self.test_accuracy)
             found.append(
-                f"{accuracy[-1]:.1%} of the test images are right, NLL "
+                f"{accuracy[-1]:.1%} of the test images are right{self._between()}, NLL "
                 f"{self.test_nll[seen][-1]:.3g}, ECE {self.test_ece[seen][-1]:.1%}; at best "
                 f"{self.test_accuracy[best]:.1%}, after epoch {self.epoch[best]}"
             )
         return found
+
+    def _between(self) -> str:
+        if not self.test_images:
+            return ""
+        accuracy = self.test_accuracy[np.isfinite(self.test_accuracy)][-1]
+        low, high = wilson(accuracy, self.test_images)
+        return f" (95 % interval {low:.1%} to {high:.1%}, by Wilson's formula)"
+
+
+def wilson(part: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a probability, where a part p of n trials has come out so.
+
+    With z = 1.96, (p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n).
+
+    Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
+    """
+    z = 1.959963984540054  # of the normal distribution, 95 % lie within
+    middle = part + z**2 / (2 * count)
+    reach = z * math.sqrt(part * (1 - part) / count + z**2 / (4 * count**2))
+    whole = 1 + z**2 / count
+    return max(0.0, (middle - reach) / whole), min(1.0, (middle + reach) / whole)

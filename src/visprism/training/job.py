@@ -1,6 +1,6 @@
 """Jobs: a model and data by name, made into what training takes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +19,7 @@ from visprism.data import (
     statistics,
     stratified,
 )
+from visprism.data.image_set import NoSplitsError
 from visprism.errors import InputError
 from visprism.models import LoadedModel, load_model
 from visprism.parallel import Compute
@@ -46,9 +47,10 @@ class Job:
     model: str  # as `load_model` takes it
     data: str  # as `load_data` takes it
     folder: Path
-    split: str = "train"
+    split: str | None = None  # None: "train", or all images where the data has no splits
     test: str = ""  # data for the evaluation; empty: the same
     test_split: str | None = None
+    test_limit: int | None = None  # at most so many test images, of each class alike; None: all
     subset: float = 1.0  # part of the training images, of each class alike
     teacher: str = ""
     pretrained: bool = False
@@ -85,21 +87,34 @@ def network_of(job: Job, recipe: Recipe) -> LoadedModel:
         ) from error
 
 
-def training_images(job: Job, recipe: Recipe, side: int, reading: Reading) -> ImageSet:
-    """The images to train on.
+def training_images(
+    job: Job,
+    recipe: Recipe,
+    side: int,
+    reading: Reading,
+    accept: Callable[[ImageSet], None] | None = None,
+) -> ImageSet:
+    """The images to train on; `accept` is shown them before their files are read.
 
     Raises:
         InputError: if there are none such, or `subset` is no part.
     """
-    images = load_data(
+    load = partial(
+        load_data,
         job.data,
-        split=job.split,
         skip_bad=job.skip_bad,
         limit=recipe.images,
         side=side,
         seed=recipe.seed,
         progress=partial(reading, label="reading images"),
+        accept=accept,
     )
+    try:
+        images = load(split=job.split or "train")
+    except NoSplitsError:
+        if job.split is not None:
+            raise
+        images = load(split=None)
     return images if job.subset == 1 else stratified(images, job.subset, seed=recipe.seed)
 
 
@@ -113,28 +128,37 @@ def preprocessing_of(job: Job, network: LoadedModel, images: ImageSet) -> Prepro
     return replace(own, mean=mean, std=std)
 
 
-def test_batches(
-    job: Job, preprocessing: Preprocessing, classes: int, side: int, reading: Reading
-) -> Iterable[tuple[Tensor, Tensor]] | None:
+def test_images(job: Job, train: ImageSet, side: int, reading: Reading) -> ImageSet | None:
     """Images to evaluate on; None where the data has none but those that it trains on.
 
     Raises:
-        InputError: if they cannot be read, or are not of as many `classes`.
+        InputError: if they cannot be read, or are of other classes than those to train on.
     """
+    classes = train.num_classes
+
+    def accept(images: ImageSet) -> None:
+        if images.num_classes != classes:
+            raise InputError(
+                f"{images.name} has {images.num_classes} classes and the images to train on "
+                f"have {classes}; evaluate on images of the same classes"
+            )
+
     images = load_data(
         job.test or job.data,
         split=job.test_split,
+        limit=job.test_limit,
         skip_bad=job.skip_bad,
         side=side,
         progress=partial(reading, label="reading test images"),
+        accept=accept,
     )
-    if not job.test and images.split == job.split:
-        return None
-    if images.num_classes != classes:
-        raise InputError(
-            f"{images.name} has {images.num_classes} classes and the images to train on have "
-            f"{classes}; evaluate on images of the same classes"
-        )
+    return None if not job.test and images.split == train.split else images
+
+
+def test_batches(
+    images: ImageSet, preprocessing: Preprocessing
+) -> Iterable[tuple[Tensor, Tensor]]:
+    """The images as the model wants them, in memory where they are small."""
     way = batches(images, preprocessing, _TOGETHER)
     return list(way) if max(preprocessing.size) <= _SMALL else way
 

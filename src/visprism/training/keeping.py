@@ -10,17 +10,20 @@ from torch import nn
 from visprism.data import Feed
 from visprism.errors import InputError
 from visprism.parallel import gather, rank
+from visprism.result import written_whole
 from visprism.training.engine import Engine
 from visprism.training.ledger import Ledger
 from visprism.training.recipe import Recipe
 from visprism.training.resuming import (
     check_same,
+    cleared,
     good_state,
     identity,
     read_state,
     write_state,
 )
 from visprism.training.schedules import warm_steps
+from visprism.training.settings import as_yaml
 
 
 @runtime_checkable
@@ -66,13 +69,25 @@ class Keeper:
         """The step to go on with: 0, or that of the state in the folder.
 
         Raises:
-            InputError: if there is a run that is not to be resumed, or another one.
+            InputError: if there is a run that is not to be resumed, or another one; if
+                nothing can be written there, or processes see other folders.
         """
         if self.folder is None:
             return 0
-        self.folder.mkdir(parents=True, exist_ok=True)
+        fault, *_ = gather(cleared(self.folder) if rank() == 0 else None)
+        if fault:
+            raise InputError(fault)
         state = read_state(self.folder)
+        steps = gather(state["step"] if state else 0)
+        other = next((r for r, step in enumerate(steps) if step != steps[0]), None)
+        if other is not None:
+            raise InputError(
+                f"process 0 would begin at step {steps[0]} and process {other} at step "
+                f"{steps[other]}; give all of them one folder that they share, as "
+                f"{self.folder} is not"
+            )
         if state is None:
+            self._recipe()
             self._snapshot(0)
             return 0
         if not resume:
@@ -83,6 +98,7 @@ class Keeper:
         check_same(state, self.identity, self.folder)
         self.engine.load(state["engine"])
         self.ledger.load(state["ledger"])
+        self._recipe()
         return state["step"]
 
     def after_epoch(self, step: int, accuracy: float) -> None:
@@ -128,7 +144,14 @@ class Keeper:
 
     def _history(self) -> None:
         if self.folder is not None and rank() == 0:
-            self.ledger.history().save_csv(self.folder / "history.csv")
+            history = self.ledger.history()
+            history.save_csv(self.folder / "history.csv")
+            history.save(self.folder / "history.npz")
+
+    def _recipe(self) -> None:
+        if self.folder is not None and rank() == 0:
+            with written_whole(self.folder / "recipe.yaml") as scratch:
+                scratch.write_text(as_yaml(self.engine.recipe), encoding="utf-8")
 
     def _snapshot(self, step: int) -> None:
         if self.engine.recipe.snapshots and self.folder is not None:

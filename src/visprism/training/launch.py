@@ -5,17 +5,20 @@ import os
 import warnings
 
 from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
 
 from visprism.parallel import Compute, world_size
 from visprism.training.sharding import strategy
 
 
-def fabric_for(compute: Compute, *, sharded: bool = False) -> Fabric:
+def fabric_for(compute: Compute, *, sharded: bool = False, unreached: bool = False) -> Fabric:
     """Fabric on the processes that `visprism.parallel.processes` has joined.
 
-    Each has the whole model, or, `sharded`, its part.
+    Each has the whole model, or, `sharded`, its part. `unreached`: there are parameters that
+    the loss does not reach, which takes DDP a walk through the graph of every step.
     """
     device = compute.torch_device
+    whole = DDPStrategy(find_unused_parameters=unreached) if world_size() > 1 else "auto"
     several = world_size() > 1
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if several else 1
     log = logging.getLogger("lightning_fabric")
@@ -29,7 +32,7 @@ def fabric_for(compute: Compute, *, sharded: bool = False) -> Fabric:
             devices=[device.index or 0] if device.type == "cuda" and not several else local,
             num_nodes=world_size() // local,
             precision="bf16-mixed" if compute.precision == "bf16" else "32-true",
-            strategy=strategy() if sharded else "ddp" if several else "auto",
+            strategy=strategy() if sharded else whole,
         )
         fabric.launch()
         log.setLevel(level)

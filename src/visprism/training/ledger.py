@@ -18,7 +18,7 @@ from visprism.training.turns import Even, evened
 
 Test = Iterable[tuple[Tensor, Tensor]]  # images as the model wants them, and their classes
 
-_COLUMNS = tuple(f.name for f in fields(History) if f.name != "provenance")
+_COLUMNS = tuple(f.name for f in fields(History) if f.name not in ("provenance", "test_images"))
 
 
 @dataclass
@@ -31,6 +31,7 @@ class Ledger:
     busy: float = 0.0  # seconds of updates in the epoch so far
     seconds: float = 0.0  # of the whole run, without breaks
     best: float = -1.0  # test accuracy
+    tested: int = 0  # images of an evaluation
     _since: float = field(default_factory=time.perf_counter)
 
     def state(self) -> dict[str, Any]:
@@ -50,9 +51,12 @@ class Ledger:
         self.busy += (now - self._since) * busy
         self._since = now
 
-    def close_epoch(self, step: int, lr: float, metrics: tuple[float, ...]) -> dict[str, float]:
-        """Make a row of the epoch, and begin the next."""
+    def close_epoch(
+        self, step: int, lr: float, tested: int, metrics: tuple[float, ...]
+    ) -> dict[str, float]:
+        """Make a row of the epoch, and begin the next; `tested` images gave its metrics."""
         self.tick()
+        self.tested = tested or self.tested
         epoch, speed = len(self.rows) + 1, self.seen / max(self.busy, 1e-9)
         loss = self.loss / self.seen
         row = (epoch, step, self.seconds, lr, loss, speed, *metrics)
@@ -70,28 +74,36 @@ class Ledger:
         """The rows as a table."""
         columns = np.array(self.rows, dtype=float).reshape(-1, len(_COLUMNS)).T
         epoch, step, *rest = columns
-        return History(epoch.astype(int), step.astype(int), *rest)
+        whole = epoch.astype(int), step.astype(int)
+        return History(*whole, *rest, test_images=self.tested)
 
 
-def metrics_of(engine: Engine, test: Test | None, compute: Compute) -> tuple[float, ...]:
-    """Accuracy, NLL and ECE on the test images, and the first two of the moving average."""
+def metrics_of(
+    engine: Engine, test: Test | None, compute: Compute
+) -> tuple[int, tuple[float, ...]]:
+    """How many test images; accuracy, NLL and ECE, and the first two of the moving average."""
     unknown = float("nan")
     if engine.sharded and test is not None:
         test = evened(test)
-    own = _metrics(engine.model, test, compute) if test is not None else (unknown,) * 3
-    if test is None or engine.average is None:
-        return (*own, unknown, unknown)
-    return (*own, *_metrics(engine.average.module, test, compute)[:2])
+    if test is None:
+        return 0, (unknown,) * 5
+    count, own = _metrics(engine.model, test, compute)
+    average = (unknown, unknown)
+    if engine.average is not None:
+        average = _metrics(engine.average.module, test, compute)[1][:2]
+    return count, (*own, *average)
 
 
-def _metrics(model: nn.Module, test: Test, compute: Compute) -> tuple[float, float, float]:
+def _metrics(model: nn.Module, test: Test, compute: Compute) -> tuple[int, tuple[float, ...]]:
     trained = model.training
     model.eval()
     try:
-        found = uncertainty(_predicted(model, test, compute), resamples=0)
+        predictions = _predicted(model, test, compute)
+        found = uncertainty(predictions, resamples=0)
     finally:
         model.train(trained)
-    return found.of("accuracy"), found.of("nll"), found.of("ece")
+    metrics = tuple(found.of(name) for name in ("accuracy", "nll", "ece"))
+    return len(predictions), metrics
 
 
 def _predicted(model: nn.Module, test: Test, compute: Compute) -> Predictions:

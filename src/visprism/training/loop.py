@@ -16,6 +16,7 @@ from visprism.training.following import Logger
 from visprism.training.history import History
 from visprism.training.keeping import Keeper, Save
 from visprism.training.ledger import Ledger, Test, metrics_of
+from visprism.training.optimizers import check_optimizer
 from visprism.training.recipe import Recipe
 from visprism.training.schedules import learning_rate
 from visprism.training.watching import Watch
@@ -50,7 +51,8 @@ def fit(
     on from the state in `folder`. Several processes under ``torchrun`` share every batch and
     make the update of one, to rounding, where no part of the model looks at a whole batch.
 
-    In the folder stand ``last.ckpt`` (the state), ``history.csv``, ``model.safetensors`` at the
+    In the folder stand ``last.ckpt`` (the state), ``recipe.yaml``,
+    ``history.csv`` and ``.npz``, ``model.safetensors`` at the
     end, ``best.safetensors`` by test accuracy, ``ema.safetensors``, and ``snapshots/``.
 
     Costs, beside the updates, one pass over the test images after each epoch that the recipe
@@ -86,6 +88,7 @@ def fit(
     """
     _check(train, recipe, teacher, minutes, folder)
     compute = Compute(device, recipe.precision)
+    check_optimizer(recipe, compute)
     with processes(compute):
         engine = Engine(model, recipe, compute, teacher, sharded=sharded)
         ledger = Ledger()
@@ -110,8 +113,8 @@ def fit(
                     watch.all()
                     asked = _asked(done // train.steps, recipe)
                     with _told_when(watch):
-                        found = metrics_of(engine, test if asked else None, compute)
-                    row = ledger.close_epoch(done, lr, found)
+                        tested, found = metrics_of(engine, test if asked else None, compute)
+                    row = ledger.close_epoch(done, lr, tested, found)
                     _tell(loggers, done, row)
                     keeper.after_epoch(done, row["test_accuracy"])
                 else:

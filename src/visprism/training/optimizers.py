@@ -1,6 +1,5 @@
 """Optimisers: which parameters each one moves, and which of them decay."""
 
-import difflib
 from collections.abc import Iterable
 
 import torch
@@ -9,6 +8,8 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from visprism.errors import InputError
+from visprism.parallel import Compute
+from visprism.training.names import OURS
 from visprism.training.recipe import Recipe
 
 # Muon's steps, scaled to the size of AdamW's, can be larger: it was tried at 1, 2, 4 and 8.
@@ -21,9 +22,6 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     Under ``"muon"``, Muon moves the matrices inside of blocks: those with two axes and more
     than one dot in their name (``blocks.0.attn.qkv.weight``), so neither the head nor what
     embeds the patches; AdamW moves the rest. Any name but our own three is timm's.
-
-    Raises:
-        InputError: if there is no such optimiser.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; Jordan et al.
     (2024), Muon: an optimizer for hidden layers in neural networks.
@@ -43,6 +41,28 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
         adjust_lr_fn="match_rms_adamw",
     )
     return [(adamw, 1.0), (muon, _MUON)]
+
+
+def check_optimizer(recipe: Recipe, compute: Compute) -> None:
+    """An optimiser of timm's makes a step on this machine, tried on a small map.
+
+    Raises:
+        InputError: if not, as for a package or a GPU that is not here.
+    """
+    if recipe.optimizer in OURS:
+        return
+    tried = nn.Linear(2, 2).to(compute.torch_device)
+    for parameter in tried.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    try:
+        for optimizer, _ in make_optimizers(tried, recipe):
+            optimizer.step()
+    except Exception as error:  # whatever it is that packages raise
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(
+            f"optimizer {recipe.optimizer!r} cannot be used here ({reason.rstrip('.')}); "
+            "choose another, such as adamw"
+        ) from error
 
 
 def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
@@ -74,12 +94,6 @@ def _alone(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
         return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=fused)
     import timm.optim
 
-    known = [str(name) for name in timm.optim.list_optimizers()]
-    if recipe.optimizer not in known:
-        close = difflib.get_close_matches(recipe.optimizer, ["muon", *known]) or ["adamw"]
-        raise InputError(
-            f"unknown optimizer {recipe.optimizer!r}; did you mean {', '.join(close)}?"
-        )
     return timm.optim.create_optimizer_v2(
         groups, opt=recipe.optimizer, lr=recipe.lr, momentum=recipe.momentum
     )

@@ -9,8 +9,11 @@ from typing import Any, Literal
 from visprism.data.augmentation import Augmentation
 from visprism.errors import InputError
 from visprism.registry import Registry
+from visprism.training.names import check_name
 
 RECIPES = Registry("recipe")
+
+_LONGEST = 10**6  # epochs
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,9 @@ class Recipe:
         for name in ("epochs", "batch_size", "lr", "parts", "evaluate", "temperature"):
             if not getattr(self, name) > 0:
                 raise InputError(f"recipe: {name} is {getattr(self, name)}; wants more than 0")
+        if self.epochs > _LONGEST:
+            raise InputError(f"recipe: epochs is {self.epochs}; wants at most a million")
+        check_name(self.optimizer)
         for name in ("weight_decay", "warmup", "clip", "sam", "snapshots"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"recipe: {name} is {getattr(self, name)}; wants 0 or more")

@@ -1,5 +1,6 @@
 """Resuming: the state of a run on disk, from which it ends as if it had never stopped."""
 
+import errno
 import io
 import logging
 import os
@@ -57,10 +58,11 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
             raise
         kept = good_state(folder)
         found = f"and go on from {kept.name} with --resume" if kept else "and begin anew"
+        full = cause.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+        more = ": the disk is full, or the file too large for it" if full else ""
         raise InputError(
             f"the state after step {state['step']} could not be written whole to {folder} "
-            f"({cause.strerror}: the disk is full, or the file too large for it); make room, "
-            f"{found}"
+            f"({cause.strerror}{more}); {'make room' if full else 'mend that'}, {found}"
         ) from error
 
 
@@ -70,8 +72,6 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     Raises:
         InputError: if there are files, and none can be read.
     """
-    for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
-        scratch.unlink(missing_ok=True)  # of a process that was killed while it wrote
     found = [folder / name for name in (LAST, PREVIOUS) if (folder / name).exists()]
     for path in found:
         fault = _fault(path)
@@ -87,6 +87,24 @@ def read_state(folder: Path) -> dict[str, Any] | None:
             "them to begin anew, or name another folder"
         )
     return None
+
+
+def cleared(folder: Path) -> str | None:
+    """Make the folder, and remove what a process that was killed had begun to write.
+
+    Returns why no state can be written there, or None.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
+            scratch.unlink(missing_ok=True)
+        with written_whole(folder / "tried"):
+            pass
+        (folder / "tried").unlink()
+    except OSError as error:
+        return f"{folder} cannot be written to ({error.strerror}); name another folder"
+    odd = next((p for p in (folder / LAST, folder / PREVIOUS) if p.is_dir()), None)
+    return odd and f"{odd} is a folder, and the state goes there; move it away"
 
 
 def good_state(folder: Path) -> Path | None:

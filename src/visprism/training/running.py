@@ -4,11 +4,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+import torch
+from torch import nn
+
+from visprism.anatomy import forward
+from visprism.data import ImageSet
 from visprism.errors import InputError
-from visprism.models import load_model, save_checkpoint
+from visprism.models import LoadedModel, load_model, save_checkpoint
+from visprism.models.sources import RANDOM
 from visprism.parallel import Compute, processes, rank
-from visprism.result import written_whole
-from visprism.training.distillation import OtherClassesError
+from visprism.training.distillation import both
 from visprism.training.following import Logger, make_loggers
 from visprism.training.history import History
 from visprism.training.job import (
@@ -19,11 +24,13 @@ from visprism.training.job import (
     network_of,
     preprocessing_of,
     test_batches,
+    test_images,
     training_images,
 )
 from visprism.training.loop import Progress, fit
+from visprism.training.optimizers import check_optimizer
 from visprism.training.recipe import Recipe
-from visprism.training.settings import as_yaml, flat
+from visprism.training.settings import flat
 
 
 def _silent(items: Iterable, label: str) -> Iterable:  # noqa: ARG001 (`Reading` takes it)
@@ -52,14 +59,14 @@ def train(
         raise InputError(f"{job.folder} is a file; name a folder to keep the run in")
     with processes(compute):
         found = _logs(job, recipe)
+        check_optimizer(recipe, compute)
+        teacher = _teacher(job)
         network = network_of(job, recipe)
         side = max(job.size or network.preprocessing.size)
-        images = training_images(job, recipe, side, reading)
+        accept = partial(_accept, job, network)
+        images = training_images(job, recipe, side, reading, accept)
         preprocessing = preprocessing_of(job, network, images)
-        shown = test_batches(job, preprocessing, images.num_classes, side, reading)
-        teacher = load_model(job.teacher).model if job.teacher else None
-        if rank() == 0:
-            job.folder.mkdir(parents=True, exist_ok=True)
+        shown = test_images(job, images, side, reading)
         save = partial(
             save_checkpoint,
             preprocessing=preprocessing,
@@ -72,7 +79,7 @@ def train(
                 network.model,
                 feed_of(job, images, preprocessing, recipe),
                 recipe,
-                test=shown,
+                test=None if shown is None else test_batches(shown, preprocessing),
                 folder=job.folder,
                 resume=job.resume,
                 progress=progress,
@@ -85,23 +92,47 @@ def train(
                 named={
                     "model": job.model,
                     "data": images.name,
-                    "test data": job.test or job.data,
+                    "test data": _named(shown),
                     "teacher": job.teacher,
                     "preprocessing": str(preprocessing),
                 },
             )
-        except OtherClassesError as error:
-            way_out = _with_classes(job.model, images.num_classes)
-            raise InputError(f"{error}, such as {way_out!r}") from error
         finally:
             for logger in everybody:
                 logger.close()
         history = replace(history, provenance=facts_of(job, recipe, images, preprocessing))
         if rank() == 0:
             history.save(job.folder / "history.npz")
-            with written_whole(job.folder / "recipe.yaml") as scratch:
-                scratch.write_text(as_yaml(recipe), encoding="utf-8")
     return history
+
+
+def _named(images: ImageSet | None) -> str:
+    return "none" if images is None else f"{images.name}, {len(images)} images"
+
+
+def _teacher(job: Job) -> nn.Module | None:
+    if not job.teacher:
+        return None
+    loaded = load_model(job.teacher)
+    if loaded.name.endswith(f"({RANDOM})"):
+        raise InputError(
+            f"the teacher {job.teacher} has random weights; name a checkpoint of it, as "
+            "MODEL@FILE"
+        )
+    return loaded.model
+
+
+def _accept(job: Job, network: LoadedModel, images: ImageSet) -> None:
+    """The model gives a logit for each class of the images, as far as zeros show."""
+    height, width = job.size or network.preprocessing.size
+    with torch.no_grad():
+        logits, _ = both(forward(network.model, torch.zeros(1, 3, height, width)))
+    if images.num_classes and logits.shape[1:] != (images.num_classes,):
+        raise InputError(
+            f"the model gives {tuple(logits.shape)} for an image and {images.name} has "
+            f"{images.num_classes} classes; wants one logit for each class, such as "
+            f"{_with_classes(job.model, images.num_classes)!r}"
+        )
 
 
 def _with_classes(model: str, classes: int) -> str:

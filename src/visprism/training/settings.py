@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from visprism.data.augmentation import Augmentation
+from visprism.data.augmentation.settings import unread as unread_inside
 from visprism.errors import InputError
 from visprism.training.recipe import RECIPES, Recipe, unread
 
@@ -31,7 +32,8 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
     A value may be text, as ``"1e-3"``, ``"60,120,160"`` or ``"none"``, and becomes what its
     field is. Fields that the changes leave without effect, as the milestones of another
-    schedule, become what they usually are.
+    schedule, become what they usually are. Of fewer epochs than the warm-up has, the same part
+    is warm-up as before.
 
     Raises:
         InputError: if there is no such field, or the value is not of its type.
@@ -51,13 +53,18 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
             outer[name] = _typed(value, own[name], name)
         else:
             known = [n for n in own if n != "augmentation"] + list(augmentation)
-            close = difflib.get_close_matches(name, known) or known
+            close = difflib.get_close_matches(name.lower(), known) or known
             raise InputError(
                 f"recipes have no field {name!r}; did you mean {', '.join(close)}?"
             )
     # What the recipe had for a schedule or an optimiser that it has no longer, goes with it.
     idle = {name: getattr(Recipe, name) for name in unread(vars(recipe) | outer)}
-    augmentation = replace(recipe.augmentation, **inner)
+    own_inner = vars(recipe.augmentation) | inner
+    idle_inner = {name: getattr(Augmentation, name) for name in unread_inside(own_inner)}
+    augmentation = replace(recipe.augmentation, **(idle_inner | inner))
+    epochs = outer.get("epochs", recipe.epochs)
+    if "warmup" not in outer and 0 < epochs <= recipe.warmup < recipe.epochs:
+        outer["warmup"] = recipe.warmup * epochs / recipe.epochs
     return replace(recipe, **(idle | outer), augmentation=augmentation)
 
 
@@ -141,6 +148,8 @@ def _typed(value: Any, kind: Any, name: str) -> Any:  # noqa: ANN401 (of any fie
         number = kind(value)
     except (TypeError, ValueError):
         number = None
+    if "_" in str(value):
+        number = None  # Python would read it
     if number is None or isinstance(value, bool) or (kind is int and str(number) != str(value)):
         what = "a whole number" if kind is int else "a number"
         raise InputError(f"{name} is {value!r}; wants {what}")

@@ -145,12 +145,18 @@ def same_buffers(model: nn.Module) -> None:
         buffer.copy_(flat.view_as(buffer))
 
 
-def _shared_out(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
+def same_tensors(model: nn.Module, device: torch.device | str) -> None:
+    """Give all processes the parameters and buffers of the first, which lie where they lay."""
     for tensor in (*model.parameters(), *model.buffers()):
-        # All begin with the weights of the first, as with DDP; FSDP wants them contiguous.
-        first = tensor.detach().to(mesh.device_type).contiguous()
+        first = tensor.detach().to(device).contiguous()
         distributed.broadcast(first, 0)
-        tensor.data = first.to(tensor.device)
+        tensor.data.copy_(first)
+
+
+def _shared_out(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    same_tensors(model, mesh.device_type)
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.contiguous()  # as FSDP wants them
     # The root too is freed after a forward pass, so that its parameters are always the parts.
     for unit in (*units(model), model):
         fully_shard(unit, mesh=mesh["data_parallel"], reshard_after_forward=True)

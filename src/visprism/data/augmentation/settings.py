@@ -1,7 +1,10 @@
 """Settings of augmentation: how training images are changed, as numbers to be written down."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from visprism.data.augmentation.notation import RandAugment, read_rand_augment
 from visprism.errors import InputError
@@ -31,6 +34,9 @@ class Augmentation:
     smoothing: float = 0.0  # part of a target that is spread over all classes
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"{name} is {value}; wants a finite number")
         names = ("flip", "erasing", "mix_probability", "switch_probability", "smoothing")
         for name in ("area", *names):
             if not 0 <= getattr(self, name) <= 1:
@@ -38,14 +44,13 @@ class Augmentation:
         for name in ("padding", "mixup", "cutmix"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} is {getattr(self, name)}; wants 0 (off) or more")
+        if self.smoothing == 1:
+            raise InputError("smoothing is 1, which leaves nothing of the class; wants less")
         if not self.area:
             raise InputError("area is 0; wants the smallest part of an image that is cut out")
-        for name, is_read, wants, usual in (
-            ("mix_probability", self.mixup or self.cutmix, "mixup or cutmix", 1.0),
-            ("switch_probability", self.mixup and self.cutmix, "mixup with cutmix", 0.5),
-        ):
-            value = getattr(self, name)
-            if value != usual and not is_read:
+        for name, wants in unread(vars(self)).items():
+            value, usual = getattr(self, name), getattr(Augmentation, name)
+            if value != usual:
                 raise InputError(
                     f"{name} is {value} and would do nothing; it is for {wants}, without which "
                     f"it stays {usual}"
@@ -61,6 +66,16 @@ class Augmentation:
     def operations(self) -> RandAugment | None:
         """What `rand_augment` says, or None where it is empty."""
         return read_rand_augment(self.rand_augment) if self.rand_augment else None
+
+
+def unread(values: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that others leave without effect, and what each is for."""
+    mixup, cutmix = values["mixup"] > 0, values["cutmix"] > 0
+    read_for = {
+        "mix_probability": (mixup or cutmix, "mixup or cutmix"),
+        "switch_probability": (mixup and cutmix, "mixup with cutmix"),
+    }
+    return {name: wants for name, (is_read, wants) in read_for.items() if not is_read}
 
 
 PLAIN = Augmentation()
