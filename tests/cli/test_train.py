@@ -133,7 +133,7 @@ def test_recipes_are_listed_and_printed(capsys):
         (
             "quick",
             ["--set", "distil=soft", "--teacher", "resnet20?num_classes=7"],
-            "the teacher has 7 classes and the model 10; a teacher knows",
+            "the teacher resnet20?num_classes=7 has random weights; name a checkpoint",
         ),
         ("quick", ["--device", "gpu7"], "device 'gpu7' cannot be used here"),
     ],
@@ -171,6 +171,17 @@ def test_test_images_of_other_classes_are_told(tmp_path, capsys):
     assert "has 3 classes and the images to train on have 10; evaluate on images of" in said
 
 
+def test_other_test_images_are_another_run(tmp_path, capsys):
+    run = ["train", "quick", *TINY, "--out", tmp_path / "run"]
+    assert main([str(a) for a in run]) == 0
+    assert "95 % interval" in capsys.readouterr().out
+    said = refused(capsys, *run, "--resume", "--test-split", "train")
+    assert "test data" in said
+    said = refused(capsys, *run, "--resume", "--test-limit", "10")
+    assert "20 images there" in said
+    assert "10 images here" in said
+
+
 def test_a_split_without_images_is_told(tmp_path, capsys):
     (tmp_path / "own" / "train" / "cats").mkdir(parents=True)
     data = ["--data", f"folder:{tmp_path}/own", "--model", "resnet20"]
@@ -182,7 +193,8 @@ def test_a_model_of_other_classes_is_told(tmp_path, capsys):
     options = ["--data", "shapes", "--limit", "20", "--out", tmp_path / "run"]
     model = ["--model", "resnet20?num_classes=7", "--set", "batch_size=10"]
     said = refused(capsys, "train", "quick", *options, *model)
-    assert "gives (10, 7) for 10 images of 10 classes; wants one logit for each class" in said
+    assert "gives (1, 7) for an image and shapes" in said
+    assert "has 10 classes; wants one logit for each class" in said
     assert said.endswith("such as 'resnet20?num_classes=10'")
 
 

@@ -7,10 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 from torch import nn
 
+from visprism.data import Augmentation, load_data, memory_feed
 from visprism.measure.outputs import predict, uncertainty
+from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
+from visprism.training.history import wilson
 
 
 def same(model, twin):
@@ -26,7 +30,10 @@ def test_learns_what_can_be_learned(model, recipe, test_batches, make_feed):
     assert history.train_loss[-1] < history.train_loss[0]
     assert history.epoch.tolist() == [1, 2, 3]
     assert history.step.tolist() == [6, 12, 18]
-    assert "100.0% of the test images are right" in history.sentences()[1]
+    assert (
+        "100.0% of the test images are right (95 % interval 92.0% to"
+        in (history.sentences()[1])
+    )
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd", "lamb"])
@@ -298,3 +305,19 @@ def test_logits_that_lie_in_0_to_1_are_no_probabilities_in_training(
 
     history = fit(Between(), make_feed(recipe), recipe, test=test_batches)
     assert history.test_accuracy[-1] == 1.0
+
+
+@pytest.mark.parametrize(("part", "count"), [(0.0, 10), (0.3, 10), (0.95, 200), (1.0, 44)])
+def test_the_interval_of_an_accuracy_is_that_of_scipy(part, count):
+    test = binomtest(round(part * count), count)
+    expected = test.proportion_ci(0.95, method="wilson")
+    np.testing.assert_allclose(wilson(part, count), expected, atol=1e-12)
+
+
+def test_a_frame_that_may_leave_nothing_of_an_image_is_refused():
+    images = load_data("shapes?size=16", split="train", limit=8)
+    how = Augmentation(padding=16)
+    with pytest.raises(
+        ValueError, match="padding is 16, and of images of 16x16 pixels nothing"
+    ):
+        memory_feed(images, Preprocessing((16, 16)), 4, augmentation=how)

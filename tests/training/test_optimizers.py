@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from visprism.parallel import CPU
 from visprism.training import Recipe
-from visprism.training.optimizers import decay_groups, make_optimizers
+from visprism.training.optimizers import check_optimizer, decay_groups, make_optimizers
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05, weight_decay=0.1)
 
@@ -60,6 +61,14 @@ def test_muon_moves_only_the_matrices_inside_of_blocks():
     assert len(moved) + len(others) == len(list(model.parameters()))
 
 
-def test_an_unknown_optimizer_is_told_with_what_is_close(net):
-    with pytest.raises(ValueError, match=r"unknown optimizer 'adamww'; did you mean .*adamw"):
-        make_optimizers(net, replace(RECIPE, optimizer="adamww"))
+def test_an_optimizer_that_cannot_make_a_step_here_is_told(monkeypatch):
+    check_optimizer(replace(RECIPE, optimizer="lamb"), CPU)
+
+    def failing(*_, **__):
+        raise AssertionError("CUDA required for APEX optimizers")
+
+    monkeypatch.setattr("timm.optim.create_optimizer_v2", failing)
+    with pytest.raises(
+        ValueError, match=r"'lamb' cannot be used here \(CUDA required .*choose"
+    ):
+        check_optimizer(replace(RECIPE, optimizer="lamb"), CPU)

@@ -88,6 +88,23 @@ def test_what_was_for_another_schedule_or_optimiser_goes_with_it():
         changed(weak, {"schedule": "cosine", "milestones": "60"})
 
 
+def test_settings_of_mixing_go_with_it():
+    mixing = {"mixup": 1, "cutmix": 1, "mix_probability": 0.4, "switch_probability": 0.3}
+    recipe = changed(RECIPE, mixing)
+    assert changed(recipe, {"cutmix": 0}).augmentation == Augmentation(
+        mixup=1.0, mix_probability=0.4
+    )
+    assert changed(recipe, {"mixup": 0, "cutmix": 0}).augmentation == Augmentation()
+
+
+def test_fewer_epochs_than_the_warm_up_has_shorten_it_alike():
+    recipe = replace(RECIPE, epochs=8, warmup=2.0)
+    assert changed(recipe, {"epochs": 4}).warmup == 2.0
+    assert changed(recipe, {"epochs": 1}).warmup == 0.25
+    with pytest.raises(InputError, match="warmup is 2 of 2 epochs"):
+        changed(recipe, {"epochs": 2, "warmup": 2})
+
+
 def test_fields_of_the_augmentation_are_named_alone_or_in_full():
     for name in ("cutmix", "augmentation.cutmix"):
         assert changed(RECIPE, {name: "0.5"}).augmentation == Augmentation(cutmix=0.5)
@@ -105,6 +122,14 @@ def test_fields_of_the_augmentation_are_named_alone_or_in_full():
         ({"decay": "some"}, "decay is 'some'; wants one of matrices, all"),
         ({"milestones": "60,x"}, "milestones is 'x'; wants a whole number"),
         ({"mixup": -1.0}, r"mixup is -1\.0; wants 0"),
+        ({"mixup": "inf"}, "mixup is inf; wants a finite number"),
+        ({"area": "nan"}, "area is nan; wants a finite number"),
+        ({"smoothing": 1}, r"smoothing is 1, which leaves nothing of the class"),
+        ({"lr": "1_0"}, "lr is '1_0'; wants a number"),
+        ({"Epoch": 1}, r"no field 'Epoch'; did you mean epochs"),
+        ({"epochs": 10**6 + 1}, "epochs is 1000001; wants at most a million"),
+        ({"optimizer": "adamww"}, r"unknown optimizer 'adamww'; did you mean .*adamw"),
+        ({"optimizer": "adahessian"}, "'adahessian' wants second derivatives"),
     ],
 )
 def test_what_is_no_field_or_not_of_its_type(changes, message):

@@ -19,7 +19,8 @@ from PIL import Image
 from visprism.data import load_data, loader_feed
 from visprism.models.state_dicts import read_state_dict
 from visprism.preprocessing import Preprocessing
-from visprism.training import fit
+from visprism.result import Result
+from visprism.training import find_recipe, fit
 from visprism.training.resuming import good_state, read_state, write_state
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
@@ -344,3 +345,18 @@ def test_a_run_is_not_gone_on_with_unless_asked(tmp_path, model, make_feed, reci
     fit(model, make_feed(recipe), recipe, folder=tmp_path)
     with pytest.raises(ValueError, match="holds a run after 18 steps; go on with it by"):
         fit(model, make_feed(recipe), recipe, folder=tmp_path, resume=False)
+
+
+def test_a_folder_in_the_place_of_the_state_is_told_at_once(tmp_path, model, make_feed, recipe):
+    (tmp_path / "last.ckpt").mkdir()
+    with pytest.raises(ValueError, match=r"last\.ckpt is a folder, and the state goes there"):
+        fit(model, make_feed(recipe), recipe, folder=tmp_path)
+
+
+def test_the_recipe_and_the_history_are_there_after_an_epoch(
+    tmp_path, model, make_feed, recipe
+):
+    with pytest.raises(StopError):
+        fit(model, make_feed(recipe), recipe, folder=tmp_path, progress=stopping(7))
+    assert find_recipe(str(tmp_path / "recipe.yaml")) == recipe
+    assert Result.load(tmp_path / "history.npz").epoch.tolist() == [1]

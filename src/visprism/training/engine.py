@@ -95,8 +95,7 @@ class Engine:
         Returns the sum of the losses of all images of the batch, at the weights before it.
         """
         recipe = self.recipe
-        if self.wrapped is None:
-            self.wrapped = self._wrapped_by(batch, whole)
+        self.wrapped = self.wrapped or self._wrapped_by(batch, whole)
         for optimizer, factor in zip(self._own, self._factors, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = factor * lr
@@ -185,8 +184,7 @@ class Engine:
         told = one_image_told(model, len(images), whole, parts)
         with told, self.fabric.autocast():
             reaches = reaches_all(model, lambda: self._losses(model, images, targets))
-        if not all(gather(reaches)):
-            self.fabric = fabric_for(self.compute, unreached=True)
+        self.fabric = fabric_for(self.compute, unreached=not all(gather(reaches)))
         return self._wrapped()
 
     def _losses(self, model: nn.Module, images: Tensor, targets: Tensor) -> Float[Tensor, " b"]:

@@ -72,20 +72,20 @@ class Keeper:
             InputError: if there is a run that is not to be resumed, or another one; if
                 nothing can be written there, or processes see other folders.
         """
-        if self.folder is None:
-            return 0
-        fault, *_ = gather(cleared(self.folder) if rank() == 0 else None)
+        first = self.folder is not None and rank() == 0
+        fault, *_ = gather(cleared(self.folder) if first else None)  # pyrefly: ignore
         if fault:
             raise InputError(fault)
-        state = read_state(self.folder)
+        state = None if self.folder is None else read_state(self.folder)
         steps = gather(state["step"] if state else 0)
         other = next((r for r, step in enumerate(steps) if step != steps[0]), None)
         if other is not None:
             raise InputError(
                 f"process 0 would begin at step {steps[0]} and process {other} at step "
-                f"{steps[other]}; give all of them one folder that they share, as "
-                f"{self.folder} is not"
+                f"{steps[other]}; give all of them one folder that they share"
             )
+        if self.folder is None:
+            return 0
         if state is None:
             self._recipe()
             self._snapshot(0)
