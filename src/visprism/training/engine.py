@@ -64,7 +64,7 @@ class Engine:
         elif recipe.channels_last:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
         self.model = model
-        self.wrapped = None  # until a batch tells DDP whether the loss reaches everything
+        self.wrapped: Any = None  # until a batch tells DDP whether the loss reaches everything
         if sharded or world_size() == 1:
             self.wrapped = self._wrapped()
         else:

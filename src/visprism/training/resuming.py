@@ -104,7 +104,7 @@ def cleared(folder: Path) -> str | None:
     except OSError as error:
         return f"{folder} cannot be written to ({error.strerror}); name another folder"
     odd = next((p for p in (folder / LAST, folder / PREVIOUS) if p.is_dir()), None)
-    return odd and f"{odd} is a folder, and the state goes there; move it away"
+    return f"{odd} is a folder, and the state goes there; move it away" if odd else None
 
 
 def good_state(folder: Path) -> Path | None:
