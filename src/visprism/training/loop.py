@@ -51,9 +51,9 @@ def fit(
     on from the state in `folder`. Several processes under ``torchrun`` share every batch and
     make the update of one, to rounding, where no part of the model looks at a whole batch.
 
-    In the folder stand ``last.ckpt`` (the state), ``recipe.yaml``,
-    ``history.csv`` and ``.npz``, ``model.safetensors`` at the
-    end, ``best.safetensors`` by test accuracy, ``ema.safetensors``, and ``snapshots/``.
+    In the folder stand ``last.ckpt`` (the state), ``recipe.yaml``, ``history.csv`` and
+    ``.npz``, ``model.safetensors`` at the end, ``best.safetensors`` by test accuracy,
+    ``ema.safetensors``, and ``snapshots/``.
 
     Costs, beside the updates, one pass over the test images after each epoch that the recipe
     names, two where a moving average is kept.
