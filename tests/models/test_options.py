@@ -139,7 +139,7 @@ def test_no_option_of_the_table_is_idle(family, option):
 
 @pytest.mark.parametrize(
     ("family", "option"),
-    [(f, option) for f, (_, options) in TABLE.items() for option in ALL - set(options)],
+    [(f, option) for f, (_, options) in TABLE.items() for option in sorted(ALL - set(options))],
 )
 def test_an_option_that_is_not_in_the_row_is_refused_by_what_there_is(family, option):
     said = rf"takes no argument '{option}'; (it takes .*num_classes|did you mean )"
