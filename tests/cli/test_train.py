@@ -247,3 +247,19 @@ def test_a_checkpoint_that_does_not_know_its_model_is_told(tmp_path, capsys):
         capsys, "evaluate", path, "--data", "shapes", "--limit", "8", "--out", tmp_path / "o"
     )
     assert "does not say which model it is of; name it before the file" in said
+
+
+def test_a_folder_without_splits_is_trained_on_whole_and_nothing_is_evaluated(tmp_path, capsys):
+    for number in range(12):
+        folder = tmp_path / "images" / "ab"[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (32, 32), (20 * number, 0, 0)).save(folder / f"{number}.png")
+    where = ["--data", f"folder:{tmp_path / 'images'}", "--out", str(tmp_path / "run")]
+    how = ["--model", "resnet20?num_classes=2", "--epochs", "2", "--set", "batch_size=6"]
+    assert main(["train", "quick", *how, *where]) == 0
+    assert "nothing was evaluated" in capsys.readouterr().out
+    history = Result.load(tmp_path / "run" / "history.npz")
+    assert history.step.tolist() == [2, 4]
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert "curves-loss.png" in names
+    assert "curves-accuracy.png" not in names

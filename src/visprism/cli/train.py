@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def train(arguments: Namespace) -> None:
     """Train, draw the curves, and say how it went."""
+    from dataclasses import fields
+
     from visprism.cli.progress import progress_shown, steps_shown
     from visprism.figures import panel, save_figure
     from visprism.parallel import Compute, processes, rank
@@ -24,22 +26,9 @@ def train(arguments: Namespace) -> None:
     from visprism.training.resuming import good_state
 
     recipe = recipe_of(arguments)
-    names = ("model", "data", "split", "test", "test_split", "subset", "teacher", "pretrained")
-    more = (
-        "size",
-        "test_limit",
-        "skip_bad",
-        "workers",
-        "device",
-        "sharded",
-        "resume",
-        "minutes",
-        "command",
-    )
-    given = {name: getattr(arguments, name) for name in (*names, *more)}
-    job = Job(
-        folder=arguments.out, logs=tuple(arguments.log) if arguments.log else None, **given
-    )
+    here = {"folder": arguments.out, "logs": tuple(arguments.log) if arguments.log else None}
+    there = {f.name: getattr(arguments, f.name) for f in fields(Job) if f.name not in here}
+    job = Job(**here, **there)
     try:
         with (
             processes(Compute(job.device)),
@@ -50,8 +39,10 @@ def train(arguments: Namespace) -> None:
             history = train(job, recipe, progress=steps, reading=reading, loggers=lines)
             if rank() > 0:
                 return
-            for stem, options in (("loss", {}), ("accuracy", {"quantity": "accuracy"})):
-                save_figure(panel([history], **options), arguments.out / f"curves-{stem}")
+            save_figure(panel([history]), arguments.out / "curves-loss")
+            if history.evaluated:
+                figure = panel([history], quantity="accuracy")
+                save_figure(figure, arguments.out / "curves-accuracy")
     except KeyboardInterrupt as stop:
         kept = good_state(arguments.out)
         told = "no state was kept yet"

@@ -29,15 +29,21 @@ class History(Result):
         """What was found, with its numbers."""
         last = f"after {self.epoch[-1]} epochs the training loss is {self.train_loss[-1]:.3g}"
         found = [f"{last}, at {self.images_per_second.mean():.0f} images/s"]
+        if not self.evaluated:
+            return [*found, "nothing was evaluated, as there were no other images to do it on"]
         seen = np.isfinite(self.test_accuracy)
-        if seen.any():
-            accuracy, best = self.test_accuracy[seen], np.nanargmax(self.test_accuracy)
-            found.append(
-                f"{accuracy[-1]:.1%} of the test images are right{self._between()}, NLL "
-                f"{self.test_nll[seen][-1]:.3g}, ECE {self.test_ece[seen][-1]:.1%}; at best "
-                f"{self.test_accuracy[best]:.1%}, after epoch {self.epoch[best]}"
-            )
-        return found
+        accuracy, best = self.test_accuracy[seen], np.nanargmax(self.test_accuracy)
+        return [
+            *found,
+            f"{accuracy[-1]:.1%} of the test images are right{self._between()}, NLL "
+            f"{self.test_nll[seen][-1]:.3g}, ECE {self.test_ece[seen][-1]:.1%}; at best "
+            f"{self.test_accuracy[best]:.1%}, after epoch {self.epoch[best]}",
+        ]
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether the model was evaluated after any epoch."""
+        return bool(np.isfinite(self.test_accuracy).any())
 
     def _between(self) -> str:
         if not self.test_images:

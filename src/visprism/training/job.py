@@ -125,7 +125,8 @@ def preprocessing_of(job: Job, network: LoadedModel, images: ImageSet) -> Prepro
     if job.pretrained or "@" in job.model or max(own.size) > _SMALL:
         return own
     mean, std = statistics(images)
-    return replace(own, mean=mean, std=std)
+    some = tuple(each or 1.0 for each in std)  # 0: a channel that is the same everywhere
+    return replace(own, mean=mean, std=some)
 
 
 def test_images(job: Job, train: ImageSet, side: int, reading: Reading) -> ImageSet | None:
