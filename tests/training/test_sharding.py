@@ -184,6 +184,7 @@ def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
 def test_one_process_has_nobody_to_share_with(model, recipe, make_feed):
     with pytest.raises(ValueError, match="this is the only one; start several by torchrun"):
         fit(model, make_feed(recipe), recipe, sharded=True)
+    assert "MASTER_ADDR" not in os.environ  # nothing was launched
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,12 @@ class Engine:
     ) -> None:
         self.given, self.recipe, self.compute, self.teacher = model, recipe, compute, teacher
         self.sharded = sharded
-        self.fabric: Fabric = fabric_for(compute, sharded=sharded)
         if sharded:
             check_shardable(model, recipe)
             model = deepcopy(model)
         elif recipe.channels_last:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
+        self.fabric: Fabric = fabric_for(compute, sharded=sharded)
         self.model = model
         self.wrapped: Any = None  # until a batch tells DDP whether the loss reaches everything
         if sharded or world_size() == 1:

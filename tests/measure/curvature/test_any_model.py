@@ -61,7 +61,7 @@ MODELS = {
         num_classes=5,
         depths=(1, 1),
         msas=(0, 1),
-        heads=(1, 2),
+        num_heads=(1, 2),
         head_dim=8,
         window=3,
     ),

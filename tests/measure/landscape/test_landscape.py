@@ -220,8 +220,8 @@ MODELS = {
     "resnet": timm_model("resnet18", channels=(4, 8, 8, 8), stem_width=4),
     "mobilenet": timm_model("mobilenetv2_035"),
     "alternet": lambda: alter_resnet(
-        PreActBasic, 32, num_classes=5, depths=(1, 1), msas=(0, 1), heads=(1, 2), head_dim=8,
-        window=3,
+        PreActBasic, 32, num_classes=5, depths=(1, 1), msas=(0, 1), num_heads=(1, 2),
+        head_dim=8, window=3,
     ),
     "levit": timm_model("levit_128s", img_size=64),
     "hugging face vit": hugging_face_vit,
