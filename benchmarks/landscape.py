@@ -37,12 +37,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from visprism.core.devices import Compute
 from visprism.data import default_preprocessing, load_data
-from visprism.data.augment import augmented
 from visprism.data.batches import batches
-from visprism.measure.landscape import Plane, landscape, random_planes
+from visprism.data.fixed_augmentation import augmented
+from visprism.measure.loss.landscape import Plane, landscape, random_planes
 from visprism.models import load_model
-from visprism.parallel import Compute
 
 RESULTS = Path(__file__).parent / "results" / "landscape.json"
 MODELS = {

@@ -15,7 +15,7 @@ import visprism as vp
 
 @dataclass(frozen=True)
 class Sparsity(vp.Result):
-    """Share of activations that are below a hundredth of the map's largest; a row per block."""
+    """RankSlice of activations that are below a hundredth of the map's largest; a row per block."""
 
     block: np.ndarray
     sparsity: np.ndarray

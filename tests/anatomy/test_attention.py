@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from visprism.anatomy import attend, attentions, dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.models import load_model
 
 TIMM = {  # small ones of each build

@@ -8,7 +8,7 @@ import torchvision
 from torch import nn
 
 from visprism.anatomy import costs, dissect
-from visprism.result import Result
+from visprism.results.base import Result
 
 
 def cost_of(model, side):

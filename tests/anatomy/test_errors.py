@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect, forward, lesion, pixels, watch
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 
 class Gives(nn.Module):

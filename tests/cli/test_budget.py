@@ -9,15 +9,15 @@ from visprism.cli import main
 from visprism.examine import Inquiry, examine, load_models
 from visprism.examine.budget import SHARES, seconds_each
 from visprism.examine.efforts import affordable
-from visprism.measure.curvature import SpectralDensity
+from visprism.measure.loss.curvature import SpectralDensity
 from visprism.measure.outputs import (
+    Ablations,
     Adversarial,
     FrequencyRobustness,
-    Lesions,
     Robustness,
     ShapeBias,
 )
-from visprism.result import Result
+from visprism.results.base import Result
 
 TRIALS = ("robustness", "lesion", "noise", "attack", "shape-bias")
 
@@ -71,7 +71,7 @@ def test_trials_take_longer_with_more_time():
 
 def test_an_examination_makes_the_trials_on_a_number_of_images_that_is_told():
     found, results = examined(analyses=("lesion", "noise", "attack", "shape-bias"), minutes=1.0)
-    assert set(results) == {Lesions, FrequencyRobustness, Adversarial, ShapeBias}
+    assert set(results) == {Ablations, FrequencyRobustness, Adversarial, ShapeBias}
     assert {result.provenance.images for result in results.values()} == {20}
     assert set(results[Adversarial].attack.tolist()) == {"random", "fgsm", "pgd"}
     assert not any("Without" in note for note in found.notes)
@@ -85,7 +85,7 @@ def test_every_corruption_is_tried():
 
 def test_what_there_is_no_time_for_is_a_note_that_says_how_much_it_wants():
     found, results = examined(analyses=("fourier", *TRIALS), minutes=1e-6)
-    assert not set(results) & {Lesions, FrequencyRobustness, Adversarial, Robustness}
+    assert not set(results) & {Ablations, FrequencyRobustness, Adversarial, Robustness}
     assert ShapeBias in results  # it takes one pass
     for name in ("robustness", "lesion", "noise", "attack"):
         (note,) = (note for note in found.notes if note.startswith(f"Without {name}: "))
@@ -96,7 +96,7 @@ def test_what_there_is_no_time_for_is_a_note_that_says_how_much_it_wants():
 def test_without_time_only_what_takes_one_pass_is_measured():
     found, results = examined(analyses=("uncertainty", *TRIALS), minutes=0.0)
     assert {kind.__name__ for kind in results} >= {"Uncertainty", "ShapeBias"}
-    assert not set(results) & {Lesions, FrequencyRobustness, Adversarial, Robustness}
+    assert not set(results) & {Ablations, FrequencyRobustness, Adversarial, Robustness}
     assert not any("Without" in note and "temperature" not in note for note in found.notes)
 
 

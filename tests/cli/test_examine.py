@@ -10,7 +10,7 @@ from PIL import Image
 from visprism.cli import main
 from visprism.examine import Inquiry, examine, load_models
 from visprism.models.author_formats import FORMATS
-from visprism.result import Result
+from visprism.results.base import Result
 
 TINY = ["--data", "shapes", "--limit", "6", "--batch-size", "4"]
 SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=2&num_classes=10"

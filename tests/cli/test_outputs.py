@@ -8,7 +8,7 @@ from visprism.cli import main
 from visprism.data import batches, load_data
 from visprism.measure.outputs import predict, uncertainty
 from visprism.models import load_model
-from visprism.result import Result
+from visprism.results.base import Result
 
 TINY = ["--data", "shapes", "--limit", "20", "--batch-size", "8"]
 

@@ -7,9 +7,9 @@ from PIL import Image
 from visprism.anatomy import dissect
 from visprism.cli import main
 from visprism.data import batches, load_data
-from visprism.measure.outputs import lesion_study
+from visprism.measure.outputs import ablation
 from visprism.models import load_model
-from visprism.result import Result
+from visprism.results.base import Result
 
 TINY = ["--data", "shapes", "--limit", "20", "--batch-size", "8"]
 VIT = "vit_pico_patch4_32"
@@ -39,11 +39,11 @@ def test_lesions_are_those_of_the_library_with_attention_beside_them(tmp_path, c
     loaded = load_model(VIT)
     shown = batches(load_data("shapes", limit=20, side=32), loaded.preprocessing, 20)
     anatomy = dissect(loaded.model, shown[0][0])
-    alone = lesion_study(anatomy, shown, pieces=["blocks"])
+    alone = ablation(anatomy, shown, pieces=["blocks"])
     own = found.removed == "block"
     np.testing.assert_array_equal(found.block[own], alone.block)
     np.testing.assert_allclose(found.nll_rise[own], alone.nll_rise, atol=1e-5)
-    assert "Lesions" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Ablations" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -1,4 +1,4 @@
-"""Laws of augmentation (src/visprism/data/augment.py)."""
+"""Laws of augmentation (src/visprism/data/fixed_augmentation.py)."""
 
 import random
 from dataclasses import replace
@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import load_data
-from visprism.data.augment import augmented
 from visprism.data.augmentation.views import _seeded
-from visprism.errors import InputError
-from visprism.preprocessing import Preprocessing
+from visprism.data.fixed_augmentation import augmented
 
 SMALL = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 
@@ -132,7 +132,7 @@ def test_the_global_generators_are_as_they_were(shapes):
 
 def test_images_without_labels_are_refused(shapes):
     blank = replace(shapes, targets=np.full(21, -1))
-    with pytest.raises(InputError, match="has no labels, which training wants; take labelled"):
+    with pytest.raises(InputError, match="has no labels, which training wants; take labeled"):
         augmented(blank, SMALL, 8, 10)
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import ImageSet, batches, default_preprocessing, in_memory, load_data
 from visprism.data.batches import cropped
-from visprism.preprocessing import Preprocessing
 
 
 def image_set(images):

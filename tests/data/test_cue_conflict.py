@@ -3,8 +3,8 @@
 import pytest
 from PIL import Image
 
+from visprism.core.errors import InputError
 from visprism.data import load_data
-from visprism.errors import InputError
 
 
 @pytest.fixture

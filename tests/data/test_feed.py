@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import STRONG, Augmentation, Feed, load_data, memory_feed
-from visprism.errors import InputError
-from visprism.preprocessing import Preprocessing
 
 SMALL = Preprocessing((16, 16), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 EVERYTHING = replace(STRONG, area=0.4, erasing=0.5, mix_probability=0.9)
@@ -134,7 +134,7 @@ def test_a_set_without_images_is_refused(shapes):
 
 def test_images_without_labels_are_refused(shapes):
     blank = replace(shapes, targets=np.full(45, -1))
-    with pytest.raises(InputError, match=r"has no labels, which training wants; take labelled"):
+    with pytest.raises(InputError, match=r"has no labels, which training wants; take labeled"):
         feed(blank)
 
 

@@ -1,4 +1,4 @@
-"""Laws of loading data by name (src/visprism/data/load.py, image_set.py)."""
+"""Laws of loading data by name (src/visprism/data/open_data.py, image_set.py)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Laws of feeds from files (src/visprism/data/loader.py)."""
+"""Laws of feeds from files (src/visprism/data/loader_feed.py)."""
 
 from dataclasses import replace
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import STRONG_LARGE, Augmentation, Feed, batches, load_data, loader_feed
-from visprism.errors import InputError
-from visprism.preprocessing import Preprocessing
 
 WAY = Preprocessing((16, 24))
 

@@ -1,4 +1,4 @@
-"""Laws of parts and statistics (src/visprism/data/parts.py, statistics.py)."""
+"""Laws of parts and statistics (src/visprism/data/subsets.py, statistics.py)."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visprism.core.errors import InputError
 from visprism.data import held_out, load_data, statistics, stratified
 from visprism.data.image_set import ImageSet
-from visprism.errors import InputError
 
 
 @pytest.fixture(scope="module")

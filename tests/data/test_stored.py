@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import batches, load_data
 from visprism.data.image_set import NO_CLASS
-from visprism.errors import InputError
-from visprism.preprocessing import Preprocessing
 
 IMAGES = 4  # of each severity
 

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from visprism.alternet import BuildUp
 from visprism.anatomy import Costs
-from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally, SpectralDensity
+from visprism.core.provenance import Provenance
+from visprism.harmonize import ReplacementSearch
 from visprism.measure.features import (
     AttentionStatistics,
     EffectiveRanks,
     HighFrequency,
+    ReceptiveField,
+    ReceptiveMaps,
     Similarity,
     SingularValues,
     Spectrum,
@@ -17,23 +19,27 @@ from visprism.measure.features import (
     Variances,
     block_structure,
 )
-from visprism.measure.landscape import Landscape, Trajectory
+from visprism.measure.loss.curvature import (
+    Eigenvalues,
+    HessianCurves,
+    HessianTally,
+    SpectralDensity,
+)
+from visprism.measure.loss.landscape import Landscape, Trajectory
 from visprism.measure.outputs import (
+    Ablations,
     Adversarial,
     CorruptionErrors,
     FourierSensitivity,
     FrequencyRobustness,
-    Lesions,
-    LesionsTogether,
+    JointAblations,
     Reliability,
     RiskCoverage,
     Robustness,
     ShapeBias,
     Stability,
 )
-from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.measure.weights import PatchFilters, PositionalSimilarity, RelativeScores
-from visprism.result import Provenance
 from visprism.training import History
 
 PROVENANCE = Provenance(
@@ -127,7 +133,7 @@ def receptive_field():
         side_95=2 * sides,
         row=np.full(5, 15.5),
         column=np.full(5, 15.5),
-        flat_sigma=9.2,
+        uniform_sigma=9.2,
         provenance=PROVENANCE,
     )
 
@@ -453,7 +459,7 @@ def stability():
     )
 
 
-def build_up():
+def search_replacements():
     rows = [
         ("", 0, 0, (0.90, 0.91, 0.92), True),
         ("layer3.2", 1, 3, (0.93, 0.93, 0.94), True),
@@ -461,7 +467,7 @@ def build_up():
         ("layer2.2", 2, 2, (0.94, 0.95, 0.95), True),
     ]
     placements = ["", "layer3.2", "layer3.0,layer3.2", "layer2.2,layer3.2"]
-    return BuildUp(
+    return ReplacementSearch(
         candidate=np.repeat(np.arange(4), 3),
         msas=np.repeat([row[1] for row in rows], 3),
         added=np.repeat([row[0] for row in rows], 3),
@@ -477,7 +483,7 @@ def build_up():
 
 def lesions():
     columns = {name: np.append(column[1:], column[3:4]) for name, column in BLOCKS.items()}
-    return Lesions(
+    return Ablations(
         **columns,
         removed=np.array(["convolution", "block", "block", "block", "head 2"]),
         number=np.ones(5, dtype=int),
@@ -495,7 +501,7 @@ def lesions():
 
 
 def lesions_at_once():
-    return LesionsTogether(
+    return JointAblations(
         number=np.array([2, 4]),
         draws=np.array([3, 3]),
         accuracy=np.array([0.6, 0.2]),
@@ -608,7 +614,7 @@ MAKERS = {
         robustness,
         corruption_errors,
         stability,
-        build_up,
+        search_replacements,
         lesions,
         lesions_at_once,
         frequency_robustness,

@@ -6,7 +6,7 @@ from visprism.figures import plot
 
 
 def test_each_candidate_stands_at_its_mean_and_only_kept_ones_are_filled(made, ax):
-    result = made["build_up"]
+    result = made["search_replacements"]
     plot(result, ax)
     rings = [line for line in ax.lines if line.get_marker() == "o"]
     assert [ring.get_xdata()[0] for ring in rings] == [0, 1, 2, 2]

@@ -8,10 +8,10 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.figures import figure, plot
-from visprism.figures.frame import FRAMES, Frame, frame_of
-from visprism.result import Result
+from visprism.figures.registry import FRAMES, Frame, frame_of
+from visprism.results.base import Result
 
 
 def test_every_figure_is_tried_here(made):

@@ -24,7 +24,7 @@ def test_there_is_a_curve_for_each_block_with_its_numbers(made, ax):
     lines = plot(spectrum, ax).lines
     assert [line.get_label() for line in lines] == ["stem", "conv1", "down", "attn", "mlp"]
     for line in lines:
-        rows = spectrum.rows(spectrum.block == line.get_label())
+        rows = spectrum.select(spectrum.block == line.get_label())
         np.testing.assert_array_equal(line.get_ydata(), rows.relative)
         np.testing.assert_array_equal(line.get_xdata(), rows.frequency)
 

@@ -6,21 +6,25 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from visprism.figures import panel, plot
-from visprism.figures.losses import KNEE, LOSSES, LossScale
+from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.figures.perspective import seen
-from visprism.measure.landscape import Projection
+from visprism.measure.loss.landscape import Projection
 
 # The scale.
 
 
 def test_the_scale_is_linear_up_to_knowing_nothing():
     scale, chance = LossScale(10), np.log(10)
-    np.testing.assert_allclose(scale([0, chance / 3, chance]), [0, KNEE / 3, KNEE])
+    np.testing.assert_allclose(
+        scale([0, chance / 3, chance]), [0, CHANCE_POSITION / 3, CHANCE_POSITION]
+    )
 
 
 def test_beyond_it_is_logarithmic_and_ends():
     scale, chance = LossScale(10), np.log(10)
-    np.testing.assert_allclose(scale([10 * chance, 100 * chance]), [(1 + KNEE) / 2, 1])
+    np.testing.assert_allclose(
+        scale([10 * chance, 100 * chance]), [(1 + CHANCE_POSITION) / 2, 1]
+    )
     assert scale(1e9 * chance) == 1
 
 
@@ -36,7 +40,7 @@ def test_what_is_no_number_is_masked():
 
 
 def test_colours_end_and_greys_begin_at_knowing_nothing():
-    below, above = (np.array(LOSSES(KNEE + step))[:3] for step in (-0.01, 0.01))
+    below, above = (np.array(LOSSES(CHANCE_POSITION + step))[:3] for step in (-0.01, 0.01))
     assert np.ptp(above) < 0.02 < np.ptp(below)
 
 
@@ -109,7 +113,7 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
     lines = [line for line in plot(result, ax, view="slices").lines]
     slices = [line for line in lines if len(line.get_xdata()) == 5]
     assert len(slices) == 4 + 1  # and their mean
-    along = result.rows((result.pair == 1) & (result.a == 0))
+    along = result.select((result.pair == 1) & (result.a == 0))
     assert any(np.allclose(line.get_ydata(), along.nll) for line in slices)
     (mean,) = (line for line in slices if line.get_label() == "mean")
     np.testing.assert_allclose(mean.get_ydata()[2], 0.5)
@@ -117,7 +121,7 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
 
 def test_a_line_is_a_slice_whatever_the_view(made, ax):
     result = made["landscape"]
-    plot(result.rows((result.b == 0) & (result.pair == 0)), ax, view="surface")
+    plot(result.select((result.b == 0) & (result.pair == 0)), ax, view="surface")
     assert len(ax.images) == 0
     np.testing.assert_allclose(ax.lines[0].get_ydata(), 0.5 + 2 * np.linspace(-1, 1, 5) ** 2)
 

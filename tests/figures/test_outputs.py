@@ -77,7 +77,7 @@ def test_none_and_all_are_said_of_none_and_all_alone(wrong, said):
 
 def test_severities_stand_in_their_order_also_without_clean_images(made, ax):
     result = made["robustness"]
-    plot(result.rows((result.corruption == "fog") & (result.severity == 5)), ax)
+    plot(result.select((result.corruption == "fog") & (result.severity == 5)), ax)
     assert [label.get_text() for label in ax.get_xticklabels()] == ["5"]
 
 

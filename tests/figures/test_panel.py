@@ -4,14 +4,14 @@ import matplotlib as mpl
 import pytest
 from matplotlib import pyplot
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.figures import panel, save_figure
-from visprism.figures.frame import frame_of
+from visprism.figures.registry import frame_of
 
 
 def models(result, number):
     """The same result of several models."""
-    return [result.from_(model=f"net:{i}") for i in range(number)]
+    return [result.with_provenance(model=f"net:{i}") for i in range(number)]
 
 
 @pytest.mark.parametrize("number", [1, 4])
@@ -29,7 +29,7 @@ def test_a_key_of_several_lines_takes_no_room_from_the_axes(made):
     result = made["high_frequency"]
     heights = []
     for keep in (result.kind == "mlp", result.depth >= 0):
-        figure = panel([result.rows(keep)])
+        figure = panel([result.select(keep)])
         figure.draw_without_rendering()
         heights.append(figure.axes[0].get_position().height * figure.get_figheight())
     assert heights[1] == pytest.approx(heights[0], rel=0.05)
@@ -76,7 +76,7 @@ def test_nothing_is_drawn_beyond_the_edge(result, number):
 
 
 def test_a_model_whose_maps_are_single_pixels_has_empty_axes(made):
-    none = made["high_frequency"].rows(made["high_frequency"].depth > 1)
+    none = made["high_frequency"].select(made["high_frequency"].depth > 1)
     figure = panel([none], names=["tiny"])
     assert not figure.legends
     assert [ax.get_title() for ax in figure.axes] == ["tiny"]
@@ -85,7 +85,7 @@ def test_a_model_whose_maps_are_single_pixels_has_empty_axes(made):
 # The first is no formula that matplotlib could read.
 @pytest.mark.parametrize("name", ["$\\frac$", "<script>alert(1)</script>"])
 def test_names_are_drawn_as_they_are(made, tmp_path, name):
-    figure = panel([made["high_frequency"].from_(model=name, data=name)])
+    figure = panel([made["high_frequency"].with_provenance(model=name, data=name)])
     assert figure.axes[0].get_title().replace("\n", "") == name
     svg = save_figure(figure, tmp_path / "x")[1].read_text()
     assert "<script" not in svg

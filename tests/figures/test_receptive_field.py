@@ -39,7 +39,7 @@ def test_each_map_is_drawn_upright_with_its_numbers_side_by_side(made, ax):
     images = plot(maps, ax).images
     assert len(images) == 3
     for image, name in zip(images, ["stem", "conv1", "stages.2.blocks.17.attn"], strict=True):
-        rows = maps.rows(maps.block == name)
+        rows = maps.select(maps.block == name)
         np.testing.assert_array_equal(image.get_array().ravel(), rows.relative)
         assert image.get_array().shape == (2, 3)
         left, right, bottom, top = image.get_extent()

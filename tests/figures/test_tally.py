@@ -36,5 +36,5 @@ def test_a_change_by_a_fraction_is_written_in_per_cent(made, ax):
 
 
 def test_a_tally_of_nothing_says_so(made, ax):
-    plot(made["tally"].rows(np.zeros(2, dtype=bool)), ax)
+    plot(made["tally"].select(np.zeros(2, dtype=bool)), ax)
     assert [text.get_text() for text in ax.texts] == ["no block counted"]

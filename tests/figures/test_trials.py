@@ -99,7 +99,7 @@ def test_accuracy_stands_over_the_strength_of_attacks_without_a_band(made, ax):
     order = [0, 1, 2, 3]  # FGSM, then PGD, by strength
     assert spans == [[pytest.approx(v) for v in (result.low[i], result.high[i])] for i in order]
     ax.clear()
-    plot(result.rows(np.isfinite(result.frequency)), ax)
+    plot(result.select(np.isfinite(result.frequency)), ax)
     assert list(markers(ax)) == [(0.5, 0.4)]
 
 

@@ -37,7 +37,7 @@ def test_the_share_of_each_component_stands_below_it(made, ax):
 
 def test_kernels_of_images_that_have_not_three_colours_are_drawn_in_grey(made, ax):
     filters = made["patch_filters"]
-    one = filters.rows(filters.channel < 2)
+    one = filters.select(filters.channel < 2)
     colours = plot(one, ax).images[0].get_array()
     assert colours.shape == (2, 4, 3)
     np.testing.assert_allclose(colours[..., 1], colours[..., 0])

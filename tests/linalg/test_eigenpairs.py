@@ -5,10 +5,10 @@ import pytest
 import torch
 from scipy.sparse.linalg import eigsh
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.linalg import Krylov, Request
 from visprism.linalg import eigenpairs as eigenpairs_of
-from visprism.rng import stream
 
 
 def eigenpairs(product, starts, *, k, which="LM", **options):

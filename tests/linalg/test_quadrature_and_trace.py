@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.linalg import hutchinson, hutchpp, quadrature
-from visprism.rng import stream
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from visprism.anatomy import costs, dissect
+from visprism.core.rng import stream
 from visprism.measure.throughput import model_cost
 from visprism.models import MODELS
-from visprism.rng import stream
 
 ATTENDS = ["alter_resnet18_32", "vit_pico_patch4_32"]
 

@@ -5,11 +5,11 @@ import timm
 import torch
 
 from visprism.anatomy import attentions, dissect
+from visprism.core.rng import stream
 from visprism.models import MODELS, load_model
-from visprism.models.alter_resnet import attention_places
 from visprism.models.layers.msa_block import MSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
-from visprism.rng import stream
+from visprism.models.zoo.alter_resnet import attention_places
 
 SMALL = "alter_resnet18_32"
 

@@ -15,12 +15,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 from visprism.models import load_model
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.metadata import Metadata, read_metadata
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance
 
 
 def network(seed=0, width=4):

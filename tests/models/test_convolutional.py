@@ -6,10 +6,10 @@ import torchvision
 from torch import nn
 
 from visprism.anatomy import attentions, dissect
+from visprism.core.rng import stream
 from visprism.measure.outputs import predict
 from visprism.models import MODELS, load_model
 from visprism.models.layers.smoothing import SpatialSmoothing
-from visprism.rng import stream
 
 
 def images(*shape):

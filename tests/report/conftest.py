@@ -7,16 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.alternet import BuildUp
 from visprism.anatomy import costs, dissect
-from visprism.measure.curvature import (
-    hessian_curves,
-    hessian_spectrum,
-    hessian_tally,
-    spectral_density,
-    top_eigenvalues,
-    trace,
-)
+from visprism.core.provenance import Provenance
+from visprism.harmonize import ReplacementSearch
 from visprism.measure.features import (
     AttentionStatistics,
     CKAProbe,
@@ -27,18 +20,28 @@ from visprism.measure.features import (
     effective_ranks,
     high_frequency,
     observe,
+    receptive_field,
     tally,
 )
-from visprism.measure.landscape import landscape, random_planes, trajectory
+from visprism.measure.loss import Objective, sharpness
+from visprism.measure.loss.curvature import (
+    hessian_curves,
+    hessian_spectrum,
+    hessian_tally,
+    spectral_density,
+    top_eigenvalues,
+    trace,
+)
+from visprism.measure.loss.landscape import landscape, random_planes, trajectory
 from visprism.measure.outputs import (
     CLEAN,
     Attack,
+    ablation,
     adversarial,
     corruption_errors,
     fourier_sensitivity,
     frequency_noise,
-    lesion_study,
-    lesions_together,
+    joint_ablations,
     outcomes,
     predict,
     reliability,
@@ -49,11 +52,8 @@ from visprism.measure.outputs import (
     temperature,
     uncertainty,
 )
-from visprism.measure.parameters import Objective, sharpness
-from visprism.measure.receptive_field import receptive_field
 from visprism.measure.weights import patch_filters, positional_similarity
 from visprism.report import Examination
-from visprism.result import Provenance
 
 
 class Residual(nn.Module):
@@ -148,10 +148,10 @@ def of_trials(network, anatomy, images, about):
     scale = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "provenance": about}
     categories = ["disk", "cross", "star", "arrow", "ring"]
     predictions = predict(network, given, provenance=about)
-    lesions = lesion_study(anatomy, given, together=[2], draws=2, provenance=about)
+    lesions = ablation(anatomy, given, together=[2], draws=2, provenance=about)
     return (
         lesions,
-        lesions_together(lesions),
+        joint_ablations(lesions),
         frequency_noise(network, given, frequencies=(0.2, 0.8), **scale),
         fourier_sensitivity(network, given, reach=1, **scale),
         adversarial(network, given, [Attack("fgsm", 0.1)], **scale),
@@ -160,7 +160,7 @@ def of_trials(network, anatomy, images, about):
 
 
 def searched(about):
-    return BuildUp(
+    return ReplacementSearch(
         candidate=np.array([0, 0, 1, 1]),
         msas=np.array([0, 0, 1, 1]),
         added=np.array(["", "", "layer3.2", "layer3.2"]),

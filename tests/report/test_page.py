@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.figures.losses import LossScale
-from visprism.measure.landscape import Landscape
+from visprism.measure.loss.landscape import Landscape
 from visprism.report import SECTIONS, Examination, file_name, render
 from visprism.report.surfaces import surface
-from visprism.result import Result
+from visprism.results.base import Result
 
 EVIL = '<script>alert("1")</script> & --> <b>'
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -53,7 +53,9 @@ def page(examinations, tmp_path_factory):
 
 def renamed(examination, name):
     """The same examination with a name in every place where a user's string can stand."""
-    tables = (r.from_(model=name, data=name, command=name) for r in examination.tables())
+    tables = (
+        r.with_provenance(model=name, data=name, command=name) for r in examination.tables()
+    )
     costs, _, ends, *_ = tables
     named = replace(costs, block=np.array([name] * len(costs)))
     return Examination(name, named, (ends,), notes=(name,))
@@ -122,7 +124,7 @@ def test_a_surface_can_be_turned_and_has_the_heights_of_the_still_figure(page, e
 
 def test_a_line_has_nothing_to_turn(examinations):
     (result,) = (r for r in examinations[0].results if isinstance(r, Landscape))
-    assert surface(result.rows(result.b == 0)) == ""
+    assert surface(result.select(result.b == 0)) == ""
     assert surface(examinations[0].costs) == ""
 
 

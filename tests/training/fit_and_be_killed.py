@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import Augmentation, MemoryFeed
-from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 
 RECIPE = Recipe(

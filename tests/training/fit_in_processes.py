@@ -5,8 +5,8 @@ import sys
 import torch
 from torch import nn
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import Augmentation, MemoryFeed
-from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 
 RECIPE = Recipe(

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.processes import gather, processes, rank, world_size
 from visprism.data import MemoryFeed
-from visprism.errors import InputError
-from visprism.parallel import gather, processes, rank, world_size
-from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 from visprism.training.resuming import write_state
 

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from visprism.core.devices import CPU
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.processes import processes, rank
 from visprism.data import Augmentation, MemoryFeed
-from visprism.parallel import CPU, processes, rank
-from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 from visprism.training.engine import Engine
 

@@ -1,13 +1,13 @@
-"""Laws of following a run (src/visprism/training/following.py)."""
+"""Laws of following a run (src/visprism/training/loggers.py)."""
 
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.training import fit
-from visprism.training.following import TensorBoard, make_loggers
+from visprism.training.loggers import TensorBoard, make_loggers
 
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}
 

@@ -10,9 +10,9 @@ import torch
 from scipy.stats import binomtest
 from torch import nn
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import Augmentation, load_data, memory_feed
 from visprism.measure.outputs import predict, uncertainty
-from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 from visprism.training.history import wilson
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.parallel import world_size
-from visprism.training.passes import reaches_all
+from visprism.core.processes import world_size
+from visprism.training.batch_checks import all_parameters_used
 
 SCRIPT = Path(__file__).with_name("fit_often.py")
 
@@ -69,11 +69,11 @@ def test_what_a_loss_does_not_reach_is_found_and_nothing_is_changed():
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     x = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
-    assert reaches_all(model, lambda: model(x))
+    assert all_parameters_used(model, lambda: model(x))
     model.spare = nn.Linear(1, 1)
-    assert not reaches_all(model, lambda: model[1](model[0](x)))
+    assert not all_parameters_used(model, lambda: model[1](model[0](x)))
     model.spare.requires_grad_(False)  # noqa: FBT003
-    assert reaches_all(model, lambda: model[1](model[0](x)))
+    assert all_parameters_used(model, lambda: model[1](model[0](x)))
     after = {name: tensor for name, tensor in model.state_dict().items() if name in before}
     torch.testing.assert_close(after, before, rtol=0, atol=0)
     assert all(p.grad is None for p in model.parameters())

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.parallel import CPU
+from visprism.core.devices import CPU
 from visprism.training import Recipe
 from visprism.training.optimizers import check_optimizer, decay_groups, make_optimizers
 

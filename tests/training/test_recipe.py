@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
+from visprism.core.errors import InputError
 from visprism.data import Augmentation
-from visprism.errors import InputError
-from visprism.training import RECIPES, Recipe, as_yaml, changed, find_recipe
+from visprism.training import RECIPES, Recipe, as_yaml, changed, load_recipe
 from visprism.training.settings import flat
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05)
@@ -33,7 +33,7 @@ def test_the_strong_recipe_is_that_of_the_paper():
 def test_every_recipe_comes_back_from_yaml(name, tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(as_yaml(RECIPES[name]()))
-    assert find_recipe(str(path)) == RECIPES[name]()
+    assert load_recipe(str(path)) == RECIPES[name]()
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -50,7 +50,7 @@ def test_no_field_of_the_augmentation_hides_one_of_the_recipe():
 def test_a_file_may_begin_with_a_recipe(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("base: weak_cnn\nlr: 1e-3\nmilestones: [60, 120]\nflip: 0\n")
-    found = find_recipe(str(path))
+    found = load_recipe(str(path))
     weak = RECIPES["weak_cnn"]()
     augmentation = replace(weak.augmentation, flip=0.0)
     expected = replace(weak, lr=1e-3, milestones=(60, 120), augmentation=augmentation)
@@ -203,11 +203,11 @@ def test_a_file_that_is_no_recipe(text, message, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
-        find_recipe(str(path))
+        load_recipe(str(path))
 
 
 def test_a_recipe_that_is_not_there():
     with pytest.raises(ValueError, match="unknown recipe 'quik'; did you mean quick"):
-        find_recipe("quik")
+        load_recipe("quik")
     with pytest.raises(ValueError, match=r"nowhere\.yaml cannot be read \(No such file"):
-        find_recipe("nowhere.yaml")
+        load_recipe("nowhere.yaml")

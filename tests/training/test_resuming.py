@@ -16,11 +16,11 @@ import pytest
 import torch
 from PIL import Image
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import load_data, loader_feed
 from visprism.models.state_dicts import read_state_dict
-from visprism.preprocessing import Preprocessing
-from visprism.result import Result
-from visprism.training import find_recipe, fit
+from visprism.results.base import Result
+from visprism.training import fit, load_recipe
 from visprism.training.resuming import good_state, read_state, write_state
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
@@ -357,5 +357,5 @@ def test_the_recipe_and_the_history_are_there_after_an_epoch(
 ):
     with pytest.raises(StopError):
         fit(model, make_feed(recipe), recipe, folder=tmp_path, progress=stopping(7))
-    assert find_recipe(str(tmp_path / "recipe.yaml")) == recipe
+    assert load_recipe(str(tmp_path / "recipe.yaml")) == recipe
     assert Result.load(tmp_path / "history.npz").epoch.tolist() == [1]

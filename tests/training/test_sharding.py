@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from visprism.models.state_dicts import read_state_dict
-from visprism.training import fit, sharding, turns
+from visprism.training import batch_padding as turns
+from visprism.training import fit, sharding
 from visprism.training.resuming import read_state
 
 SCRIPT = Path(__file__).with_name("fit_sharded.py")
@@ -168,7 +169,7 @@ def test_units_are_blocks_and_large_ones_are_cut_into_theirs():
 def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
     monkeypatch.setattr(turns, "world_size", lambda: world)
     batches = [(torch.full((2, 1, 1, 1), float(n)), torch.tensor([n, n])) for n in range(count)]
-    even = turns.evened(batches)
+    even = turns.pad_batches(batches)
     shares = [list(even[rank::world]) for rank in range(world)]
     assert len({len(own) for own in shares}) == 1
     in_turn = [own[turn][1] for turn in range(len(shares[0])) for own in shares]
@@ -232,4 +233,4 @@ def test_what_a_model_cannot_have_is_refused(monkeypatch, make, message):
 
 def test_test_batches_are_counted():
     with pytest.raises(ValueError, match="a generator has no length and no slices; give a"):
-        turns.evened(batch for batch in [])
+        turns.pad_batches(batch for batch in [])

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from visprism.cli.arguments import parser
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from visprism.cli.naming import DATA, MODEL, WEIGHTS
 from visprism.cli.text import columns
 from visprism.cli.values import positive
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 if TYPE_CHECKING:
     from visprism.cli.commands import Commands
@@ -42,7 +42,7 @@ def _costed(pattern: str | None) -> list[str]:
 def _found(text: str) -> list[str]:
     """Names of any source that fit a pattern, in capitals or not.
 
-    One without wildcards may stand anywhere.
+    One without wildcards may stand random_start.
 
     Raises:
         InputError: if there is none.

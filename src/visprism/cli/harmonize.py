@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from visprism.alternet import BuildUp, Placement, Shape
     from visprism.cli.commands import Commands
+    from visprism.harmonize import Placement, ReplacementSearch, Shape
     from visprism.models import LoadedModel
 
 
@@ -27,13 +27,13 @@ def harmonize(arguments: Namespace) -> None:
 
     import torch
 
-    from visprism.alternet import Shape, conv_blocks, placed, save_alternet
-    from visprism.alternet import harmonize as converted
-    from visprism.alternet.keeping import MODULE, WEIGHTS
+    from visprism.core.processes import require_single_process
     from visprism.examine import output_folder
-    from visprism.parallel import check_alone
+    from visprism.harmonize import Shape, conv_blocks, placed, save_alternet
+    from visprism.harmonize import harmonize as converted
+    from visprism.harmonize.model_file import MODULE, WEIGHTS
 
-    check_alone("visprism harmonize")
+    require_single_process("visprism harmonize")
     shape = Shape(arguments.heads, arguments.head_dim, arguments.window)
     found = None
     if arguments.search is None:
@@ -88,11 +88,11 @@ def _network(arguments: Namespace) -> "LoadedModel":
     return replace(loaded, preprocessing=replace(loaded.preprocessing, size=arguments.size))
 
 
-def _searched(arguments: Namespace, shape: "Shape") -> "tuple[BuildUp, LoadedModel]":
-    from visprism.alternet import search
-    from visprism.alternet.job import LOG
+def _searched(arguments: Namespace, shape: "Shape") -> "tuple[ReplacementSearch, LoadedModel]":
     from visprism.cli.progress import progress_shown, steps_shown
-    from visprism.errors import InputError
+    from visprism.core.errors import InputError
+    from visprism.harmonize import search
+    from visprism.harmonize.search_job import LOG
     from visprism.training import Job
 
     if arguments.data is None:
@@ -119,7 +119,7 @@ def _searched(arguments: Namespace, shape: "Shape") -> "tuple[BuildUp, LoadedMod
         raise KeyboardInterrupt(told) from stop
 
 
-def _write(found: "BuildUp", label: str, folder: "Path") -> None:
+def _write(found: "ReplacementSearch", label: str, folder: "Path") -> None:
     from visprism.figures import panel, save_figure
 
     found.save(folder / "search.npz")

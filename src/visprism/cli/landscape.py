@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def landscape(arguments: Namespace) -> None:
     """The loss over planes through each model's weights; an interrupted run goes on."""
+    from visprism.core.processes import rank
     from visprism.examine import Survey, landscapes_of, prepare, write_paths, write_report
-    from visprism.measure.landscape import discard_partial
-    from visprism.parallel import rank
+    from visprism.measure.loss.landscape import discard_partial
     from visprism.report.examination import slug
 
     inquiry = inquiry_of(arguments, ("landscape",))
-    names = ("points", "reach", "pairs", "lines", "normalisation", "weight_decay")
+    names = ("points", "reach", "pairs", "lines", "normalization", "weight_decay")
     words = arguments.plane in (["random"], ["hessian"])
     plane = () if words else tuple(map(Path, arguments.plane))
     survey = Survey(
@@ -65,6 +65,7 @@ def trajectory(arguments: Namespace) -> None:
     from dataclasses import replace
 
     from visprism.anatomy import costs
+    from visprism.core.provenance import Provenance
     from visprism.examine import (
         load_models,
         output_folder,
@@ -72,10 +73,9 @@ def trajectory(arguments: Namespace) -> None:
         write_figures,
         write_tables,
     )
-    from visprism.measure.landscape import trajectory
+    from visprism.measure.loss.landscape import trajectory
     from visprism.models.state_dicts import read_state_dict
     from visprism.report import Examination
-    from visprism.result import Provenance
 
     with output_folder(arguments.out) as folder:
         (loaded,) = load_models([arguments.model], seed=arguments.seed)
@@ -122,7 +122,7 @@ def _planes_options(to: ArgumentParser) -> None:
     )
     to.add_argument("--lines", action="store_true", help="along single directions only")
     to.add_argument(
-        "--normalisation", default="filter", choices=["filter", "layer", "none", "paper"]
+        "--normalization", default="filter", choices=["filter", "layer", "none", "paper"]
     )
     to.add_argument(
         "--weight-decay", type=float, default=0.05, metavar="WD", help="of the L2 term (0.05)"

@@ -30,8 +30,8 @@ def measure_and_write(
 ) -> None:
     """Load the models, measure, write everything or nothing, and say what was found."""
     from visprism.cli.progress import progress_shown
+    from visprism.core.processes import processes, rank
     from visprism.examine import load_models, output_folder
-    from visprism.parallel import processes, rank
 
     with processes(inquiry.compute):
         with output_folder(arguments.out) as folder, progress_shown() as progress:
@@ -49,8 +49,8 @@ def measure_and_write(
 
 def inquiry_of(arguments: Namespace, analyses: tuple[str, ...]) -> "Inquiry":
     """What was asked for on the command line."""
+    from visprism.core.devices import Compute
     from visprism.examine import Inquiry
-    from visprism.parallel import Compute
 
     return Inquiry(
         data=arguments.data,

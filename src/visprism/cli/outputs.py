@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from visprism.cli.measured import Found, inquiry_of, measure_and_write, writers_of
 from visprism.cli.text import verdicts
 from visprism.cli.values import confidence, listed, positive
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

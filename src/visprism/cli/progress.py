@@ -18,7 +18,7 @@ def progress_shown() -> Iterator["Progress"]:
 
     Of several processes the first shows it.
     """
-    from visprism.parallel import rank
+    from visprism.core.processes import rank
 
     if rank() > 0:
         yield lambda items, label: items  # noqa: ARG005 (as it is called)
@@ -47,7 +47,7 @@ def progress_shown() -> Iterator["Progress"]:
 @contextmanager
 def steps_shown(batch_size: int) -> Iterator[Callable[[range, int], Iterable[int]]]:
     """A function that wraps the steps of training which are left, of so many in all."""
-    from visprism.parallel import rank
+    from visprism.core.processes import rank
 
     if rank() > 0 or not sys.stderr.isatty():
         yield lambda steps, _: steps  # each epoch prints a line

@@ -20,8 +20,9 @@ def train(arguments: Namespace) -> None:
     from dataclasses import fields
 
     from visprism.cli.progress import progress_shown, steps_shown
+    from visprism.core.devices import Compute
+    from visprism.core.processes import processes, rank
     from visprism.figures import panel, save_figure
-    from visprism.parallel import Compute, processes, rank
     from visprism.training import Job, train
     from visprism.training.resuming import good_state
 
@@ -146,13 +147,13 @@ def changes_options(to: ArgumentParser) -> None:
 
 def recipe_of(arguments: Namespace) -> "Recipe":
     """The recipe that is named, with what is asked for changed."""
-    from visprism.training import changed, find_recipe
+    from visprism.training import changed, load_recipe
 
     changes = dict(arguments.changes)
     for option, name in (("epochs", "epochs"), ("limit", "images")):
         if getattr(arguments, option, None) is not None:
             changes[name] = getattr(arguments, option)
-    return changed(find_recipe(arguments.recipe), changes)
+    return changed(load_recipe(arguments.recipe), changes)
 
 
 def _change(text: str) -> tuple[str, str]:

@@ -12,9 +12,9 @@ from jaxtyping import Float, Int64, UInt8
 from PIL import Image
 from torch import Tensor
 
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.data.image_set import ImageSet
-from visprism.errors import InputError
-from visprism.preprocessing import Preprocessing
 
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from visprism.core.errors import InputError
 from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 
 def home() -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int64
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 
 def chosen_column(

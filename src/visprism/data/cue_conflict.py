@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.data.decode import decode, fault
 from visprism.data.folder import images_below
 from visprism.data.image_set import ImageSet
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 # cat1-elephant2.png: the first cat's shape, the second elephant's texture
 _NAME = re.compile(r"(?P<shape>[A-Za-z_ ]+?)\d*-(?P<texture>[A-Za-z_ ]+?)\d*")
@@ -21,7 +21,7 @@ _NAME = re.compile(r"(?P<shape>[A-Za-z_ ]+?)\d*-(?P<texture>[A-Za-z_ ]+?)\d*")
 
 @DATA.register
 def cue_conflict(path: str, *, split: str | None = None) -> ImageSet:
-    """Images named SHAPE-TEXTURE, as cat1-car2.png, anywhere in DIR; the class is the shape.
+    """Images named SHAPE-TEXTURE, as cat1-car2.png, random_start in DIR; the class is the shape.
 
     Raises:
         InputError: if there is no such folder, no image, or one that is not named so.

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 Source = Path | bytes  # a file, or what stands in one
 

@@ -8,16 +8,16 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.data.augmentation.draws import joined
 from visprism.data.augmentation.pipeline import SoftBatch, changed, finished, planned
 from visprism.data.augmentation.settings import PLAIN, Augmentation
 from visprism.data.fingerprint import fingerprint, some_images
 from visprism.data.image_set import ImageSet
 from visprism.data.memory import in_memory
-from visprism.errors import InputError
-from visprism.parallel import CPU, Compute
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 # Pixels that are augmented in one go: those of several batches, as each operation of
 # RandAugment falls to few images of one, and calling it then takes longer than its work.
@@ -150,7 +150,7 @@ def memory_feed(
     """A feed of images that are decoded once and stay in memory, three bytes a pixel.
 
     Args:
-        image_set: labelled images.
+        image_set: labeled images.
         preprocessing: size, mean and standard deviation that the model wants.
         batch_size: images of a step, over all processes.
         augmentation: how they are changed; by default not at all.
@@ -212,7 +212,7 @@ def check_labels(image_set: ImageSet, num_classes: int) -> None:
     """
     name, targets = image_set.name, image_set.targets
     if len(targets) and targets.min() < 0:
-        raise InputError(f"{name} has no labels, which training wants; take labelled images")
+        raise InputError(f"{name} has no labels, which training wants; take labeled images")
     if len(targets) and targets.max() >= num_classes:
         raise InputError(
             f"{name} has class {targets.max()}, the model classes 0 to {num_classes - 1}; take "

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.data.decode import decode, fault
 from visprism.data.image_set import NO_CLASS, SPLITS, ImageSet, chosen_split
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 EXTENSIONS = {
     ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
@@ -19,7 +19,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def images_below(path: Path) -> list[Path]:
-    """Image files anywhere below `path`, hidden ones left out."""
+    """Image files random_start below `path`, hidden ones left out."""
     return sorted(
         p
         for p in path.rglob("*")

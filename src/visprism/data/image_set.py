@@ -1,4 +1,4 @@
-"""Image sets: labelled images that are decoded when they are asked for."""
+"""Image sets: labeled images that are decoded when they are asked for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Int, Int64
 from PIL import Image
 
-from visprism.errors import InputError
-from visprism.rng import stream
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 
 # In the order in which one is taken where the user names none: measurements are made on images
 # that a model has not been trained on.
@@ -75,7 +75,7 @@ class ImageSet:
 def balanced(
     targets: Int64[np.ndarray, " n"], limit: int, *, seed: int = 0
 ) -> Int64[np.ndarray, " m"]:
-    """Positions of at most `limit` images: as many of each class as there can be, in order.
+    """TokenPositions of at most `limit` images: as many of each class as there can be, in order.
 
     Image folders are sorted by class: their first 64 images are 64 of class 0. These are drawn
     at random from each class. A smaller limit selects a part of what a larger one selects.

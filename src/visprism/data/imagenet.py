@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from visprism.core.errors import InputError
 from visprism.data.folder import folder
 from visprism.data.image_set import ImageSet
 from visprism.data.parquet import parquet
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 
 @DATA.register

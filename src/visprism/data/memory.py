@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data.batches import framing, stacked
 from visprism.data.image_set import ImageSet, balanced
-from visprism.preprocessing import Preprocessing
 
 _READ = 256  # images at a time
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.data.columns import chosen_column, class_names
 from visprism.data.decode import decode, fault
 from visprism.data.image_set import SPLITS, ImageSet, chosen_split
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 if TYPE_CHECKING:
     from pyarrow import ChunkedArray, DataType, Schema

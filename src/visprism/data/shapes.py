@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float, Int64, UInt8, UInt32
 from PIL import Image
 
-from visprism.data.draws import draws
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.data.counter_rng import draws
 from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.sets import DATA
+from visprism.data.registry import DATA
 from visprism.data.silhouettes import SILHOUETTES
 from visprism.data.textures import TEXTURES, coverage
-from visprism.errors import InputError
-from visprism.rng import stream
 
 COUNTS = {"train": 50_000, "test": 10_000}  # as many as CIFAR-10 has
 TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}

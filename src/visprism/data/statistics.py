@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.data.image_set import ImageSet
-from visprism.errors import InputError
 
 Progress = Callable[[Iterable[int]], Iterable[int]]
 

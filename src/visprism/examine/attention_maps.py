@@ -10,19 +10,19 @@ from jaxtyping import Float, UInt8
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.examine.inquiry import Inquiry
 from visprism.examine.materials import Materials
 from visprism.figures import save_figure
 from visprism.figures.attention_maps import over_image
-from visprism.measure.attention import (
+from visprism.measure.features import (
     AttentionMaps,
     Query,
     Rollout,
     attention_maps,
     rollout,
 )
-from visprism.preprocessing import Preprocessing
 from visprism.report.examination import slug
 
 
@@ -49,9 +49,9 @@ def attention_maps_of(
         with inquiry.compute.borrow(each.anatomy.model):
             for number, (image, maps, flow) in enumerate(_maps(each, inquiry, query, images)):
                 picture = _picture(image, each.preprocessing)
-                figure = over_image(maps.from_(model=name), picture, rollout=flow)
+                figure = over_image(maps.with_provenance(model=name), picture, rollout=flow)
                 stem = f"attention-maps-{slug(each.model.label)}-{number + 1}"
-                found.append(Mapped(stem, maps.from_(model=name), figure))
+                found.append(Mapped(stem, maps.with_provenance(model=name), figure))
     return found
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.examine.densities import density_within
 from visprism.examine.efforts import trial_within
 from visprism.examine.grids import landscape_within
@@ -12,7 +12,7 @@ from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
 from visprism.examine.outputs import Evaluation, Found, metrics_of
 from visprism.examine.trials import shape_bias_of
-from visprism.result import Result
+from visprism.results.base import Result
 
 # Parts of the minutes of an inquiry; of analyses that are not asked for, the others get theirs.
 SHARES = {

@@ -3,11 +3,11 @@
 from functools import partial
 from math import ceil
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
-from visprism.measure.curvature import SpectralDensity, product_cost, spectral_density
-from visprism.measure.parameters import Objective
+from visprism.measure.loss import Objective
+from visprism.measure.loss.curvature import SpectralDensity, product_cost, spectral_density
 
 RUNS, STEPS = 2, 30  # of Lanczos, fewer than `density` takes
 FEWEST = 32  # images

@@ -9,16 +9,16 @@ from math import ceil
 import torch
 
 from visprism.anatomy import forward
+from visprism.core.errors import InputError
+from visprism.core.processes import gather
 from visprism.data.corruptions import COMMON
-from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
 from visprism.examine.outputs import Evaluation, corrupted, robustness_of
 from visprism.examine.trials import Found, Trial, attacks_of, lesions_alone, noise_of
 from visprism.measure.outputs import Attack
+from visprism.measure.outputs.ablation_plan import planned
 from visprism.measure.outputs.bands import CENTRES
-from visprism.measure.outputs.lesion_plan import planned
-from visprism.parallel import gather
 
 # Images: a trial is made coarser before there are fewer; left out before there are fewer; most.
 _FEW, _LEAST, _MANY = 128, 16, 500

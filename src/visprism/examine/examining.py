@@ -6,7 +6,7 @@ from functools import partial
 from itertools import combinations
 
 from visprism.anatomy import attentions, costs
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.examine.budget import labelled_or_note
 from visprism.examine.fields import fields_of, fields_or_note
 from visprism.examine.inquiry import Inquiry, Progress
@@ -31,7 +31,7 @@ from visprism.measure.features import (
 from visprism.measure.features.hsic import FEWEST
 from visprism.models import LoadedModel
 from visprism.report import Examination
-from visprism.result import Result
+from visprism.results.base import Result
 
 Pair = tuple[str, str]
 
@@ -110,8 +110,8 @@ def _examined(materials: Materials, inquiry: Inquiry, *, progress: Progress) -> 
     about = materials.provenance(inquiry)
     if "weights" in inquiry.analyses:
         drawn += weights_of(anatomy, replace(about, data="", preprocessing=""))
-    labelled, reasons = labelled_or_note(materials, inquiry, progress=progress)
-    drawn += labelled
+    labeled, reasons = labelled_or_note(materials, inquiry, progress=progress)
+    drawn += labeled
     notes += [*reasons, *left_out(materials.image_set)]
     facts = replace(costs(anatomy), provenance=drawn[0].provenance if drawn else about)
     return Examination(label, facts, tuple(drawn), tuple(notes))

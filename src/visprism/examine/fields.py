@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable
 
 from visprism.anatomy import Anatomy
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 from visprism.data import ImageSet, batches
 from visprism.data.image_set import balanced
-from visprism.errors import InputError
-from visprism.measure.receptive_field import receptive_field
-from visprism.parallel import Compute
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance, Result
+from visprism.measure.features import receptive_field
+from visprism.results.base import Result
 
 
 def fields_of(

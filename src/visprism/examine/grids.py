@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from visprism.core.processes import gather
 from visprism.examine.inquiry import Inquiry
 from visprism.examine.landscapes import Survey, batches_of, planes_of
 from visprism.examine.materials import Materials
-from visprism.measure.landscape import Landscape, landscape, random_planes
-from visprism.parallel import gather
+from visprism.measure.loss.landscape import Landscape, landscape, random_planes
 
 GRIDS = (21, 15, 11, 9)  # points a side, from fine to coarse
 _FEW, _MANY = 128, 1000  # images: a grid is made coarser before there are fewer, and at most

@@ -10,10 +10,11 @@ from pathlib import Path
 from torch import nn
 
 from visprism.anatomy import costs
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
-from visprism.measure.curvature import (
+from visprism.measure.loss import Objective, sharpness
+from visprism.measure.loss.curvature import (
     hessian_curves,
     hessian_spectrum,
     hessian_tally,
@@ -23,10 +24,9 @@ from visprism.measure.curvature import (
     top_eigenvalues,
     trace,
 )
-from visprism.measure.parameters import Objective, sharpness
 from visprism.models.checkpoints import load_checkpoint
 from visprism.report import Examination
-from visprism.result import Result
+from visprism.results.base import Result
 
 _PRODUCTS = 20  # that five eigenvalues take, as a rule
 _LONG = 60  # seconds: what is over before is not announced

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from visprism.parallel import CPU, Compute
+from visprism.core.devices import CPU, Compute
 
 
 @runtime_checkable

@@ -13,8 +13,9 @@ from visprism.anatomy import costs
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials
 from visprism.figures import panel, save_figure
-from visprism.measure.curvature import top_eigenpairs
-from visprism.measure.landscape import (
+from visprism.measure.loss import Objective
+from visprism.measure.loss.curvature import top_eigenpairs
+from visprism.measure.loss.landscape import (
     Landscape,
     Plane,
     Projection,
@@ -25,7 +26,6 @@ from visprism.measure.landscape import (
     project,
     random_planes,
 )
-from visprism.measure.parameters import Objective
 from visprism.models.state_dicts import read_state_dict
 from visprism.report import Examination
 from visprism.report.examination import slug
@@ -42,7 +42,7 @@ class Survey:
     reach: float = 1.0
     pairs: int = 1
     lines: bool = False
-    normalisation: str = "filter"
+    normalization: str = "filter"
     tables: bool = False
     weight_decay: float = 0.05
     batch_norm: Literal["frozen", "reestimated"] = "frozen"
@@ -139,7 +139,7 @@ def planes_of(
         points=survey.points,
         reach=survey.reach,
         lines=survey.lines,
-        normalisation=survey.normalisation,
+        normalization=survey.normalization,
         tables=survey.tables,
         seed=inquiry.seed,
     )
@@ -177,7 +177,7 @@ def _notes(materials: Materials, survey: Survey) -> tuple[str, ...]:
         names = [type(m).__name__ for m in materials.anatomy.model.modules()]
         if any("BatchNorm" in name for name in names):
             notes.append(
-                "Running statistics are those of the model everywhere, also at the checkpoints;"
+                "CumulativeSums statistics are those of the model everywhere, also at the checkpoints;"
                 " --batch-norm reestimated gives each point its own."
             )
     if survey.augment:

@@ -9,16 +9,16 @@ from functools import partial
 import torch
 
 from visprism.anatomy import Anatomy, dissect, forward
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
+from visprism.core.rng import stream
 from visprism.data import Batches, ImageSet, batches, framing, load_data
-from visprism.data.augment import Augmented, augmented
+from visprism.data.fixed_augmentation import Augmented, augmented
 from visprism.data.image_set import NO_CLASS, balanced
-from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.models import LoadedModel, load_model
-from visprism.preprocessing import Preprocessing
 from visprism.report import check_names
-from visprism.result import Provenance
-from visprism.rng import stream
 
 
 @dataclass(frozen=True)

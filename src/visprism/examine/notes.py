@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from visprism.data import ImageSet
 from visprism.measure.features import Spectrum, Variances
-from visprism.result import Result
+from visprism.results.base import Result
 
 _NAMED = 3  # of the things that a note counts
 

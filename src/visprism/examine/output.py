@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.figures import panel, save_figure
 from visprism.measure.features import Similarity
 from visprism.report import Examination, drawings, file_name, render

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy import costs
+from visprism.core.errors import InputError
 from visprism.data import Batches, batches, in_memory
 from visprism.data.batches import standardised
 from visprism.data.corruptions import CORRUPTIONS, corrupt, sequence, table_for
 from visprism.data.corruptions.sequences import check_perturbation
 from visprism.data.corruptions.severities import check_severity
-from visprism.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials, prepare
 from visprism.examine.notes import left_out
@@ -32,7 +32,7 @@ from visprism.measure.outputs import (
 )
 from visprism.models import LoadedModel
 from visprism.report import Examination
-from visprism.result import Result
+from visprism.results.base import Result
 
 Found = tuple[tuple[Result, ...], tuple[str, ...]]  # results, and what a reader should know
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from visprism.anatomy import attentions, costs
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.examine.inquiry import Inquiry, Progress
 from visprism.examine.materials import Materials, prepare
 from visprism.examine.notes import left_out
@@ -15,15 +15,15 @@ from visprism.examine.outputs import Found
 from visprism.figures import panel, save_figure
 from visprism.measure.features import AttentionProbe, AttentionStatistics, observe
 from visprism.measure.outputs import (
+    Ablations,
     Attack,
-    Lesions,
+    ablation,
     adversarial,
     by_category,
     classes_of,
     fourier_sensitivity,
     frequency_noise,
-    lesion_study,
-    lesions_together,
+    joint_ablations,
     predict,
     shape_bias,
 )
@@ -55,7 +55,7 @@ def lesions_of(
     materials: Materials,
     inquiry: Inquiry,
     progress: Progress,
-    **options: Any,  # noqa: ANN401 (of `lesion_study`)
+    **options: Any,  # noqa: ANN401 (of `ablation`)
 ) -> Found:
     """The lesions of one model; of one with attention, its statistics beside them.
 
@@ -63,7 +63,7 @@ def lesions_of(
         materials: the model and its images.
         inquiry: seed, batch size and device.
         progress: shown over batches.
-        **options: of `lesion_study`.
+        **options: of `ablation`.
     """
     results, notes = lesions_alone(materials, inquiry, progress, **options)
     if attentions(materials.anatomy):
@@ -82,17 +82,17 @@ def lesions_alone(
     materials: Materials,
     inquiry: Inquiry,
     progress: Progress,
-    **options: Any,  # noqa: ANN401 (of `lesion_study`)
+    **options: Any,  # noqa: ANN401 (of `ablation`)
 ) -> Found:
     """The lesions of one model, without anything beside them."""
-    measured = lesion_study(
+    measured = ablation(
         materials.anatomy,
         materials.batches(inquiry.batch_size),
         **options,
         **_common(materials, inquiry, progress, "lesions"),
     )
     notes = (f"Not lesioned: {measured.left_out}.",) if measured.left_out else ()
-    joint = (lesions_together(measured),) if (measured.removed == "several").any() else ()
+    joint = (joint_ablations(measured),) if (measured.removed == "several").any() else ()
     return (measured, *joint), notes
 
 
@@ -155,9 +155,9 @@ def shape_bias_of(materials: Materials, inquiry: Inquiry, progress: Progress) ->
 
 
 def write_beside_attention(examinations: Sequence[Examination], folder: Path) -> None:
-    """Lesions over the same depth as attention, ``lesions-and-attention-<model>``."""
+    """Ablations over the same depth as attention, ``lesions-and-attention-<model>``."""
     for each in examinations:
-        cut = next((r for r in each.results if isinstance(r, Lesions)), None)
+        cut = next((r for r in each.results if isinstance(r, Ablations)), None)
         looks = next((r for r in each.results if isinstance(r, AttentionStatistics)), None)
         if cut is None or looks is None:
             continue

@@ -3,9 +3,10 @@
 from contextlib import suppress
 
 from visprism.anatomy import Anatomy
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
 from visprism.measure.weights import patch_filters, positional_similarity
-from visprism.result import Provenance, Result
+from visprism.results.base import Result
 
 
 def weights_of(anatomy: Anatomy, provenance: Provenance) -> tuple[Result, ...]:

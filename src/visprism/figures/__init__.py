@@ -5,33 +5,33 @@
 """
 
 from visprism.figures import (  # noqa: F401 (each registers its figure)
+    ablation,
     adversarial,
     anatomy,
     attention,
-    build_up,
     cka,
-    density,
     fourier,
     fourier_sensitivity,
     frequency_noise,
     hessian,
     history,
     landscape,
-    lesions,
     receptive_field,
     relative_scores,
     reliability,
+    replacement_search,
     robustness,
     shape_bias,
     singular_values,
+    spectral_density,
     tally,
     trajectory,
     variance,
     weights,
 )
-from visprism.figures.frame import Frame, figure, plot
 from visprism.figures.overview import overview
 from visprism.figures.panel import panel
+from visprism.figures.registry import Frame, figure, plot
 from visprism.figures.save import save_figure
 from visprism.figures.style import paper_style
 

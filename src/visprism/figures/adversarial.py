@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, tip
 from visprism.measure.outputs import Adversarial
 
@@ -20,7 +20,7 @@ def _(result: Adversarial, ax: Axes) -> Axes:
     Attacks in bands stand at their frequency, where there are no others.
     """
     banded = np.isfinite(result.frequency)
-    rows = result.rows(banded if banded.all() else ~banded)
+    rows = result.select(banded if banded.all() else ~banded)
     place = rows.frequency if banded.all() else rows.epsilon
     ax.axhline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     for attack, norm in dict.fromkeys(

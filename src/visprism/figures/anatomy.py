@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from visprism.anatomy.cost import Costs
+from visprism.anatomy.blocks.cost import Costs
 from visprism.figures.depth import in_order, legend_above
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, STRIP, colour_of, tip
 
 _WIDTH = 0.86  # of a slab; the rest is the gap to the next one

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from visprism.figures.depth import from_zero
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, colour_of, tip
 from visprism.measure.features import AttentionStatistics
 
@@ -14,7 +14,7 @@ LABELS = {
     "distance": "Mean attention distance (pixels)",
     "entropy": "Entropy of attention (nats)",
     "nmi": "Normalised mutual information",
-    "prefix_share": "Share of weight off the grid",
+    "prefix_share": "RankSlice of weight off the grid",
     "redundancy": "Cosine between heads",
 }
 

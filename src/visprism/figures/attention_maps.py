@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from visprism.figures.style import FAINT, INK, paper_style
 from visprism.figures.text import caption
-from visprism.measure.attention import AttentionMaps, Rollout
+from visprism.measure.features import AttentionMaps, Rollout
 
 _COLOURS = "magma"
 _VEIL = 0.72  # how much of a map hides the image below
@@ -48,9 +48,9 @@ def over_image(
             _over(grid[1, 0], shown, image, least=shown.min())
             grid[1, 0].set_title("\nRollout", fontsize=6, color=INK)
         for i, name in enumerate(names):
-            own = maps.rows(maps.block == name)
+            own = maps.select(maps.block == name)
             for head in range(1, min(heads, int(own.head.max())) + 1):
-                rows = own.rows(own.head == head)
+                rows = own.select(own.head == head)
                 ax = grid[i, head]
                 _over(ax, _grid(rows.row, rows.column, rows.weight), image)
                 title = f"{name if head == 1 else ''}\nhead {head} ≤ {rows.weight.max():.2g}"

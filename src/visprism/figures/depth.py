@@ -23,7 +23,7 @@ from visprism.figures.style import (
 )
 from visprism.figures.text import inches
 from visprism.measure.features.per_block import PerBlock
-from visprism.measure.outputs import Lesions
+from visprism.measure.outputs import Ablations
 
 _KEY_SIZE = 7.0  # points
 _KEY_HANDLE = 0.3  # inches; a marker and the gaps about it
@@ -59,7 +59,9 @@ def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarr
     return points(ax, result, value, error)
 
 
-def points(ax: Axes, result: PerBlock | Lesions, value: np.ndarray, error: np.ndarray) -> Axes:
+def points(
+    ax: Axes, result: PerBlock | Ablations, value: np.ndarray, error: np.ndarray
+) -> Axes:
     """One point per block with its 95 % interval, against depth."""
     ax.plot(result.depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
     for i, (name, kind) in enumerate(zip(result.block, result.kind, strict=True)):
@@ -82,7 +84,7 @@ def points(ax: Axes, result: PerBlock | Lesions, value: np.ndarray, error: np.nd
     return ax
 
 
-def stages(ax: Axes, result: PerBlock | Lesions) -> None:
+def stages(ax: Axes, result: PerBlock | Ablations) -> None:
     """A line where a new stage begins, and the stages' numbers above."""
     before, after = result.depth[:-1], result.depth[1:]
     new = result.stage[1:] != result.stage[:-1]

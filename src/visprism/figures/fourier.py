@@ -6,7 +6,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from visprism.figures.depth import against_depth, depth_bar, kinds_key
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, tip
 from visprism.measure.features import HighFrequency, Spectrum
 
@@ -18,7 +18,7 @@ def _(result: Spectrum, ax: Axes) -> Axes:
     """Log amplitude less that of frequency 0, a curve per block, coloured by depth."""
     blocks = list(dict.fromkeys(result.block.tolist()))
     for name in blocks:
-        rows = result.rows(result.block == name)
+        rows = result.select(result.block == name)
         colour = DEPTH(float(rows.depth[0]))
         margin = 1.96 * rows.relative_error
         if np.isfinite(margin).all():
@@ -32,7 +32,7 @@ def _(result: Spectrum, ax: Axes) -> Axes:
             label=name,
             gid=tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}"),
         )
-    first = result.rows(result.block == blocks[0])
+    first = result.select(result.block == blocks[0])
     ax.annotate(
         str(first.kind[0]),
         (first.frequency[-1], first.relative[-1]),

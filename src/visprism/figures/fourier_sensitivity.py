@@ -9,7 +9,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import SIMILARITY
 from visprism.measure.outputs import FourierSensitivity
 

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from visprism.figures.depth import from_zero
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import KIND_COLOURS, tip
 from visprism.measure.outputs import FrequencyRobustness
 

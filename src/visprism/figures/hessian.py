@@ -14,10 +14,10 @@ from matplotlib.ticker import (
     PercentFormatter,
 )
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, FAINT, INK, tip
-from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally
-from visprism.measure.curvature.eigenvalues import WORDS
+from visprism.measure.loss.curvature import Eigenvalues, HessianCurves, HessianTally
+from visprism.measure.loss.curvature.eigenvalues import WORDS
 
 MINUS = "\N{MINUS SIGN}"
 _WIDTHS = (0.3, 0.64)  # of the negative and the positive part
@@ -43,9 +43,9 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
     below = ax.inset_axes((0.0, 0.0, _WIDTHS[0], 1.0))
     above = ax.inset_axes((1 - _WIDTHS[1], 0.0, _WIDTHS[1], 1.0), sharey=below)
     for part, sign in ((below, -1), (above, 1)):
-        rows = result.rows(result.sign == sign)
+        rows = result.select(result.sign == sign)
         for name, (colour, style) in _looks(result).items():
-            own = rows.rows(np.array([label == name for label in _labels(rows)], dtype=bool))
+            own = rows.select(np.array([label == name for label in _labels(rows)], dtype=bool))
             if not len(own.value):
                 continue
             part.plot(
@@ -69,7 +69,7 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
 
 @figure(width=2.4, height=2.2, key=_key, key_height=0.45)
 def _(result: HessianTally, ax: Axes) -> Axes:
-    """Share of negative eigenvalues against the mean of the positive ones, with intervals."""
+    """RankSlice of negative eigenvalues against the mean of the positive ones, with intervals."""
     for row, (name, (colour, _)) in enumerate(_looks(result).items()):
         x, y = result.ape[row], result.nep[row]
         ax.errorbar(

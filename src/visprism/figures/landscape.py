@@ -16,11 +16,11 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from visprism.figures.frame import figure
-from visprism.figures.losses import KNEE, LOSSES, LossScale
+from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.figures.perspective import level, seen
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, SIMILARITY, STRIP, tip
-from visprism.measure.landscape import Landscape, Projection
+from visprism.measure.loss.landscape import Landscape, Projection
 
 View = Literal["contour", "surface", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]
@@ -76,7 +76,7 @@ def _(
     """
     if view == "slices" or len(np.unique(result.b)) == 1:
         return _slices(ax, result, quantity)
-    rows, pairs = result.rows(result.pair == pair), len(np.unique(result.pair))
+    rows, pairs = result.select(result.pair == pair), len(np.unique(result.pair))
     if view == "surface":
         _surface(ax, rows, quantity)
     else:
@@ -155,7 +155,7 @@ def _floor(ax: Axes, norm: Normalize) -> None:
     """The floor of a surface, and on the walls behind it a line at log(classes)."""
     ax.plot(*level(0.0).T, color=STRIP, linewidth=0.6, zorder=0, label="_floor")
     if isinstance(norm, LossScale):
-        behind = level(KNEE)[[0, 3, 2]]
+        behind = level(CHANCE_POSITION)[[0, 3, 2]]
         ax.plot(*behind.T, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
         ax.annotate(
             f"log {norm.classes}",
@@ -179,7 +179,7 @@ def _slices(ax: Axes, result: Landscape, quantity: Quantity) -> Axes:
     """The values along each direction through the weights; bold, their mean."""
     lines: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in np.unique(result.pair):
-        rows = result.rows(result.pair == pair)
+        rows = result.select(result.pair == pair)
         for along, across in ((rows.a, rows.b), (rows.b, rows.a)):
             on = np.abs(across) == np.abs(across).min()
             if len(np.unique(along[on])) > 1:

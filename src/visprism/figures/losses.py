@@ -8,7 +8,7 @@ from matplotlib.colors import ListedColormap, Normalize
 
 from visprism.figures.style import SIMILARITY
 
-KNEE = 0.75  # of the scale lies below log(classes)
+CHANCE_POSITION = 0.75  # of the scale lies below log(classes)
 DECADES = 2  # of the rest; what lies further still has the colour of its end
 
 _BELOW, _ABOVE = 192, 64  # colours; their shares are those of the scale
@@ -33,17 +33,19 @@ class LossScale(Normalize):
         super().__init__(0, self.chance * 10**DECADES, clip=False)
 
     def __call__(self, value: Any, clip: bool | None = None) -> Any:  # noqa: ANN401, ARG002, FBT001
-        """Places on the scale, 0 to 1; those of no number are masked."""
+        """TokenGrid on the scale, 0 to 1; those of no number are masked."""
         v = np.ma.masked_invalid(np.ma.asarray(value, dtype=float))
         relative = v / self.chance
-        above = KNEE + (1 - KNEE) / DECADES * np.ma.log10(np.ma.maximum(relative, 1.0))
-        return np.ma.clip(np.ma.where(relative <= 1, KNEE * relative, above), 0, 1)
+        above = CHANCE_POSITION + (1 - CHANCE_POSITION) / DECADES * np.ma.log10(
+            np.ma.maximum(relative, 1.0)
+        )
+        return np.ma.clip(np.ma.where(relative <= 1, CHANCE_POSITION * relative, above), 0, 1)
 
     def inverse(self, value: Any) -> Any:  # noqa: ANN401
         """Losses at these places."""
         y = np.asarray(value, dtype=float)
-        above = 10 ** (DECADES * (y - KNEE) / (1 - KNEE))
-        return self.chance * np.where(y <= KNEE, y / KNEE, above)
+        above = 10 ** (DECADES * (y - CHANCE_POSITION) / (1 - CHANCE_POSITION))
+        return self.chance * np.where(y <= CHANCE_POSITION, y / CHANCE_POSITION, above)
 
     def ticks(self) -> list[float]:
         """Losses that are worth a mark."""

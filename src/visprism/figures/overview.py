@@ -7,12 +7,16 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.figures.depth import kinds_key
-from visprism.figures.frame import plot
+from visprism.figures.registry import plot
 from visprism.figures.style import FAINT, paper_style
 from visprism.figures.text import caption, title
-from visprism.measure.features import AttentionStatistics, HighFrequency, Variances
-from visprism.measure.receptive_field import ReceptiveField
-from visprism.result import Result
+from visprism.measure.features import (
+    AttentionStatistics,
+    HighFrequency,
+    ReceptiveField,
+    Variances,
+)
+from visprism.results.base import Result
 
 _ROWS: list[tuple[type[Result], dict[str, Any], str]] = [  # from above, with short labels
     (HighFrequency, {}, "Δ log amplitude,\nhighest frequency"),

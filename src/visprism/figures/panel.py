@@ -7,11 +7,11 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from visprism.errors import InputError
-from visprism.figures.frame import frame_of, plot
+from visprism.core.errors import InputError
+from visprism.figures.registry import frame_of, plot
 from visprism.figures.style import FAINT, paper_style
 from visprism.figures.text import caption, title
-from visprism.result import Result
+from visprism.results.base import Result
 
 _SMALL = 5.5  # points; the protocol
 

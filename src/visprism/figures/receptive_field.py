@@ -11,9 +11,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from visprism.figures.depth import against_depth, from_zero, kinds_key
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
-from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.measure.features import ReceptiveField, ReceptiveMaps
 
 LABELS = {
     "sigma": "Receptive field \N{GREEK SMALL LETTER SIGMA} (pixels)",
@@ -38,7 +38,7 @@ def _(
     against_depth(ax, result, sizes, result.sigma_error if quantity == "sigma" else 0 * sizes)
     if quantity == "sigma":
         ax.axhline(
-            result.flat_sigma,
+            result.uniform_sigma,
             color=FAINT,
             linewidth=0.8,
             linestyle=(0, (4, 2)),
@@ -73,7 +73,7 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
     names = list(dict.fromkeys(result.block.tolist()))
     step = (1 + _GAP) * width
     for i, name in enumerate(names):
-        rows = result.rows(result.block == name)
+        rows = result.select(result.block == name)
         left = i * step
         ax.imshow(
             rows.relative.reshape(cells),

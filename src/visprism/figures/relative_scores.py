@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
 from visprism.measure.weights import RelativeScores
 
@@ -26,7 +26,7 @@ def _(result: RelativeScores, ax: Axes) -> Axes:
     width, step = sides[1] / sides[0], 1.2  # a picture is 1 high
     largest = result.weight.max()
     for i, head in enumerate(heads):
-        rows = result.rows(result.head == head)
+        rows = result.select(result.head == head)
         down, right = divmod(i, across)
         left, top = right * step * width, down * step
         extent = (left, left + width, top + 1, top)
@@ -38,7 +38,7 @@ def _(result: RelativeScores, ax: Axes) -> Axes:
             extent=extent,
             interpolation="nearest",
         )
-        best = rows.rows(np.array([rows.weight.argmax()]))
+        best = rows.select(np.array([rows.weight.argmax()]))
         offset = f"{best.dy[0]:+d} rows, {best.dx[0]:+d} columns"
         frame = Rectangle((left, top), width, 1, fill=False, edgecolor=INK, linewidth=0.4)
         frame.set_gid(tip(f"head {head} · most at {offset}: {best.weight[0]:.3g}"))

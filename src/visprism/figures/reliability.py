@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from visprism.figures.depth import from_zero
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, KIND_COLOURS, tip
 from visprism.measure.outputs import Reliability, RiskCoverage
 
@@ -28,9 +28,9 @@ def _(
     width = result.upper - result.lower
     if quantity == "frequency":
         _bars(ax, result, result.frequency, BAR)
-        ax.set(ylim=(0, 1), ylabel="Share of images")
+        ax.set(ylim=(0, 1), ylabel="RankSlice of images")
     else:
-        filled = result.rows(result.count > 0)
+        filled = result.select(result.count > 0)
         _bars(ax, filled, filled.accuracy, BAR)
         for i, (confidence, accuracy) in enumerate(
             zip(filled.confidence.tolist(), filled.accuracy.tolist(), strict=True)
@@ -80,7 +80,7 @@ def _(result: RiskCoverage, ax: Axes) -> Axes:
     ax.fill_between(result.coverage, result.risk, color=GAP, alpha=0.15, linewidth=0)
     ax.text(0.03, 0.96, f"AURC {result.aurc:.3g}", va="top", fontsize="small",
             transform=ax.transAxes)  # fmt: skip
-    ax.set(xlim=(0, 1), xlabel="Share of images answered, the surest", ylabel="Error rate")
+    ax.set(xlim=(0, 1), xlabel="RankSlice of images answered, the surest", ylabel="Error rate")
     from_zero(ax)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=None))

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
 from visprism.figures.depth import from_zero
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, KIND_COLOURS, SIMILARITY, tip
 from visprism.measure.outputs import CLEAN, CorruptionErrors, Robustness, Stability
 
@@ -35,7 +35,7 @@ def error_bar(figure: Figure, axes: Sequence[Axes]) -> None:
 @figure(width=2.9, height=3.3, key=error_bar, key_width=0.7)
 def _(result: Robustness, ax: Axes) -> Axes:
     """Error rate of each corruption and severity, in percent."""
-    rows = result.rows(result.metric == "accuracy")
+    rows = result.select(result.metric == "accuracy")
     names = list(dict.fromkeys(rows.corruption.tolist()))
     severities = sorted({*rows.severity[rows.corruption != CLEAN[0]].tolist()} or {0})
     for name, severity, accuracy in zip(

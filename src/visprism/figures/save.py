@@ -4,8 +4,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from visprism.core.files import atomic_write
 from visprism.figures.style import paper_style
-from visprism.result import written_whole
 
 # Without dates and versions; what the formats call their fields.
 _METADATA = {
@@ -22,6 +22,6 @@ def save_figure(figure: Figure, stem: Path | str) -> list[Path]:
     """
     paths = [Path(f"{stem}{suffix}") for suffix in _METADATA]
     for path in paths:
-        with written_whole(path) as scratch, paper_style():
+        with atomic_write(path) as scratch, paper_style():
             figure.savefig(scratch, metadata=_METADATA[path.suffix])
     return paths

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, KIND_COLOURS, tip
 from visprism.measure.outputs import ShapeBias
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from visprism.figures.depth import against_depth, depth_bar, from_zero, kinds_key
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, tip
 from visprism.measure.features import EffectiveRanks, SingularValues
 
@@ -23,9 +23,9 @@ def _(
     result: SingularValues, ax: Axes, *, level: Literal["tokens", "images"] = "tokens"
 ) -> Axes:
     """Singular values over the largest by rank, a curve per block, coloured by depth."""
-    chosen = result.rows(result.level == level)
+    chosen = result.select(result.level == level)
     for name in dict.fromkeys(chosen.block.tolist()):
-        rows = chosen.rows((chosen.block == name) & (chosen.relative > 0))
+        rows = chosen.select((chosen.block == name) & (chosen.relative > 0))
         if not len(rows.rank):
             continue
         ax.plot(

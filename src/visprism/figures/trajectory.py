@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, FAINT, STRIP, tip
-from visprism.measure.landscape import Trajectory
+from visprism.measure.loss.landscape import Trajectory
 
 _NOTES = {
     "components": "what the other directions hold is not drawn",

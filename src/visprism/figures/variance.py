@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatter
 
 from visprism.figures.depth import against_depth, kinds_key
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.measure.features import Variances
 
 LABELS = {"variance": "Feature-map variance", "relative": "Variance / mean square"}

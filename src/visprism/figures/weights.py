@@ -9,7 +9,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
 from visprism.measure.weights import PatchFilters, PositionalSimilarity
 
@@ -30,7 +30,7 @@ def _(result: PatchFilters, ax: Axes) -> Axes:
     width = sides[1] / sides[0]  # a picture is 1 high, so that models share axes
     step = 1.12 * width, 1 + _BELOW
     for component in np.unique(result.component):
-        rows = result.rows(result.component == component)
+        rows = result.select(result.component == component)
         weights = rows.value.reshape(-1, *sides)
         colours = weights if len(weights) == 3 else weights[[0, 0, 0]]
         down, across = divmod(int(component) - 1, _ACROSS)
@@ -79,7 +79,7 @@ def _(result: PositionalSimilarity, ax: Axes) -> Axes:
     side = 1 / len(rows), 1 / len(columns)  # all maps together are 1 high and wide
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
-            pairs = result.rows((result.row == row) & (result.column == column))
+            pairs = result.select((result.row == row) & (result.column == column))
             left, top = j * side[1], i * side[0]
             width, height = 0.92 * side[1], 0.92 * side[0]
             ax.imshow(

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.linalg.krylov import Krylov, Product, Ritz
 
 Which = Literal["LM", "LA", "SA", "BE"]  # ARPACK's words
@@ -141,7 +141,7 @@ def _found(
 
 
 def _worth_keeping(ritz: Ritz, requests: Sequence[Request], r: int) -> Int[Tensor, "b r"]:
-    """Positions of r Ritz values, the foremost of each required request in turn."""
+    """TokenPositions of r Ritz values, the foremost of each required request in turn."""
     rows = []
     for values in ritz.values:
         orders = [
@@ -162,7 +162,7 @@ def _from_both_ends(m: int) -> list[int]:
 
 
 def wanted(values: Float[Tensor, "b m"], k: int, which: Which) -> Int[Tensor, "b k"]:
-    """Positions of the k values that `which` asks for, the foremost first."""
+    """TokenPositions of the k values that `which` asks for, the foremost first."""
     if which == "LM":
         return values.abs().argsort(dim=1, descending=True)[:, :k]
     up, down = values.argsort(dim=1, descending=True), values.argsort(dim=1)

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from visprism.errors import InputError
-from visprism.rng import stream
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 
 Product = Callable[[Float[Tensor, "b s p"]], Float[Tensor, "b s p"]]
 

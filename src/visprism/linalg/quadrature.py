@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.linalg.krylov import Krylov, Product
 
 

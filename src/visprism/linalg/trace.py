@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.linalg.krylov import Product
 
 

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.anatomy.flops import MacCounter
-from visprism.errors import InputError
+from visprism.anatomy.trace.flops import MacCounter
+from visprism.core.errors import InputError
 
 
 @dataclass(frozen=True)

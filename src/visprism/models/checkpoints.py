@@ -6,11 +6,12 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.files import atomic_write
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 from visprism.models.metadata import encoded
 from visprism.models.state_dicts import read_state_dict, some
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance, written_whole
 
 
 def save_checkpoint(
@@ -46,7 +47,7 @@ def save_checkpoint(
     )
     # Copies: the format has no place for two names of one tensor.
     state = {k: v.detach().cpu().clone().contiguous() for k, v in model.state_dict().items()}
-    with written_whole(Path(path)) as scratch:
+    with atomic_write(Path(path)) as scratch:
         save_file(state, scratch, metadata=head)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from visprism.preprocessing import Preprocessing
+from visprism.core.preprocessing import Preprocessing
 
 _RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # numbers of PIL's filters
 

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.models.author_formats import author_format
 from visprism.models.checkpoints import load_state
 from visprism.models.metadata import read_metadata
 from visprism.models.sources import SOURCES
 from visprism.models.spec import ModelSpec
 from visprism.models.state_dicts import read_state_dict
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     asked = pretrained and spec.checkpoint is None
     stored = _Stored.read(spec)
     spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
-    with _cause_named(spec), torch.random.fork_rng(devices=[]):
+    with _wrap_build_errors(spec), torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(stream(seed, "weights").get_state())
         model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=asked)
     if spec.checkpoint is not None:
@@ -100,7 +100,7 @@ def _with_model(text: str) -> str:
 
 
 @contextmanager
-def _cause_named(spec: ModelSpec) -> Iterator[None]:
+def _wrap_build_errors(spec: ModelSpec) -> Iterator[None]:
     """Turn whatever a library or the user's own file raises into one sentence."""
     try:
         yield

@@ -13,18 +13,18 @@ from typing import Any
 
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.models.build_errors import explain_unknown_argument, unknown_model
 from visprism.models.data_configs import (
     from_attributes,
     from_image_processor,
     from_timm,
     from_torchvision,
 )
-from visprism.models.mistakes import arguments_named, unknown_model
 from visprism.models.spec import ModelSpec, Source
 from visprism.models.timm_entries import PREFIX
-from visprism.models.zoo import MODELS, image_size
-from visprism.preprocessing import Preprocessing
+from visprism.models.zoo_registry import MODELS, image_size
 
 RANDOM = "random weights"
 Built = tuple[nn.Module, Preprocessing, str]
@@ -45,7 +45,7 @@ def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
 
     if not timm.is_model(spec.name):
         raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
-    with arguments_named(spec, timm.model_entrypoint(spec.name)):
+    with explain_unknown_argument(spec, timm.model_entrypoint(spec.name)):
         model = timm.create_model(spec.name, pretrained=pretrained, **spec.arguments)
     config = timm.get_pretrained_cfg(spec.name)
     tag = config.tag if config else ""
@@ -60,7 +60,7 @@ def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
     if spec.name not in names:
         raise unknown_model(spec, [f"torchvision:{name}" for name in names])
     weights = models.get_model_weights(spec.name)["DEFAULT"] if pretrained else None
-    with arguments_named(spec, models.get_model_builder(spec.name)):
+    with explain_unknown_argument(spec, models.get_model_builder(spec.name)):
         model = models.get_model(spec.name, weights=weights, **spec.arguments)
     words = f"pretrained {weights.name}" if weights else RANDOM
     return model, from_torchvision(spec.name, spec.arguments), words
@@ -117,7 +117,7 @@ def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
             f"the zoo's {spec.name} comes without pretrained weights; "
             f"name a checkpoint, {spec.text}@FILE, or leave --pretrained out"
         )
-    with arguments_named(spec, MODELS[spec.name]):
+    with explain_unknown_argument(spec, MODELS[spec.name]):
         model = MODELS[spec.name](**spec.arguments)
     side = image_size(spec.name)
     return model, from_attributes(model, spec.arguments, default=(side, side)), RANDOM
@@ -130,7 +130,7 @@ def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the f
         if not callable(builder):
             ours = [k for k, v in names.items() if callable(v) and not k.startswith("_")]
             raise InputError(f"{path} has no function {name!r}; it has {', '.join(ours)}")
-        with arguments_named(spec, builder):
+        with explain_unknown_argument(spec, builder):
             model = builder(**spec.arguments)
     if not isinstance(model, nn.Module):
         raise InputError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 Source = Literal["timm", "torchvision", "hf", "file", "zoo"]
 

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 _PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message

@@ -12,8 +12,8 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from timm.models._features import FeatureGetterNet, FeatureHookNet
 from torch import nn
 
-from visprism.errors import InputError
-from visprism.models.mistakes import arguments_named
+from visprism.core.errors import InputError
+from visprism.models.build_errors import explain_unknown_argument
 from visprism.models.spec import ModelSpec
 
 PREFIX = "visprism_"
@@ -36,7 +36,7 @@ def offer(function: Callable[..., Any], side: int) -> None:
         if sized:  # one number, where timm would give two
             arguments.setdefault("img_size", side)
         features = {"feature_cls": _features, "out_indices": None}
-        with arguments_named(ModelSpec(name, "zoo", name, arguments), function):
+        with explain_unknown_argument(ModelSpec(name, "zoo", name, arguments), function):
             model = build_model_with_cfg(
                 function, name, pretrained=False, feature_cfg=features, **arguments
             )

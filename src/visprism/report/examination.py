@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from visprism.anatomy.cost import Costs
-from visprism.errors import InputError
+from visprism.anatomy.blocks.cost import Costs
+from visprism.core.errors import InputError
 from visprism.measure.features import Tally
-from visprism.result import Result
+from visprism.results.base import Result
 
 
 @runtime_checkable

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import jinja2
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.files import atomic_write
 from visprism.measure.features import Tally
 from visprism.report.drawings import drawings_of, together
 from visprism.report.examination import Examination, Finding, check_names, slug
@@ -14,7 +15,7 @@ from visprism.report.section import Section
 from visprism.report.sections import SECTIONS
 from visprism.report.summary import provenance, summary, verdicts
 from visprism.report.tables import rows
-from visprism.result import Result, written_whole
+from visprism.results.base import Result
 
 
 def render(
@@ -56,7 +57,7 @@ def render(
         notes={each.name: each.notes for each in examinations if each.notes},
         sections=[part for section in SECTIONS if (part := _part(section, examinations))],
     )
-    with written_whole(Path(path)) as scratch:
+    with atomic_write(Path(path)) as scratch:
         scratch.write_text(html, encoding="utf-8", newline="\n")
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from visprism.measure.features import Tally
 from visprism.report.examination import Examination
-from visprism.result import Result
+from visprism.results.base import Result
 
 
 @dataclass(frozen=True)

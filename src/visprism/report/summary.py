@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 
-from visprism.anatomy.cost import Costs
+from visprism.anatomy.blocks.cost import Costs
+from visprism.core.provenance import Provenance
 from visprism.measure.features.per_block import PerBlock
 from visprism.report.examination import Examination, Finding
 from visprism.report.tables import MINUS, amount
-from visprism.result import Provenance
 
 
 def summary(examinations: Sequence[Examination]) -> dict[str, list[str]]:

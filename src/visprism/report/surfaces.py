@@ -5,9 +5,9 @@ import json
 import numpy as np
 from matplotlib.colors import to_hex
 
-from visprism.figures.losses import KNEE, LOSSES, LossScale
-from visprism.measure.landscape import Landscape
-from visprism.result import Result
+from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
+from visprism.measure.loss.landscape import Landscape
+from visprism.results.base import Result
 
 
 def surface(result: Result) -> str:
@@ -24,7 +24,7 @@ def surface(result: Result) -> str:
         {
             "height": height.round(4).tolist(),
             "colour": [[to_hex(LOSSES(z)) for z in row] for row in cells.tolist()],
-            "chance": {"height": KNEE, "label": f"log {result.classes}"},
+            "chance": {"height": CHANCE_POSITION, "label": f"log {result.classes}"},
             "axes": ["1st direction", "2nd direction"],
         }
     )

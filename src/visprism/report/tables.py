@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import SupportsFloat
 
-from visprism.result import Result
+from visprism.results.base import Result
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 AMOUNTS = {"parameters", "macs"}  # columns that are read as 25.6 M, not as 25557032

@@ -5,7 +5,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 
 def compiled(model: nn.Module, device: torch.device) -> nn.Module:

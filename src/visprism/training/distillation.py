@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.training.recipe import Recipe
 
 Logits = Float[Tensor, "b k"]

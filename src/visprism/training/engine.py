@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from visprism.anatomy import forward
-from visprism.parallel import Compute, add_up, gather, rank, world_size
-from visprism.rng import stream
+from visprism.core.devices import Compute
+from visprism.core.processes import add_up, gather, rank, world_size
+from visprism.core.rng import stream
 from visprism.training.averages import averaged
+from visprism.training.batch_checks import all_parameters_used, explain_batchnorm_error
 from visprism.training.compiling import compiled
 from visprism.training.distillation import distillation_loss, task_loss
-from visprism.training.launch import fabric_for
+from visprism.training.fabric_setup import fabric_for
 from visprism.training.optimizers import make_optimizers
-from visprism.training.passes import one_image_told, reaches_all
 from visprism.training.recipe import Recipe
 from visprism.training.sam import ascended
 from visprism.training.sharding import (
@@ -171,7 +172,7 @@ class Engine:
             # Gradients of a sharded model are never whole, so that each part is added up.
             held = number < len(parts) and not self.sharded
             with self.fabric.no_backward_sync(self.wrapped, enabled=held):
-                with one_image_told(self.model, len(images), whole, len(parts)):
+                with explain_batchnorm_error(self.model, len(images), whole, len(parts)):
                     loss = self._losses(self.wrapped, images, targets).sum()
                 self.fabric.backward(loss * (world_size() / whole))
             total += loss.detach()
@@ -181,9 +182,9 @@ class Engine:
         """Wrapped by DDP, which is told whether the loss reaches every parameter."""
         model, parts = self.model, self.recipe.parts
         images, targets = (tensor.tensor_split(parts)[0] for tensor in batch)
-        told = one_image_told(model, len(images), whole, parts)
+        told = explain_batchnorm_error(model, len(images), whole, parts)
         with told, self.fabric.autocast():
-            reaches = reaches_all(model, lambda: self._losses(model, images, targets))
+            reaches = all_parameters_used(model, lambda: self._losses(model, images, targets))
         self.fabric = fabric_for(self.compute, unreached=not all(gather(reaches)))
         return self._wrapped()
 

@@ -1,29 +1,38 @@
 """Histories: what happened in training, epoch by epoch."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type, scalar
 
 
-@dataclass(frozen=True)
+@result_type("history")
 class History(Result):
     """What happened in training; one row per epoch."""
 
-    epoch: np.ndarray  # 1 for the first
-    step: np.ndarray  # updates made by its end
-    seconds: np.ndarray  # of work since the beginning, evaluation included, breaks left out
-    lr: np.ndarray  # of the epoch's last step
-    train_loss: np.ndarray  # mean over the epoch's images, as each was seen
-    images_per_second: np.ndarray  # that were trained on, evaluation left out
-    test_accuracy: np.ndarray  # fraction of the test images that are right; NaN: not evaluated
-    test_nll: np.ndarray  # in nats
-    test_ece: np.ndarray  # expected calibration error
-    ema_accuracy: np.ndarray  # of the moving average of the weights; NaN: none is kept
-    ema_nll: np.ndarray
-    test_images: int = 0  # of an evaluation
+    epoch: np.ndarray = column("Epoch", "", "1 for the first")
+    step: np.ndarray = column("Step", "", "updates made by its end")
+    seconds: np.ndarray = column(
+        "Seconds", "", "of work since the beginning, evaluation included, breaks left out"
+    )
+    lr: np.ndarray = column("Lr", "", "of the epoch's last step")
+    train_loss: np.ndarray = column(
+        "Train loss", "", "mean over the epoch's images, as each was seen"
+    )
+    images_per_second: np.ndarray = column(
+        "Images per second", "", "that were trained on, evaluation left out"
+    )
+    test_accuracy: np.ndarray = column(
+        "Test accuracy", "", "fraction of the test images that are right; NaN: not evaluated"
+    )
+    test_nll: np.ndarray = column("Test nll", "", "in nats")
+    test_ece: np.ndarray = column("Test ece", "", "expected calibration error")
+    ema_accuracy: np.ndarray = column(
+        "Ema accuracy", "", "of the moving average of the weights; NaN: none is kept"
+    )
+    ema_nll: np.ndarray = column("Ema nll")
+    test_images: int = scalar("Test images", "", "of an evaluation", default=0)
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""

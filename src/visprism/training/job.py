@@ -9,6 +9,10 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 from visprism.data import (
     Feed,
     ImageSet,
@@ -20,11 +24,7 @@ from visprism.data import (
     stratified,
 )
 from visprism.data.image_set import NoSplitsError
-from visprism.errors import InputError
 from visprism.models import LoadedModel, load_model
-from visprism.parallel import Compute
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance
 from visprism.training.recipe import Recipe
 
 _SMALL = 64  # pixels a side, up to which images are kept in memory
@@ -181,7 +181,7 @@ def feed_of(job: Job, images: ImageSet, preprocessing: Preprocessing, recipe: Re
     return loader_feed(images, preprocessing, recipe.batch_size, workers=workers, **same)
 
 
-def facts_of(
+def result_fields(
     job: Job, recipe: Recipe, images: ImageSet, preprocessing: Preprocessing
 ) -> Provenance:
     """What is known of the model and the data before training."""

@@ -7,19 +7,20 @@ from pathlib import Path
 
 from torch import nn
 
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import processes, rank, world_size
 from visprism.data import Feed
-from visprism.errors import InputError
 from visprism.models import save_checkpoint
-from visprism.parallel import Compute, processes, rank, world_size
+from visprism.training.checkpointer import Checkpointer, Save
+from visprism.training.divergence import Watch
 from visprism.training.engine import Batch, Engine
-from visprism.training.following import Logger
+from visprism.training.epoch_metrics import EpochMetrics, Test, metrics_of
 from visprism.training.history import History
-from visprism.training.keeping import Keeper, Save
-from visprism.training.ledger import Ledger, Test, metrics_of
+from visprism.training.loggers import Logger
 from visprism.training.optimizers import check_optimizer
 from visprism.training.recipe import Recipe
 from visprism.training.schedules import learning_rate
-from visprism.training.watching import Watch
 
 Progress = Callable[[range, int], Iterable[int]]  # steps that are left, and of how many in all
 
@@ -91,8 +92,8 @@ def fit(
     check_optimizer(recipe, compute)
     with processes(compute):
         engine = Engine(model, recipe, compute, teacher, sharded=sharded)
-        ledger = Ledger()
-        keeper = Keeper(
+        ledger = EpochMetrics()
+        keeper = Checkpointer(
             folder, engine, ledger, train, save=save, minutes=minutes, named=named or {}
         )
         start = keeper.begin(resume=resume)

@@ -2,7 +2,7 @@
 
 import difflib
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 OURS = ("adamw", "sgd", "muon")
 

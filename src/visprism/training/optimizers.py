@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from visprism.errors import InputError
-from visprism.parallel import Compute
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
 from visprism.training.names import OURS
 from visprism.training.recipe import Recipe
 

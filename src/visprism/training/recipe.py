@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
+from visprism.core.errors import InputError
+from visprism.core.registry import Registry
 from visprism.data.augmentation import Augmentation
-from visprism.errors import InputError
-from visprism.registry import Registry
 from visprism.training.names import check_name
 
 RECIPES = Registry("recipe")

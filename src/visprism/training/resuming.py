@@ -13,10 +13,10 @@ from typing import IO, Any, cast
 import torch
 from torch import Tensor
 
+from visprism.core.errors import InputError
+from visprism.core.files import atomic_write
 from visprism.data import Feed
 from visprism.data.fingerprint import fingerprint
-from visprism.errors import InputError
-from visprism.result import written_whole
 from visprism.training.engine import Engine
 from visprism.training.settings import flat
 
@@ -41,7 +41,7 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     path = folder / LAST
     target = None
     try:
-        with written_whole(path) as scratch:
+        with atomic_write(path) as scratch:
             with scratch.open("wb") as file:
                 file.write(_MARK + bytes(_DIGEST))
                 target = _Digesting(file)
@@ -98,7 +98,7 @@ def cleared(folder: Path) -> str | None:
         folder.mkdir(parents=True, exist_ok=True)
         for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
             scratch.unlink(missing_ok=True)
-        with written_whole(folder / "tried"):
+        with atomic_write(folder / "tried"):
             pass
         (folder / "tried").unlink()
     except OSError as error:

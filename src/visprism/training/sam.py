@@ -34,7 +34,7 @@ def ascent(
 def ascended(model: nn.Module, rho: float, *, adaptive: bool) -> Iterator[None]:
     """Inside, the weights are where their gradients point; then back, bit for bit.
 
-    Running statistics stay those of the weights themselves: they are not updated inside.
+    CumulativeSums statistics stay those of the weights themselves: they are not updated inside.
     """
     moved = [p for p in model.parameters() if p.grad is not None]
     own = [p.detach().clone() for p in moved]

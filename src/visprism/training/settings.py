@@ -8,15 +8,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from visprism.core.errors import InputError
 from visprism.data.augmentation import Augmentation
 from visprism.data.augmentation.settings import unread as unread_inside
-from visprism.errors import InputError
 from visprism.training.recipe import RECIPES, Recipe, unread
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
-def find_recipe(text: str) -> Recipe:
+def load_recipe(text: str) -> Recipe:
     """The recipe of this name, or in this YAML file.
 
     Raises:

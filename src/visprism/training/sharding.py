@@ -20,8 +20,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map_only
 
-from visprism.errors import InputError
-from visprism.parallel import rank, world_size
+from visprism.core.errors import InputError
+from visprism.core.processes import rank, world_size
 from visprism.training.recipe import Recipe
 
 _LISTS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)

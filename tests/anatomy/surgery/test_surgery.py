@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect, lesion, replace, watch
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 
 def maps_of(anatomy, images):

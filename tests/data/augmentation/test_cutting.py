@@ -1,4 +1,4 @@
-"""Laws of cut-outs (src/visprism/data/augmentation/cutting.py)."""
+"""Laws of cut-outs (src/visprism/data/augmentation/random_resized_crop.py)."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,11 @@ import torch
 from PIL import Image
 from timm.data import transforms as peer
 
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.data.augmentation import Augmentation
-from visprism.data.augmentation.cutting import cut_out, draw_windows, windows
+from visprism.data.augmentation.random_resized_crop import cut_out, draw_windows, windows
 from visprism.data.augmentation.views import Views
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 
 class Given:

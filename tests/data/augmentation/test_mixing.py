@@ -7,13 +7,13 @@ from timm.data import Mixup, random_erasing
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
 
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.data.augmentation import STRONG, Augmentation
 from visprism.data.augmentation.erasing import boxes, draw_boxes, erased
-from visprism.data.augmentation.framing import framed
+from visprism.data.augmentation.mix_pairs import share
 from visprism.data.augmentation.mixing import Mix, cut, draw_mix, mixed, soft
-from visprism.data.augmentation.share import share
-from visprism.errors import InputError
-from visprism.rng import stream
+from visprism.data.augmentation.pad_crop_flip import framed
 
 
 @pytest.fixture

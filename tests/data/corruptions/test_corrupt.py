@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from visprism.core.errors import InputError
 from visprism.data.corruptions import COMMON, CORRUPTIONS, EXTRA, corrupt, table_for
 from visprism.data.corruptions.severities import settings
-from visprism.errors import InputError
 
 EVERY = [*COMMON, *EXTRA]
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import ndimage
 
+from visprism.core.errors import InputError
 from visprism.data.corruptions import PERTURBATIONS, sequence
 from visprism.data.corruptions.geometry import rotated, scaled, tilted, translated
-from visprism.errors import InputError
 
 FRAMES = {"motion_blur": 21, "translate": 16}
 

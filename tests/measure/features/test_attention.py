@@ -10,7 +10,7 @@ import timm
 import torch
 
 from visprism.anatomy import Weights, attend, attentions, dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.features import AttentionProbe, FourierProbe, observe
 from visprism.testing import assert_results_equal
 
@@ -52,7 +52,9 @@ def found(attention, *heads):
 @pytest.fixture(autouse=True)
 def _as_many_heads_as_given(monkeypatch):
     # Weights made by hand have as many heads as the test wants.
-    monkeypatch.setattr("visprism.anatomy.places.Attended.heads", property(lambda _: 3))
+    monkeypatch.setattr(
+        "visprism.anatomy.trace.token_grids.AttentionGeometry.heads", property(lambda _: 3)
+    )
 
 
 def centres(side, length):
@@ -147,7 +149,7 @@ def test_the_cut_into_batches_and_company_change_nothing():
     _, images, anatomy = built()
     (alone,) = observe(anatomy, [images], [AttentionProbe()])
     (_, company) = observe(anatomy, images.split(2), [FourierProbe(), AttentionProbe()])
-    same = company.from_(batch_size=alone.provenance.batch_size)
+    same = company.with_provenance(batch_size=alone.provenance.batch_size)
     assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
 
 
@@ -156,7 +158,9 @@ def test_an_attention_is_the_same_in_another_process(with_class_token):
 
 
 def test_one_head_has_no_other(monkeypatch):
-    monkeypatch.setattr("visprism.anatomy.places.Attended.heads", property(lambda _: 1))
+    monkeypatch.setattr(
+        "visprism.anatomy.trace.token_grids.AttentionGeometry.heads", property(lambda _: 1)
+    )
     attention = attentions(built(num_heads=1)[2])[0]
     result = found(attention, np.full((17, 17), 1 / 17))
     assert np.isnan(result.redundancy).all()

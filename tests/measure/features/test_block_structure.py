@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.features import Similarity, block_structure
 
 

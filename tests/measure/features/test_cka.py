@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from visprism.anatomy import Block
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.figures import plot
 from visprism.measure.features import CKAProbe
-from visprism.result import Result
+from visprism.results.base import Result
 from visprism.testing import assert_results_equal
 
 

@@ -1,4 +1,4 @@
-"""Laws of the comparison of two models (src/visprism/measure/features/compare.py)."""
+"""Laws of the comparison of two models (src/visprism/measure/features/cka_between_models.py)."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.features import CKAProbe, compare, observe
 
 

@@ -108,7 +108,7 @@ def test_white_noise_is_flat_between_frequencies_0_and_1(measure, noise):
 def test_a_box_blur_adds_twice_log_cos_of_half_the_frequency(measure, noise, n):
     x = 1e3 * noise(2, 3, n, n)  # large, so that the floor counts for nothing
     result = measure(FourierProbe(), x, blurred(x))
-    change = result.rows((result.block == "block1") & (result.frequency < 1))
+    change = result.select((result.block == "block1") & (result.frequency < 1))
     expected = 2 * np.log(np.cos(np.pi * change.frequency / 2))
     np.testing.assert_allclose(change.change, expected, atol=1e-6)
 
@@ -221,7 +221,7 @@ def test_errors_are_those_of_the_mean_over_images(measure, noise):
     ]
     before, after = (images - images[:, :1] for images in level)
     result = measure(FourierProbe(), x, y)
-    rows = result.rows(result.block == "block1")
+    rows = result.select(result.block == "block1")
     np.testing.assert_allclose(rows.relative, after.mean(0), rtol=1e-5)
     np.testing.assert_allclose(rows.relative_error, after.std(0, ddof=1) / 3, rtol=1e-5)
     np.testing.assert_allclose(rows.change, (after - before).mean(0), rtol=1e-5)

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect
+from visprism.core.devices import Compute
+from visprism.core.provenance import Provenance
 from visprism.measure.features import FourierProbe, VarianceProbe, observe
-from visprism.parallel import Compute
-from visprism.result import Provenance
 from visprism.testing import assert_results_equal
 
 

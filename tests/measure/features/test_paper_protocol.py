@@ -72,7 +72,7 @@ def test_equals_the_notebooks_on_blocks_split_by_hand(make):
     blocks = [block.name for block in anatomy if block.layout is not None]
     assert len(blocks) == len(by_hand)
     for name, x in zip(blocks, by_hand, strict=True):
-        ours = spectrum.rows(spectrum.block == name)
+        ours = spectrum.select(spectrum.block == name)
         expected = notebook_spectrum(x)
         np.testing.assert_allclose(ours.relative, expected, atol=1e-4, err_msg=name)
         np.testing.assert_array_equal(ours.frequency, np.linspace(0, 1, len(expected)))

@@ -1,11 +1,12 @@
-"""Laws of pieces (src/visprism/measure/features/pieces.py): cutting maps changes nothing."""
+"""Laws of pieces (src/visprism/measure/features/cache_chunks.py): cutting maps changes nothing."""
 
 import pytest
 import torch
 from einops import rearrange
 
-from visprism.measure.features import FourierProbe, VarianceProbe, pieces
-from visprism.measure.features.pieces import channel_mean
+from visprism.measure.features import FourierProbe, VarianceProbe
+from visprism.measure.features import cache_chunks as pieces
+from visprism.measure.features.cache_chunks import channel_mean
 
 
 def contiguous(x):

@@ -11,7 +11,7 @@ from visprism.testing import check_probe
 
 def values(measure, *maps, level="tokens"):
     result = measure(SingularValueProbe(), *maps)
-    return result.rows(result.level == level)
+    return result.select(result.level == level)
 
 
 def ranks(measure, *maps):

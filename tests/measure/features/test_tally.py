@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from visprism.core.provenance import Provenance
 from visprism.measure.features import HighFrequency, Spectrum, Variances, tally
-from visprism.result import Provenance
 
 
 def high_frequency(kinds, changes, subsampling=None):
@@ -126,7 +126,7 @@ def test_sentences_carry_the_numbers(result, sentence):
 
 
 def test_provenance_is_handed_on():
-    result = high_frequency(["conv"], [1]).from_(model="resnet", images=7)
+    result = high_frequency(["conv"], [1]).with_provenance(model="resnet", images=7)
     assert tally(result).provenance == Provenance(model="resnet", images=7)
 
 

@@ -5,8 +5,8 @@ import sys
 import torch
 from torch import nn
 
+from visprism.core.processes import processes
 from visprism.measure.outputs import predict
-from visprism.parallel import processes
 
 IMAGES = (14, 4)  # in batches of four, and in one, so that a rank has none
 SAMPLES = (1, 3)

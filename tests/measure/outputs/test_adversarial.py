@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs import Attack, adversarial
 from visprism.measure.outputs.attacks import _Loss, attacked
 from visprism.measure.outputs.bands import band
 from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.result import Result
+from visprism.results.base import Result
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.5)
 SPACE = PixelSpace(MEAN, STD)
@@ -114,7 +114,7 @@ def test_the_gradient_is_that_of_finite_differences(network):
     assert all(p.grad is None for p in network.parameters())
 
 
-# Limits.
+# PerturbationBall.
 
 
 @pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])

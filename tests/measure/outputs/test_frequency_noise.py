@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs import fourier_sensitivity, frequency_noise
 from visprism.measure.outputs.bands import (
     CENTRES,
@@ -16,7 +16,7 @@ from visprism.measure.outputs.bands import (
     radius,
 )
 from visprism.measure.outputs.fourier_sensitivity import direction, half_plane
-from visprism.result import Result
+from visprism.results.base import Result
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
 GREY = {"mean": (0.5,) * 3, "std": (0.25,) * 3}

@@ -1,4 +1,4 @@
-"""Laws of lesions (src/visprism/measure/outputs/lesions.py, anatomy/{removals,resuming}.py)."""
+"""Laws of lesions (src/visprism/measure/outputs/ablation_result.py, anatomy/{removals,resuming}.py)."""
 
 import pytest
 import timm
@@ -7,22 +7,22 @@ from torch import nn
 from torch.nn import functional
 
 from visprism.anatomy import (
+    ablation_cuts,
     attentions,
-    cuts_of,
+    block_ablations,
+    combine_ablations,
     dissect,
     forward,
-    head_removals,
-    joint_removal,
+    head_ablations,
     lesion,
     record,
     resumable,
     resumed,
-    unit_removals,
     without_head,
 )
-from visprism.errors import InputError
-from visprism.measure.outputs import Lesions, lesion_study, lesions_together
-from visprism.result import Result
+from visprism.core.errors import InputError
+from visprism.measure.outputs import Ablations, ablation, joint_ablations
+from visprism.results.base import Result
 
 MODELS = {
     "resnet": ("resnet26", {"layers": (1, 2, 1, 1)}, 32),
@@ -99,7 +99,7 @@ def labelled_batches(images, size=3, classes=5):
 
 def test_a_block_that_is_the_identity_can_go_without_any_change(line):
     anatomy, images = line
-    found = lesion_study(anatomy, labelled_batches(images, classes=3), pieces=["blocks"])
+    found = ablation(anatomy, labelled_batches(images, classes=3), pieces=["blocks"])
     at = found.block.tolist().index("convs.1")
     assert found.drop[at] == found.nll_rise[at] == found.nll_rise_error[at] == 0
     assert (found.nll_rise[[i for i in range(3) if i != at]] != 0).all()
@@ -110,8 +110,8 @@ def test_a_block_that_is_the_identity_can_go_without_any_change(line):
 @pytest.mark.parametrize("size", [12, 5, 1])
 def test_however_the_data_is_cut_the_answer_is_the_same(line, size):
     anatomy, images = line
-    one = lesion_study(anatomy, labelled_batches(images, 12, 3), together=[2], draws=2)
-    cut = lesion_study(anatomy, labelled_batches(images, size, 3), together=[2], draws=2)
+    one = ablation(anatomy, labelled_batches(images, 12, 3), together=[2], draws=2)
+    cut = ablation(anatomy, labelled_batches(images, size, 3), together=[2], draws=2)
     for name in ("accuracy", "drop", "drop_error", "nll", "nll_rise", "nll_rise_error"):
         assert getattr(one, name) == pytest.approx(getattr(cut, name), abs=1e-6)
     assert cut.provenance.images == 12
@@ -121,7 +121,7 @@ def test_the_model_is_given_back(each):
     anatomy, images = each
     with torch.no_grad():
         before = anatomy.model(images)
-        lesion_study(anatomy, labelled_batches(images), pieces=["units"])
+        ablation(anatomy, labelled_batches(images), pieces=["units"])
         assert torch.equal(anatomy.model(images), before)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in anatomy.model.modules())
 
@@ -132,13 +132,19 @@ def test_the_model_is_given_back(each):
 @torch.no_grad()
 def test_resuming_gives_what_the_whole_model_gives(each):
     anatomy, images = each
-    units, _ = unit_removals(anatomy)
-    blocks, _ = unit_removals(anatomy, whole=[b.kind for b in anatomy])
-    heads, _ = head_removals(anatomy)
-    removals = [*units, *blocks, *heads, joint_removal(units[::2]), joint_removal(blocks[-2:])]
+    units, _ = block_ablations(anatomy)
+    blocks, _ = block_ablations(anatomy, whole=[b.kind for b in anatomy])
+    heads, _ = head_ablations(anatomy)
+    removals = [
+        *units,
+        *blocks,
+        *heads,
+        combine_ablations(units[::2]),
+        combine_ablations(blocks[-2:]),
+    ]
     cuts = [r.cut for r in removals]
     assert resumable(anatomy, images[:2], cuts) == set(cuts)
-    recording = record(anatomy, images, cuts_of(removals))
+    recording = record(anatomy, images, ablation_cuts(removals))
     for removal in removals:
         whole = removal.whole(anatomy, images)
         assert (whole - recording.logits).abs().max() > 1e-4  # the lesion does something
@@ -150,7 +156,7 @@ def test_resuming_gives_what_the_whole_model_gives(each):
 def test_the_study_is_that_of_lesions_one_by_one(each):
     anatomy, images = each
     batches = labelled_batches(images)
-    found = lesion_study(anatomy, batches, pieces=["blocks"])
+    found = ablation(anatomy, batches, pieces=["blocks"])
     targets = torch.cat([t for _, t in batches])
     losses = functional.cross_entropy(anatomy.model(images), targets, reduction="none").double()
     assert found.resumed.all()
@@ -206,7 +212,7 @@ def test_a_head_that_is_silent_is_one_whose_values_do_not_reach_the_output(vit):
 @torch.no_grad()
 def test_of_a_bottleneck_its_convolution_goes():
     anatomy, images = network("resnet")
-    units, _ = unit_removals(anatomy)
+    units, _ = block_ablations(anatomy)
     removal = next(r for r in units if r.blocks[0].name == "layer2.1")
     assert removal.removed == "convolution"
     found = removal.whole(anatomy, images)
@@ -241,7 +247,7 @@ class Counting(nn.Module):
 def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
     anatomy = dissect(Counting().eval(), torch.randn(2, 3, 8, 8))
     images = torch.randn(6, 3, 8, 8)
-    found = lesion_study(anatomy, labelled_batches(images, 6, 3), pieces=["blocks"])
+    found = ablation(anatomy, labelled_batches(images, 6, 3), pieces=["blocks"])
     assert not found.resumed.any()
     assert any("2 of 2 lesions ran the whole model" in s for s in found.sentences())
     targets = torch.arange(6) % 3
@@ -256,9 +262,9 @@ def test_within_other_surgery_the_whole_model_runs(line):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
     with lesion(anatomy, anatomy["convs.0"]):
-        found = lesion_study(anatomy, batches, pieces=["blocks"])
+        found = ablation(anatomy, batches, pieces=["blocks"])
     assert not found.resumed.any()
-    joint = lesion_study(anatomy, batches, together=[2], draws=30, pieces=["blocks"])
+    joint = ablation(anatomy, batches, together=[2], draws=30, pieces=["blocks"])
     at = joint.block.tolist().index("convs.0+convs.2")
     assert found.nll[found.block == "convs.2"] == pytest.approx(joint.nll[at])
 
@@ -269,32 +275,32 @@ def test_within_other_surgery_the_whole_model_runs(line):
 def test_as_many_blocks_go_as_are_asked_for_and_the_seed_says_which(line):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
-    found = lesion_study(anatomy, batches, together=[1, 3], draws=4, seed=3)
-    several = found.rows(found.removed == "several")
+    found = ablation(anatomy, batches, together=[1, 3], draws=4, seed=3)
+    several = found.select(found.removed == "several")
     assert several.number.tolist() == [1] * 4 + [3] * 4
     assert [len(b.split("+")) for b in several.block.tolist()] == several.number.tolist()
     assert (several.block[4:] == "convs.0+convs.1+convs.2").all()
-    again = lesion_study(anatomy, batches, together=[1, 3], draws=4, seed=3)
+    again = ablation(anatomy, batches, together=[1, 3], draws=4, seed=3)
     assert again.block.tolist() == found.block.tolist()
 
 
 def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
-    study = lesion_study(anatomy, batches, together=[1, 2], draws=5, seed=3)
-    found = lesions_together(study)
+    study = ablation(anatomy, batches, together=[1, 2], draws=5, seed=3)
+    found = joint_ablations(study)
     assert found.number.tolist() == [1, 2]
     assert found.draws.tolist() == [5, 5]
     assert found.drop[0] == found.drop_apart[0]  # of one block they are the same
     assert found.accuracy == pytest.approx(study.whole_accuracy - found.drop)
     alone = dict(zip(study.single.block.tolist(), study.single.drop.tolist(), strict=True))
-    pairs = study.rows(study.number == 2)
+    pairs = study.select(study.number == 2)
     sums = [sum(alone[name] for name in pair.split("+")) for pair in pairs.block.tolist()]
     assert found.drop_apart[1] == pytest.approx(sum(sums) / 5)
     assert (found.drop_least[1], found.drop_most[1]) == (pairs.drop.min(), pairs.drop.max())
     assert found.sentences()[1].startswith("2 blocks at once cost ")
-    with pytest.raises(InputError, match=r"ask lesion_study for together=\[2, 4\]"):
-        lesions_together(lesion_study(anatomy, batches))
+    with pytest.raises(InputError, match=r"ask ablation for together=\[2, 4\]"):
+        joint_ablations(ablation(anatomy, batches))
 
 
 # Contracts and errors.
@@ -302,17 +308,17 @@ def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
 
 def test_a_study_is_saved_and_read(line, tmp_path):
     anatomy, images = line
-    found = lesion_study(anatomy, labelled_batches(images, classes=3))
+    found = ablation(anatomy, labelled_batches(images, classes=3))
     found.save(tmp_path / "a.npz")
     read = Result.load(tmp_path / "a.npz")
-    assert isinstance(read, Lesions)
+    assert isinstance(read, Ablations)
     assert read.left_out == found.left_out
     assert "accuracy falls most, by" in read.sentences()[0]
 
 
 def test_what_cannot_be_lesioned_is_left_out_and_named():
     anatomy, images = network("convnext")
-    found = lesion_study(anatomy, labelled_batches(images))
+    found = ablation(anatomy, labelled_batches(images))
     assert "block 'stages.1.downsample' (downsample) maps" in found.left_out
     assert "stages.1.downsample" not in found.block.tolist()
 
@@ -321,23 +327,23 @@ def test_what_a_user_can_get_wrong(line, vit):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
     with pytest.raises(InputError, match="unknown piece 'stages'; wants some of units, blocks"):
-        lesion_study(anatomy, batches, pieces=["stages"])
+        ablation(anatomy, batches, pieces=["stages"])
     with pytest.raises(InputError, match="together is 4; wants 1 to 3, as so many blocks"):
-        lesion_study(anatomy, batches, together=[4])
+        ablation(anatomy, batches, together=[4])
     with pytest.raises(InputError, match="metrics need targets"):
-        lesion_study(anatomy, [images])
+        ablation(anatomy, [images])
     with pytest.raises(InputError, match="have no label"):
-        lesion_study(anatomy, [(images, torch.full((12,), -1))])
+        ablation(anatomy, [(images, torch.full((12,), -1))])
     with pytest.raises(InputError, match="no images were seen"):
-        lesion_study(anatomy, [])
+        ablation(anatomy, [])
     with pytest.raises(InputError, match="nothing of Line can be lesioned"):
-        lesion_study(anatomy, batches, pieces=["heads"])
+        ablation(anatomy, batches, pieces=["heads"])
     silent = without_head(vit[0], attentions(vit[0])[0], 3)
     with pytest.raises(InputError, match="has heads 0 to 2, and no head 3"), silent:
         pass
     anatomy.model.train()
     with pytest.raises(InputError, match=r"training mode; call model.eval\(\) first"):
-        lesion_study(anatomy, batches)
+        ablation(anatomy, batches)
 
 
 def test_heads_within_one_operation_are_refused():
@@ -356,6 +362,6 @@ def test_heads_within_one_operation_are_refused():
 
     images = torch.randn(4, 3, 16, 16)
     anatomy = dissect(Attending().eval(), images)
-    found = lesion_study(anatomy, labelled_batches(images, 4, 3), pieces=["units", "heads"])
+    found = ablation(anatomy, labelled_batches(images, 4, 3), pieces=["units", "heads"])
     assert "joins its heads within one operation" in found.left_out
     assert found.removed.tolist() == ["block"]

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
 from visprism.measure.outputs import Predictions, predict, uncertainty
 from visprism.measure.outputs.predictions import check_shapes, check_tensors
-from visprism.parallel import Compute
 
 SCRIPT = Path(__file__).with_name("predict_in_processes.py")
 
@@ -32,7 +32,7 @@ def model(script):
 
 @pytest.fixture
 def pairs(script):
-    """Ten labelled images, in batches of four."""
+    """Ten labeled images, in batches of four."""
     images, targets = script["images"](10), torch.arange(10) % 5
     return list(zip(images.split(4), targets.split(4), strict=True))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs import (
     Predictions,
     outcomes,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs import (
     ALEXNET,
     CLEAN,
@@ -18,7 +18,7 @@ from visprism.measure.outputs import (
     stability,
     uncertainty,
 )
-from visprism.result import Result
+from visprism.results.base import Result
 
 
 class Brightest(nn.Module):
@@ -71,7 +71,9 @@ def test_each_condition_has_the_metrics_of_its_own_images(model):
     assert found.of("accuracy", "fog", 5) == 0
     for condition, batches in data.items():
         alone = uncertainty(predict(model, batches), resamples=20)
-        rows = found.rows((found.corruption == condition[0]) & (found.severity == condition[1]))
+        rows = found.select(
+            (found.corruption == condition[0]) & (found.severity == condition[1])
+        )
         for name in ("metric", "cutoff", "value", "low", "high"):
             np.testing.assert_array_equal(getattr(rows, name), getattr(alone, name))
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from visprism.core.errors import InputError
 from visprism.data import load_data
-from visprism.errors import InputError
 from visprism.measure.outputs import Predictions, by_category, shape_bias
 from visprism.measure.outputs.categories import SIXTEEN, classes_of
 from visprism.measure.outputs.wilson import wilson
-from visprism.result import Result
+from visprism.results.base import Result
 
 
 def answers(decided, shapes, classes=3):

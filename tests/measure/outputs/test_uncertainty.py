@@ -1,4 +1,4 @@
-"""Laws of uncertainty (src/visprism/measure/outputs/uncertainty.py and outcomes.py)."""
+"""Laws of uncertainty (src/visprism/measure/outputs/calibration.py and outcomes.py)."""
 
 import sys
 from itertools import pairwise
@@ -11,10 +11,10 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs import Predictions, outcomes, uncertainty
-from visprism.measure.outputs.uncertainty import check_bins
-from visprism.result import Result
+from visprism.measure.outputs.calibration import check_bins
+from visprism.results.base import Result
 
 # What it measures: closed forms.
 
@@ -266,7 +266,7 @@ def test_intervals_depend_on_the_seed_and_not_on_how_resamples_are_cut(drawn, mo
     )
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
-    monkeypatch.setattr("visprism.measure.outputs.ranked._CHUNK", 700)
+    monkeypatch.setattr("visprism.measure.outputs.confidence_order._CHUNK", 700)
     np.testing.assert_allclose(uncertainty(predictions, resamples=30).low, first, rtol=1e-12)
 
 

@@ -1,13 +1,14 @@
-"""Laws of a model's first kernels (src/visprism/measure/weights/filters.py)."""
+"""Laws of a model's first kernels (src/visprism/measure/weights/patch_filters.py)."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
 from visprism.measure.weights import patch_filters
-from visprism.result import Provenance, Result
+from visprism.results.base import Result
 from visprism.testing import assert_results_equal
 
 

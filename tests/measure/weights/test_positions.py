@@ -1,4 +1,4 @@
-"""Laws of tables of positions (src/visprism/measure/weights/positions.py)."""
+"""Laws of tables of positions (src/visprism/measure/weights/position_embeddings.py)."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,11 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
 from visprism.measure.weights import positional_similarity
 from visprism.models import load_model
-from visprism.result import Provenance, Result
+from visprism.results.base import Result
 from visprism.testing import assert_results_equal
 
 

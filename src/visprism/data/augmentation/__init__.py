@@ -1,6 +1,6 @@
 """Augmentation of training images: settings, and the batched operations that follow them."""
 
-from visprism.data.augmentation.notation import RandAugment, read_rand_augment
+from visprism.data.augmentation.rand_augment_spec import RandAugment, read_rand_augment
 from visprism.data.augmentation.settings import (
     PLAIN,
     STRONG,

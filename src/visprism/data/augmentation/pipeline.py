@@ -7,16 +7,16 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from visprism.data.augmentation.cutting import cut_out
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.data.augmentation.draws import Drawn, draw
 from visprism.data.augmentation.erasing import erased
-from visprism.data.augmentation.framing import framed
+from visprism.data.augmentation.mix_pairs import RankSlice, share
 from visprism.data.augmentation.mixing import Mix, draw_mix, mixed, soft
+from visprism.data.augmentation.pad_crop_flip import framed
 from visprism.data.augmentation.rand_augment import rand_augmented
+from visprism.data.augmentation.random_resized_crop import cut_out
 from visprism.data.augmentation.settings import Augmentation
-from visprism.data.augmentation.share import Share, share
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 SoftBatch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
 
@@ -26,7 +26,7 @@ class Plan:
     """What one process does for one batch."""
 
     numbers: Int64[Tensor, " m"]  # of the images that it prepares, in the data set
-    share: Share
+    share: RankSlice
     drawn: Drawn  # for these images
     mix: Mix
 

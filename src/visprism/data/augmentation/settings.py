@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from visprism.data.augmentation.notation import RandAugment, read_rand_augment
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.data.augmentation.rand_augment_spec import RandAugment, read_rand_augment
 
 
 @dataclass(frozen=True)

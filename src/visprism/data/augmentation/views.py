@@ -17,10 +17,10 @@ from timm.data.auto_augment import rand_augment_transform
 from timm.data.transforms import RandomResizedCropAndInterpolation
 from torch import Tensor
 
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.data.augmentation.settings import Augmentation
 from visprism.data.batches import cropped
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 _GLOBAL = threading.Lock()  # of the generators that all threads share
 

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from visprism.core.errors import InputError
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
 from visprism.data.corruptions.severities import check_severity
-from visprism.errors import InputError
 
 
 def corrupt(

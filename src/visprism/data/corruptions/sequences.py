@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from visprism.core.errors import InputError
 from visprism.data.corruptions.corrupt import check_images
 from visprism.data.corruptions.digital import brightened
 from visprism.data.corruptions.filters import motion_blurred
@@ -14,7 +15,6 @@ from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.scale import eight_bit
 from visprism.data.corruptions.severities import SIZES, table_for
 from visprism.data.corruptions.weather import flakes_of, snowed
-from visprism.errors import InputError
 
 Images = Float[Tensor, "b 3 h w"]
 Frames = list[Float[Tensor, "b 3 h w"]]

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 SIZES = ("CIFAR", "Tiny ImageNet", "ImageNet")
 # Sides at which a table gives way to the next: the geometric means of 32, 64 and 224.
@@ -22,7 +22,7 @@ _CIFAR: dict[str, list[Any]] = {
     "impulse_noise": [0.01, 0.02, 0.03, 0.05, 0.07],  # share of values
     "speckle_noise": [0.06, 0.1, 0.12, 0.16, 0.2],  # deviation, relative to the value
     "gaussian_blur": [0.4, 0.6, 0.7, 0.8, 1],  # sigma in pixels
-    # sigma, farthest move, repeats
+    # sigma, steepest_step move, repeats
     "glass_blur": [(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
     "defocus_blur": [(0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)],  # radius, sigma
     "motion_blur": [(6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)],  # radius, sigma

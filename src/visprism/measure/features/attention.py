@@ -6,7 +6,6 @@ information).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,34 +13,50 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Attention, Weights, attentions
-from visprism.anatomy.places import NOWHERE, Places
+from visprism.anatomy.trace.token_grids import OFF_GRID, TokenGrid
+from visprism.core.statistics import standard_error
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.sums import standard_error
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type
 
 # In the order in which `AttentionProbe.extract` stacks them.
 QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
 
 
-@dataclass(frozen=True)
+@result_type("attention-statistics")
 class AttentionStatistics(Result):
     """What each head of each attention does; one row per head. Errors are over images."""
 
-    block: np.ndarray  # name of the attention's block; "#2" for the second in one block
-    stage: np.ndarray
-    depth: np.ndarray  # 0 for the stem ... 1 for the last block before the head
-    head: np.ndarray  # from 1
-    distance: np.ndarray  # mean distance to what is attended to, in pixels of the image
-    distance_error: np.ndarray
-    entropy: np.ndarray  # of a query's weights, in nats; log(keys) for uniform attention
-    entropy_error: np.ndarray
-    keys: np.ndarray  # that a query can attend to
-    nmi: np.ndarray  # 0: all queries attend alike; 1: each to a key of its own
-    nmi_error: np.ndarray
-    prefix_share: np.ndarray  # of the weight, on class tokens, registers and padding
-    prefix_share_error: np.ndarray
-    redundancy: np.ndarray  # mean cosine of its weights with other heads'; NaN for one head
-    redundancy_error: np.ndarray
+    block: np.ndarray = column(
+        "Block", "", "name of the attention's block; '#2' for the second in one block"
+    )
+    stage: np.ndarray = column("Stage")
+    depth: np.ndarray = column(
+        "Depth", "", "0 for the stem ... 1 for the last block before the head"
+    )
+    head: np.ndarray = column("Head", "", "from 1")
+    distance: np.ndarray = column(
+        "Distance", "pixels", "mean distance to what is attended to, in pixels of the image"
+    )
+    distance_error: np.ndarray = column("Distance error")
+    entropy: np.ndarray = column(
+        "Entropy", "nats", "of a query's weights, in nats; log(keys) for uniform attention"
+    )
+    entropy_error: np.ndarray = column("Entropy error")
+    keys: np.ndarray = column("Keys", "", "that a query can attend to")
+    nmi: np.ndarray = column(
+        "Mutual information", "", "0: all queries attend alike; 1: each to a key of its own"
+    )
+    nmi_error: np.ndarray = column("Nmi error")
+    prefix_share: np.ndarray = column(
+        "Share off the grid", "", "of the weight, on class tokens, registers and padding"
+    )
+    prefix_share_error: np.ndarray = column("Prefix share error")
+    redundancy: np.ndarray = column(
+        "Cosine with other heads",
+        "",
+        "mean cosine of its weights with other heads'; NaN for one head",
+    )
+    redundancy_error: np.ndarray = column("Redundancy error")
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
@@ -148,9 +163,9 @@ class AttentionProbe(Probe):
         )
 
 
-def _on_grid(places: Places, like: Tensor) -> Float[Tensor, "windows tokens"]:
+def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]:
     """1 for tokens that have a place, 0 for others."""
-    return torch.from_numpy(places.index != NOWHERE).to(like)
+    return torch.from_numpy(places.index != OFF_GRID).to(like)
 
 
 def _distances(attention: Attention, like: Tensor) -> Float[Tensor, "windows queries keys"]:

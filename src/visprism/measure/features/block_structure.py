@@ -4,27 +4,33 @@ Neighbours are alike in any network, so pairs of blocks are compared with pairs 
 apart. A network whose similarity depends on that distance alone has no block structure.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.features.cka import Similarity
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type, scalar
 
 
-@dataclass(frozen=True)
+@result_type("block-structure")
 class BlockStructure(Result):
     """CKA within and between the stages of one model; one row for each pair of stages."""
 
-    stage: np.ndarray  # 1 for the first after the stem
-    other_stage: np.ndarray  # the same stage or a later one
-    pairs: np.ndarray  # pairs of different blocks, one in each stage
-    cka: np.ndarray  # mean of these pairs, debiased; NaN where a stage has only one block
-    expected: np.ndarray  # mean CKA of all pairs of the model that are as far apart
-    excess: np.ndarray  # cka less expected
-    score: float  # within stages less between, at equal distance; NaN where none can be had
+    stage: np.ndarray = column("Stage", "", "1 for the first after the stem")
+    other_stage: np.ndarray = column("Other stage", "", "the same stage or a later one")
+    pairs: np.ndarray = column(
+        "Pairs of blocks", "", "pairs of different blocks, one in each stage"
+    )
+    cka: np.ndarray = column(
+        "Mean CKA", "", "mean of these pairs, debiased; NaN where a stage has only one block"
+    )
+    expected: np.ndarray = column(
+        "As far apart", "", "mean CKA of all pairs of the model that are as far apart"
+    )
+    excess: np.ndarray = column("Difference", "", "cka less expected")
+    score: float = scalar(
+        "Score", "", "within stages less between, at equal distance; NaN where none can be had"
+    )
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
@@ -62,14 +68,14 @@ def block_structure(similarity: Similarity) -> BlockStructure:
             "block structure is a property of one model, and this similarity is of two; "
             "observe one model with CKAProbe"
         )
-    counted = similarity.rows(
+    counted = similarity.select(
         similarity.defined & (similarity.kind != "stem") & (similarity.other_kind != "stem")
     )
     names = list(dict.fromkeys(counted.block.tolist()))
     place = {name: i for i, name in enumerate(dict.fromkeys(similarity.block.tolist()))}
     first = np.array([place[name] for name in counted.block.tolist()], dtype=int)
     other = np.array([place[name] for name in counted.other.tolist()], dtype=int)
-    pairs = counted.rows(other > first)
+    pairs = counted.select(other > first)
     apart = (other - first)[other > first]
     within = pairs.stage == pairs.other_stage
     expected = _mean_at(apart, pairs.cka, np.ones_like(within))[apart]

@@ -10,7 +10,6 @@ batches: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,36 +18,54 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from visprism.anatomy import Block
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.features.hsic import FEWEST, gram, hsic, linear, rbf
 from visprism.measure.features.per_block import PerBlock, described
 from visprism.measure.features.probe import Probe
+from visprism.results.base import column, result_type, scalar
 
 # A block whose unbiased HSIC with itself is this small a part of the biased one holds nothing
 # but rounding: its images are all equally far apart, or all the same.
 _NOTHING = 1e-12
 
 
-@dataclass(frozen=True)
+@result_type("similarity")
 class Similarity(PerBlock):
     """CKA of pairs of blocks; one row for each ordered pair.
 
     `block` and the columns of `PerBlock` are of the first block, those below of the other.
     """
 
-    other: np.ndarray  # its name
-    other_kind: np.ndarray
-    other_stage: np.ndarray
-    other_depth: np.ndarray
-    cka: np.ndarray  # debiased: -1 ... 1, about 0 for unrelated features; 0 if not defined
-    cka_error: np.ndarray  # standard error over batches; NaN for one batch
-    biased: np.ndarray  # 0 ... 1, and above 0 for unrelated features; 0 if not defined
-    biased_error: np.ndarray  # standard error over batches; NaN for one batch
-    defined: np.ndarray  # False where a block's features are the same for all images
-    kernel: str = "linear"  # or "rbf"
-    batches: int = 0  # how many were counted
-    batch_size: float = 0.0  # images of a batch that was counted, on average
-    other_model: str = ""  # whose block the other is; empty where it is of the same model
+    other: np.ndarray = column("Other block", "", "its name")
+    other_kind: np.ndarray = column("Other kind")
+    other_stage: np.ndarray = column("Other stage")
+    other_depth: np.ndarray = column("Other depth")
+    cka: np.ndarray = column(
+        "CKA", "", "debiased: -1 ... 1, about 0 for unrelated features; 0 if not defined"
+    )
+    cka_error: np.ndarray = column(
+        "Cka error", "", "standard error over batches; NaN for one batch"
+    )
+    biased: np.ndarray = column(
+        "Biased CKA", "", "0 ... 1, and above 0 for unrelated features; 0 if not defined"
+    )
+    biased_error: np.ndarray = column(
+        "Biased error", "", "standard error over batches; NaN for one batch"
+    )
+    defined: np.ndarray = column(
+        "Defined", "", "False where a block's features are the same for all images"
+    )
+    kernel: str = scalar("Kernel", "", "or 'rbf'", default="linear")
+    batches: int = scalar("Batches", "", "how many were counted", default=0)
+    batch_size: float = scalar(
+        "Batch size", "", "images of a batch that was counted, on average", default=0.0
+    )
+    other_model: str = scalar(
+        "Other model",
+        "",
+        "whose block the other is; empty where it is of the same model",
+        default="",
+    )
 
 
 class CKAProbe(Probe):

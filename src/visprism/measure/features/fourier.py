@@ -9,7 +9,6 @@ Source: Park and Kim (2022), How do vision transformers work?, fig. 2a and 8.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -17,12 +16,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.core.statistics import standard_error
 from visprism.measure.features import profiles
 from visprism.measure.features.per_block import PerBlock, described, grid_of, on_one_grid
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.sums import standard_error
-from visprism.result import Provenance
+from visprism.results.base import column, result_type, scalar
 
 Profile = Literal["diagonal", "radial"]
 Protocol = Literal["default", "paper"]
@@ -34,29 +34,55 @@ PROFILES = {  # how it is measured, and at which frequencies of a grid
 }
 
 
-@dataclass(frozen=True)
+@result_type("spectrum")
 class Spectrum(PerBlock):
     """Log amplitude by block and spatial frequency; one row for each pair."""
 
-    frequency: np.ndarray  # in pi rad/pixel: 0 is the mean, 1 the Nyquist frequency
-    log_amplitude: np.ndarray  # natural log, mean over channels and images
-    relative: np.ndarray  # log_amplitude less its value at frequency 0
-    relative_error: np.ndarray  # standard error of `relative` over images; NaN for one image
-    change: np.ndarray  # relative, less that of the block before; NaN where grids differ
-    change_error: np.ndarray  # its standard error over images, paired
-    profile: str = "diagonal"  # frequency along each axis; or "radial"
+    frequency: np.ndarray = column(
+        "Frequency", "π rad/pixel", "in pi rad/pixel: 0 is the mean, 1 the Nyquist frequency"
+    )
+    log_amplitude: np.ndarray = column(
+        "Log amplitude", "", "natural log, mean over channels and images"
+    )
+    relative: np.ndarray = column(
+        "Δ log amplitude", "", "log_amplitude less its value at frequency 0"
+    )
+    relative_error: np.ndarray = column(
+        "Relative error", "", "standard error of `relative` over images; NaN for one image"
+    )
+    change: np.ndarray = column(
+        "Change across the block",
+        "",
+        "relative, less that of the block before; NaN where grids differ",
+    )
+    change_error: np.ndarray = column(
+        "Change error", "", "its standard error over images, paired"
+    )
+    profile: str = scalar(
+        "Profile", "", "frequency along each axis; or 'radial'", default="diagonal"
+    )
 
 
-@dataclass(frozen=True)
+@result_type("high-frequency")
 class HighFrequency(PerBlock):
     """The highest frequency of a `Spectrum`; one row for each block that has one but 0."""
 
-    frequency: np.ndarray  # in pi rad/pixel, the highest on the block's grid
-    relative: np.ndarray  # log amplitude less its value at frequency 0
-    relative_error: np.ndarray  # standard error over images
-    change: np.ndarray  # relative, less that of the block before; NaN where grids differ
-    change_error: np.ndarray  # its standard error over images, paired
-    profile: str = "diagonal"
+    frequency: np.ndarray = column(
+        "Frequency", "π rad/pixel", "in pi rad/pixel, the highest on the block's grid"
+    )
+    relative: np.ndarray = column(
+        "Δ log amplitude", "", "log amplitude less its value at frequency 0"
+    )
+    relative_error: np.ndarray = column("Relative error", "", "standard error over images")
+    change: np.ndarray = column(
+        "Change across the block",
+        "",
+        "relative, less that of the block before; NaN where grids differ",
+    )
+    change_error: np.ndarray = column(
+        "Change error", "", "its standard error over images, paired"
+    )
+    profile: str = scalar("Profile", default="diagonal")
 
 
 def high_frequency(spectrum: Spectrum) -> HighFrequency:
@@ -67,7 +93,7 @@ def high_frequency(spectrum: Spectrum) -> HighFrequency:
     Source: Park and Kim (2022), fig. 8.
     """
     last = np.append(spectrum.block[1:] != spectrum.block[:-1], True)
-    rows = spectrum.rows(last & (spectrum.frequency > 0))
+    rows = spectrum.select(last & (spectrum.frequency > 0))
     return HighFrequency(**{k: v for k, v in vars(rows).items() if k != "log_amplitude"})
 
 

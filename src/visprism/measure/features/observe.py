@@ -5,18 +5,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from visprism.anatomy import Anatomy, batch_size
-from visprism.errors import InputError
-from visprism.measure.features.intake import Batch, blocks_on_grid, images_of
-from visprism.measure.features.probe import Probe
-from visprism.measure.features.watched import (
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.measure.batches import Batch, blocks_on_grid, images_of
+from visprism.measure.features.observing import (
     Progress,
     measured,
     shown,
     together,
     watched,
 )
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
+from visprism.measure.features.probe import Probe
+from visprism.results.base import Result
 
 
 def observe(
@@ -33,7 +34,7 @@ def observe(
     Memory does not grow with the number of images. The model and the probes stay as they are:
     copies of the probes gather, and parameters that went to another device come back.
 
-    Several processes (started by ``torchrun``, see `visprism.parallel.processes`) take turns
+    Several processes (started by ``torchrun``, see `visprism.core.processes.processes`) take turns
     with the batches; each gets the same results, those of one process up to rounding.
 
     Args:

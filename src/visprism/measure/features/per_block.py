@@ -1,24 +1,29 @@
 """Results with rows for blocks: the columns that say which block a row is about."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from visprism.anatomy import Block
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type
 
 
-@dataclass(frozen=True)
+@result_type("per-block")
 class PerBlock(Result):
     """One or more rows for each block, in forward order."""
 
-    block: np.ndarray  # its name
-    kind: np.ndarray  # "conv", "attention", ...
-    stage: np.ndarray  # 0 for the stem, then one more each time that the grid shrinks
-    depth: np.ndarray  # 0 for the stem ... 1 for the last block before the head
-    subsampling: np.ndarray  # whether its grid is smaller than that of the block before
+    block: np.ndarray = column("Block", "", "its name")
+    kind: np.ndarray = column("Kind", "", "'conv', 'attention', ...")
+    stage: np.ndarray = column(
+        "Stage", "", "0 for the stem, then one more each time that the grid shrinks"
+    )
+    depth: np.ndarray = column(
+        "Depth", "", "0 for the stem ... 1 for the last block before the head"
+    )
+    subsampling: np.ndarray = column(
+        "Subsampling", "", "whether its grid is smaller than that of the block before"
+    )
 
 
 def described(blocks: Sequence[Block]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from visprism.anatomy import Anatomy
-from visprism.errors import InputError
-from visprism.measure.features.sums import Sums
-from visprism.result import Result
+from visprism.core.errors import InputError
+from visprism.core.statistics import Sums
+from visprism.results.base import Result
 
 
 class Probe(ABC):

@@ -19,8 +19,8 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.errors import InputError
-from visprism.measure.features.pieces import channel_mean, pieces
+from visprism.core.errors import InputError
+from visprism.measure.features.cache_chunks import channel_mean, pieces
 
 # Keeps log finite where an amplitude is 0; the paper's code has 1e-6 too.
 _FLOOR = 1e-6

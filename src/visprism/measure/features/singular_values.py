@@ -8,7 +8,6 @@ Source: Roy and Vetterli (2007), The effective rank: a measure of effective dime
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 from visprism.anatomy import Block
 from visprism.measure.features.per_block import PerBlock, described
 from visprism.measure.features.probe import Probe
+from visprism.results.base import column, result_type
 
 LEVELS = ("tokens", "images")
 
@@ -27,25 +27,39 @@ LEVELS = ("tokens", "images")
 _FLOOR = 10 * np.finfo(float).eps
 
 
-@dataclass(frozen=True)
+@result_type("singular-values")
 class SingularValues(PerBlock):
     """Singular values of centred features; one row for each block, level and rank."""
 
-    level: np.ndarray  # "tokens", or "images" for means over positions
-    rank: np.ndarray  # 1 for the largest singular value ... number of channels
-    relative: np.ndarray  # singular value over the largest; NaN where nothing varies
-    share: np.ndarray  # of the variance that lies in this direction
+    level: np.ndarray = column("Level", "", "'tokens', or 'images' for means over positions")
+    rank: np.ndarray = column(
+        "Rank", "", "1 for the largest singular value ... number of channels"
+    )
+    relative: np.ndarray = column(
+        "Relative", "", "singular value over the largest; NaN where nothing varies"
+    )
+    share: np.ndarray = column("Share", "", "of the variance that lies in this direction")
 
 
-@dataclass(frozen=True)
+@result_type("effective-ranks")
 class EffectiveRanks(PerBlock):
     """How many directions features fill; one row for each block. NaN where nothing varies."""
 
-    channels: np.ndarray  # how many there are, which no rank exceeds
-    token_rank: np.ndarray  # exp(entropy) of the tokens' singular values, scaled to sum to 1
-    token_participation: np.ndarray  # 1 / sum of squared shares of the variance
-    image_rank: np.ndarray  # the same two of the images' means; under the number of images
-    image_participation: np.ndarray
+    channels: np.ndarray = column("Channels", "", "how many there are, which no rank exceeds")
+    token_rank: np.ndarray = column(
+        "Effective rank of tokens",
+        "",
+        "exp(entropy) of the tokens' singular values, scaled to sum to 1",
+    )
+    token_participation: np.ndarray = column(
+        "Participation ratio of tokens", "", "1 / sum of squared shares of the variance"
+    )
+    image_rank: np.ndarray = column(
+        "Effective rank of images",
+        "",
+        "the same two of the images' means; under the number of images",
+    )
+    image_participation: np.ndarray = column("Participation ratio of images")
 
 
 def effective_ranks(values: SingularValues) -> EffectiveRanks:
@@ -62,7 +76,7 @@ def effective_ranks(values: SingularValues) -> EffectiveRanks:
     ranks = {level: ([], []) for level in LEVELS}
     for name in blocks.tolist():
         for level in LEVELS:
-            rows = values.rows((values.block == name) & (values.level == level))
+            rows = values.select((values.block == name) & (values.level == level))
             p = rows.relative / rows.relative.sum()
             entropy = -(p * np.log(np.where(p > 0, p, 1))).sum()
             ranks[level][0].append(np.exp(entropy))

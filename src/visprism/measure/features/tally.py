@@ -4,15 +4,13 @@ Whether attention is a low-pass filter is a question about many blocks. The tall
 many of them a quantity falls, tests that count against chance, and gives the mean change.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.features.fourier import HighFrequency
 from visprism.measure.features.per_block import PerBlock
 from visprism.measure.features.variance import Variances
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type, scalar
 
 QUANTITIES = {HighFrequency: "high-frequency log amplitude", Variances: "variance"}
 
@@ -31,21 +29,29 @@ _WORDS = {
 _CHANCE = 0.05  # p from which a count is not told from that of a fair coin
 
 
-@dataclass(frozen=True)
+@result_type("tally")
 class Tally(Result):
     """The change across blocks, by kind; one row for each kind.
 
     Counted are the blocks that keep the grid of the block before and change the quantity.
     """
 
-    kind: np.ndarray
-    blocks: np.ndarray  # how many
-    falls: np.ndarray  # on how many of them the quantity falls
-    mean: np.ndarray  # mean change over blocks
-    low: np.ndarray  # 95 % interval of the mean over blocks, by Student's t; NaN for one block
-    high: np.ndarray
-    p: np.ndarray  # two-sided sign test of as many falls against as many rises
-    quantity: str  # "high-frequency log amplitude", or "variance", which changes by a fraction
+    kind: np.ndarray = column("Kind")
+    blocks: np.ndarray = column("Blocks", "", "how many")
+    falls: np.ndarray = column("Falls", "", "on how many of them the quantity falls")
+    mean: np.ndarray = column("Mean", "", "mean change over blocks")
+    low: np.ndarray = column(
+        "Low", "", "95 % interval of the mean over blocks, by Student's t; NaN for one block"
+    )
+    high: np.ndarray = column("High")
+    p: np.ndarray = column(
+        "P", "", "two-sided sign test of as many falls against as many rises"
+    )
+    quantity: str = scalar(
+        "Quantity",
+        "",
+        "'high-frequency log amplitude', or 'variance', which changes by a fraction",
+    )
 
     def sentences(self) -> list[str]:
         """A verdict for each kind, with its numbers; or one, that there is nothing to count."""

@@ -7,7 +7,6 @@ Source: Park and Kim (2022), How do vision transformers work?, fig. 9.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -16,22 +15,35 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Block
+from visprism.core.statistics import standard_error
+from visprism.measure.features.cache_chunks import channel_mean, pieces
 from visprism.measure.features.per_block import PerBlock, described, grid_of, on_one_grid
-from visprism.measure.features.pieces import channel_mean, pieces
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.sums import standard_error
+from visprism.results.base import column, result_type
 
 
-@dataclass(frozen=True)
+@result_type("variances")
 class Variances(PerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position."""
 
-    variance: np.ndarray  # over positions, unbiased; mean over channels and images
-    variance_error: np.ndarray  # standard error over images; NaN for one image
-    relative: np.ndarray  # mean variance over mean square, free of the map's scale
-    relative_error: np.ndarray  # its standard error over images
-    change: np.ndarray  # variance over that of the block before, less 1; NaN where grids differ
-    change_error: np.ndarray  # its standard error over images, paired
+    variance: np.ndarray = column(
+        "Variance", "", "over positions, unbiased; mean over channels and images"
+    )
+    variance_error: np.ndarray = column(
+        "Variance error", "", "standard error over images; NaN for one image"
+    )
+    relative: np.ndarray = column(
+        "Variance / mean square", "", "mean variance over mean square, free of the map's scale"
+    )
+    relative_error: np.ndarray = column("Relative error", "", "its standard error over images")
+    change: np.ndarray = column(
+        "Change across the block",
+        "",
+        "variance over that of the block before, less 1; NaN where grids differ",
+    )
+    change_error: np.ndarray = column(
+        "Change error", "", "its standard error over images, paired"
+    )
 
 
 class VarianceProbe(Probe):

@@ -1,6 +1,9 @@
 """Outputs: what a model's predictions tell."""
 
+from visprism.measure.outputs.ablation_result import Ablations
 from visprism.measure.outputs.adversarial import Adversarial, adversarial
+from visprism.measure.outputs.block_ablation import ablation
+from visprism.measure.outputs.calibration import Uncertainty, uncertainty
 from visprism.measure.outputs.categories import classes_of
 from visprism.measure.outputs.corruption_errors import (
     ALEXNET,
@@ -12,11 +15,9 @@ from visprism.measure.outputs.fourier_sensitivity import (
     fourier_sensitivity,
 )
 from visprism.measure.outputs.frequency_noise import FrequencyRobustness, frequency_noise
-from visprism.measure.outputs.lesion_study import lesion_study
-from visprism.measure.outputs.lesions import Lesions
-from visprism.measure.outputs.lesions_together import LesionsTogether, lesions_together
-from visprism.measure.outputs.limits import ATTACKS, Attack
+from visprism.measure.outputs.joint_ablation import JointAblations, joint_ablations
 from visprism.measure.outputs.outcomes import Outcomes, outcomes
+from visprism.measure.outputs.perturbation_ball import ATTACKS, Attack
 from visprism.measure.outputs.predict import predict
 from visprism.measure.outputs.predictions import Predictions
 from visprism.measure.outputs.reliability import (
@@ -29,19 +30,18 @@ from visprism.measure.outputs.robustness import CLEAN, Robustness, robustness
 from visprism.measure.outputs.shape_bias import ShapeBias, by_category, shape_bias
 from visprism.measure.outputs.stability import Stability, stability
 from visprism.measure.outputs.temperature import Temperature, temperature
-from visprism.measure.outputs.uncertainty import Uncertainty, uncertainty
 
 __all__ = [
     "ALEXNET",
     "ATTACKS",
     "CLEAN",
+    "Ablations",
     "Adversarial",
     "Attack",
     "CorruptionErrors",
     "FourierSensitivity",
     "FrequencyRobustness",
-    "Lesions",
-    "LesionsTogether",
+    "JointAblations",
     "Outcomes",
     "Predictions",
     "Reliability",
@@ -51,14 +51,14 @@ __all__ = [
     "Stability",
     "Temperature",
     "Uncertainty",
+    "ablation",
     "adversarial",
     "by_category",
     "classes_of",
     "corruption_errors",
     "fourier_sensitivity",
     "frequency_noise",
-    "lesion_study",
-    "lesions_together",
+    "joint_ablations",
     "outcomes",
     "predict",
     "reliability",

@@ -1,42 +1,45 @@
 """Adversarial robustness: what attacks of several kinds and strengths cost."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.measure.batches import Batch
 from visprism.measure.outputs.attacks import attacked
-from visprism.measure.outputs.conditions import Progress, under_conditions
-from visprism.measure.outputs.intake import Labelled
-from visprism.measure.outputs.limits import Attack
+from visprism.measure.outputs.perturbation_ball import Attack
+from visprism.measure.outputs.perturbed_evaluation import Progress, evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.measure.outputs.wilson import wilson
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
+from visprism.results.base import Result, column, result_type, scalar
 
 
-@dataclass(frozen=True)
+@result_type("adversarial")
 class Adversarial(Result):
     """One row for each attack."""
 
-    attack: np.ndarray  # "fgsm", "pgd", "random"
-    norm: np.ndarray  # "linf" or "l2"
-    epsilon: np.ndarray  # in pixels of 0 ... 1
-    frequency: np.ndarray  # middle of the band, in pi rad/pixel; NaN without one
-    steps: np.ndarray  # 1 but for PGD
-    restarts: np.ndarray
-    accuracy: np.ndarray  # under the attack
-    low: np.ndarray  # 95 % Wilson interval of the accuracy
-    high: np.ndarray
-    drop: np.ndarray
-    drop_error: np.ndarray  # standard error, paired by image
-    nll: np.ndarray
-    nll_rise: np.ndarray
-    nll_rise_error: np.ndarray
-    clean_accuracy: float = float("nan")
-    clean_nll: float = float("nan")
+    attack: np.ndarray = column("Attack", "", "'fgsm', 'pgd', 'random'")
+    norm: np.ndarray = column("Norm", "", "'linf' or 'l2'")
+    epsilon: np.ndarray = column("Largest change", "", "in pixels of 0 ... 1")
+    frequency: np.ndarray = column(
+        "Band", "π rad/pixel", "middle of the band, in pi rad/pixel; NaN without one"
+    )
+    steps: np.ndarray = column("Steps", "", "1 but for PGD")
+    restarts: np.ndarray = column("Starts")
+    accuracy: np.ndarray = column("Accuracy", "", "under the attack")
+    low: np.ndarray = column("Low", "", "95 % Wilson interval of the accuracy")
+    high: np.ndarray = column("High")
+    drop: np.ndarray = column("Drop")
+    drop_error: np.ndarray = column("Drop error", "", "standard error, paired by image")
+    nll: np.ndarray = column("Nll")
+    nll_rise: np.ndarray = column("Rise of NLL")
+    nll_rise_error: np.ndarray = column("Nll rise error")
+    clean_accuracy: float = scalar("Clean accuracy", default=float("nan"))
+    clean_nll: float = scalar("Clean nll", default=float("nan"))
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
@@ -52,7 +55,7 @@ class Adversarial(Result):
 
 def adversarial(
     model: nn.Module,
-    batches: Iterable[Labelled],
+    batches: Iterable[Batch],
     attacks: Sequence[Attack],
     *,
     mean: Sequence[float],
@@ -94,7 +97,7 @@ def adversarial(
                 model, pixels, targets, attacks[which], space, seed=seed, numbers=numbers
             )
 
-    sums, facts = under_conditions(
+    sums, facts = evaluate_perturbed(
         model,
         batches,
         space,

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visprism.anatomy import forward
-from visprism.errors import InputError
-from visprism.measure.outputs.limits import Attack, Draws, Limits, Pixels
+from visprism.core.errors import InputError
+from visprism.measure.outputs.perturbation_ball import Attack, Draws, PerturbationBall, Pixels
 from visprism.measure.outputs.pixel_space import PixelSpace
 
 
@@ -49,19 +49,19 @@ def attacked(
             gradient back to them.
     """
     rng = Draws(pixels, seed, numbers or range(len(pixels)))
-    limits = Limits.of(attack, pixels)
+    limits = PerturbationBall.of(attack, pixels)
     if attack.name == "random":
-        return pixels + limits.nearest(limits.farthest(rng.normal(0)), pixels)
+        return pixels + limits.nearest(limits.steepest_step(rng.normal(0)), pixels)
     loss = _Loss(model, space, targets)
     if attack.name == "fgsm":
-        change = limits.farthest(loss.gradient(pixels))
+        change = limits.steepest_step(loss.gradient(pixels))
         return pixels + limits.nearest(change, pixels)
     best = pixels
     highest = torch.full((len(pixels),), -torch.inf, device=pixels.device)
     for start in range(attack.restarts):
-        change = limits.nearest(limits.anywhere(rng, start), pixels)
+        change = limits.nearest(limits.random_start(rng, start), pixels)
         for _ in range(attack.steps):
-            step = limits.farthest(loss.gradient(pixels + change))
+            step = limits.steepest_step(loss.gradient(pixels + change))
             change = change + step * (attack.stride / attack.epsilon)
             change = limits.nearest(change, pixels)
         reached = loss.each(pixels + change)

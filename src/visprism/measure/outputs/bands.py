@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, fft
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 WIDTH = 0.1  # in pi rad/pixel
 RINGS = ("square", "round")

@@ -6,7 +6,7 @@ the numbers of the authors' repository.
 
 from collections.abc import Sequence
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 _CLASSES = 1000  # of ImageNet
 

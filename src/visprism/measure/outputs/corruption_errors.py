@@ -5,13 +5,12 @@ corruptions and perturbations, sec. 4.1.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs.robustness import CLEAN, Robustness
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type, scalar
 
 # AlexNet's error on ImageNet-C, mean over the five severities (Hendrycks and Dietterich 2019,
 # table 1, in full digits from the authors' repository).
@@ -34,17 +33,21 @@ ALEXNET = {
 }
 
 
-@dataclass(frozen=True)
+@result_type("corruption-errors")
 class CorruptionErrors(Result):
     """The error rate of each corruption, mean over its severities; one row for each."""
 
-    corruption: np.ndarray
-    error: np.ndarray  # share of images that are wrong
-    ece: np.ndarray  # mean over severities
-    reference: np.ndarray  # the reference's error; NaN where there is none
-    relative: np.ndarray  # error over the reference's; NaN unless all severities are there
-    clean_error: float = float("nan")
-    mean_error: float = float("nan")  # over corruptions
+    corruption: np.ndarray = column("Corruption")
+    error: np.ndarray = column("Error rate", "", "share of images that are wrong")
+    ece: np.ndarray = column("ECE", "", "mean over severities")
+    reference: np.ndarray = column(
+        "AlexNet's error", "", "the reference's error; NaN where there is none"
+    )
+    relative: np.ndarray = column(
+        "Relative to it", "", "error over the reference's; NaN unless all severities are there"
+    )
+    clean_error: float = scalar("Clean error", default=float("nan"))
+    mean_error: float = scalar("Mean error", "", "over corruptions", default=float("nan"))
     mce: float = float(
         "nan"
     )  # mean of `relative` over the reference's; NaN unless all are there
@@ -82,15 +85,15 @@ def corruption_errors(
     if not names:
         raise InputError("no corruption was measured; there is nothing to average")
     known = reference or {}
-    rows = measured.rows(np.isnan(measured.cutoff))
-    of = {name: rows.rows(rows.corruption == name) for name in names}
+    rows = measured.select(np.isnan(measured.cutoff))
+    of = {name: rows.select(rows.corruption == name) for name in names}
     error = np.array([1 - _mean(of[name], "accuracy") for name in names])
     against = np.array([known.get(name, np.nan) for name in names])
     whole = [set(of[name].severity.tolist()) == {1, 2, 3, 4, 5} for name in names]
     relative = np.where(whole, error / against, np.nan)
     counted = relative[np.isfinite(against)]
     complete = bool(known) and len(counted) == len(known)
-    clean = rows.rows(rows.corruption == CLEAN[0])
+    clean = rows.select(rows.corruption == CLEAN[0])
     return CorruptionErrors(
         corruption=np.array(names),
         error=error,

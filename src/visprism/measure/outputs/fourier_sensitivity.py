@@ -4,34 +4,41 @@ Source: Yin et al. (2019), A Fourier perspective on model robustness in computer
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, fft, nn
 
-from visprism.errors import InputError
-from visprism.measure.outputs.conditions import Progress, under_conditions
-from visprism.measure.outputs.intake import Labelled
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.core.rng import stream
+from visprism.measure.batches import Batch
+from visprism.measure.outputs.perturbed_evaluation import Progress, evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
-from visprism.rng import stream
+from visprism.results.base import Result, column, result_type, scalar
 
 
-@dataclass(frozen=True)
+@result_type("fourier-sensitivity")
 class FourierSensitivity(Result):
     """One row for each frequency of the plane; of two opposite ones the values are the same."""
 
-    vertical: np.ndarray  # cycles over the height of the image; negative ones too
-    horizontal: np.ndarray  # over the width
-    error: np.ndarray  # share of wrong images under noise of this frequency
-    error_rise: np.ndarray  # less that of images as they are
-    error_rise_error: np.ndarray  # standard error, paired by image
-    clean_error: float = float("nan")
-    rms: float = float("nan")  # of the noise, in pixels of 0 ... 1
-    nyquist: float = float("nan")  # cycles over the shorter side
+    vertical: np.ndarray = column(
+        "Cycles over the height", "", "cycles over the height of the image; negative ones too"
+    )
+    horizontal: np.ndarray = column("Over the width", "", "over the width")
+    error: np.ndarray = column(
+        "Error rate", "", "share of wrong images under noise of this frequency"
+    )
+    error_rise: np.ndarray = column("Rise", "", "less that of images as they are")
+    error_rise_error: np.ndarray = column(
+        "Error rise error", "", "standard error, paired by image"
+    )
+    clean_error: float = scalar("Clean error", default=float("nan"))
+    rms: float = scalar("Rms", "", "of the noise, in pixels of 0 ... 1", default=float("nan"))
+    nyquist: float = scalar("Nyquist", "", "cycles over the shorter side", default=float("nan"))
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
@@ -46,7 +53,7 @@ class FourierSensitivity(Result):
 
 def fourier_sensitivity(
     model: nn.Module,
-    batches: Iterable[Labelled],
+    batches: Iterable[Batch],
     *,
     mean: Sequence[float],
     std: Sequence[float],
@@ -103,7 +110,7 @@ def fourier_sensitivity(
         wave = direction(size, half[which]).to(pixels) * (rms * (size[0] * size[1]) ** 0.5)
         return pixels + _signs(pixels, (seed, which), numbers) * wave
 
-    sums, facts = under_conditions(
+    sums, facts = evaluate_perturbed(
         model,
         batches,
         PixelSpace(mean, std),

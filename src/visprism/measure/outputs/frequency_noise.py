@@ -4,14 +4,19 @@ Source: Park and Kim (2022), How do vision transformers work?, fig. 2b.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import add_up
+from visprism.core.provenance import Provenance
+from visprism.core.rng import stream
+from visprism.measure.batches import Batch
 from visprism.measure.outputs.bands import (
     CENTRES,
     WIDTH,
@@ -22,34 +27,35 @@ from visprism.measure.outputs.bands import (
     of_rms,
     paper_band,
 )
-from visprism.measure.outputs.conditions import Progress, under_conditions
-from visprism.measure.outputs.intake import Labelled
+from visprism.measure.outputs.perturbed_evaluation import Progress, evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.parallel import CPU, Compute, add_up
-from visprism.result import Provenance, Result
-from visprism.rng import stream
+from visprism.results.base import Result, column, result_type, scalar
 
 RMS = 0.1  # in pixels of 0 ... 1
 EPSILON = 0.7  # of Park and Kim, in an answer about their code, which has 0.007
 
 
-@dataclass(frozen=True)
+@result_type("frequency-robustness")
 class FrequencyRobustness(Result):
     """One row for each band of frequencies."""
 
-    frequency: np.ndarray  # middle of the band, in pi rad/pixel
-    rms: np.ndarray  # of the noise, in pixels of 0 ... 1, over all images
-    accuracy: np.ndarray  # with noise
-    drop: np.ndarray  # of the accuracy, from that of images as they are
-    drop_error: np.ndarray  # standard error, paired by image
-    nll: np.ndarray
-    nll_rise: np.ndarray
-    nll_rise_error: np.ndarray
-    clean_accuracy: float = float("nan")
-    clean_nll: float = float("nan")
-    width: float = WIDTH  # of a band, in pi rad/pixel
-    ring: str = "square"
-    left_out: str = ""  # bands that hold no frequency of images so small
+    frequency: np.ndarray = column(
+        "Frequency", "π rad/pixel", "middle of the band, in pi rad/pixel"
+    )
+    rms: np.ndarray = column("RMS", "", "of the noise, in pixels of 0 ... 1, over all images")
+    accuracy: np.ndarray = column("Accuracy", "", "with noise")
+    drop: np.ndarray = column("Drop", "", "of the accuracy, from that of images as they are")
+    drop_error: np.ndarray = column("Drop error", "", "standard error, paired by image")
+    nll: np.ndarray = column("Nll")
+    nll_rise: np.ndarray = column("Rise of NLL")
+    nll_rise_error: np.ndarray = column("Nll rise error")
+    clean_accuracy: float = scalar("Clean accuracy", default=float("nan"))
+    clean_nll: float = scalar("Clean nll", default=float("nan"))
+    width: float = scalar("Width", "", "of a band, in pi rad/pixel", default=WIDTH)
+    ring: str = scalar("Ring", default="square")
+    left_out: str = scalar(
+        "Left out", "", "bands that hold no frequency of images so small", default=""
+    )
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
@@ -66,7 +72,7 @@ class FrequencyRobustness(Result):
 
 def frequency_noise(
     model: nn.Module,
-    batches: Iterable[Labelled],
+    batches: Iterable[Batch],
     *,
     mean: Sequence[float],
     std: Sequence[float],
@@ -142,7 +148,7 @@ def frequency_noise(
         power[which, 1] += noise.numel()
         return pixels + noise
 
-    sums, facts = under_conditions(
+    sums, facts = evaluate_perturbed(
         model,
         batches,
         space,
@@ -176,7 +182,7 @@ def _with_frequencies(found: FrequencyRobustness) -> FrequencyRobustness:
             "bands, or larger images"
         )
     names = ", ".join(f"{f:g}π" for f in found.frequency[empty])
-    return replace(found.rows(~empty), left_out=names)
+    return replace(found.select(~empty), left_out=names)
 
 
 def white_noise(like: Float[Tensor, "b c h w"], seed: int, numbers: range) -> Tensor:

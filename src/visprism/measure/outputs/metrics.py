@@ -7,14 +7,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.measure.outputs.ranked import Ranked, Running, Weights
+from visprism.measure.outputs.confidence_order import (
+    CumulativeSums,
+    SortedByConfidence,
+    Weights,
+)
 
 Found = dict[tuple[str, float], Float[Tensor, " r"]]  # by metric and cut-off
 
 
-def metrics(ranked: Ranked, weights: Weights, cutoffs: Sequence[float], bins: int) -> Found:
+def metrics(
+    ranked: SortedByConfidence, weights: Weights, cutoffs: Sequence[float], bins: int
+) -> Found:
     """Every metric, for each set of weights."""
-    sums = Running.of(ranked, weights)
+    sums = CumulativeSums.of(ranked, weights)
     total = sums.count[:, -1]
     means = weights @ ranked.values / total[:, None]
     found: Found = {
@@ -22,7 +28,7 @@ def metrics(ranked: Ranked, weights: Weights, cutoffs: Sequence[float], bins: in
         for i, name in enumerate(("accuracy", "top5", "nll", "brier"))
     }
     wrong = (total - sums.correct[:, -1])[:, None]
-    places = ranked.surer(cutoffs)
+    places = ranked.num_above(cutoffs)
     count, _, correct = sums.at(places)
     for i, c in enumerate(cutoffs):
         found["acc", c] = correct[:, i] / count[:, i]
@@ -36,9 +42,9 @@ def metrics(ranked: Ranked, weights: Weights, cutoffs: Sequence[float], bins: in
     return found
 
 
-def _calibration(ranked: Ranked, sums: Running, bins: int) -> Found:
+def _calibration(ranked: SortedByConfidence, sums: CumulativeSums, bins: int) -> Found:
     total = sums.count[:, -1]
-    upper = torch.cat([torch.zeros(1, dtype=torch.long), ranked.surer(edges_of(bins)[1:])])
+    upper = torch.cat([torch.zeros(1, dtype=torch.long), ranked.num_above(edges_of(bins)[1:])])
     last = torch.tensor([len(ranked)])  # a confidence of 0, which rounding can make, too
     count, confidence, correct = (x.diff(dim=1) for x in sums.at(torch.cat([upper, last])))
     gap = (correct - confidence).abs()
@@ -52,7 +58,7 @@ def _calibration(ranked: Ranked, sums: Running, bins: int) -> Found:
     }
 
 
-def _mean_iou(ranked: Ranked, weights: Weights, surest: int) -> Float[Tensor, " r"]:
+def _mean_iou(ranked: SortedByConfidence, weights: Weights, surest: int) -> Float[Tensor, " r"]:
     """Mean over classes of right / (target or predicted), of so many of the surest images."""
     target, predicted = ranked.target[:surest], ranked.predicted[:surest]
     right = target == predicted

@@ -12,25 +12,33 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from visprism.measure.outputs.predictions import Predictions
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type, scalar
 
 _CACHED = 262_144  # numbers of a block, which stays in a core's cache: a megabyte
 _TOP = 5
 
 
-@dataclass(frozen=True)
+@result_type("outcomes")
 class Outcomes(Result):
     """One row for each image."""
 
-    target: np.ndarray
-    predicted: np.ndarray  # the class with the highest probability; of equal ones the first
-    correct: np.ndarray  # whether it is the target
-    top5: np.ndarray  # whether the target is among the five highest, equal ones in their order
-    confidence: np.ndarray  # probability of the predicted class, in float32
-    nll: np.ndarray  # -log probability of the target, natural logarithm
-    brier: np.ndarray  # squared distance of the probabilities from those of the truth
-    classes: int = 0
-    passes: int = 1  # whose probabilities were averaged
+    target: np.ndarray = column("Target")
+    predicted: np.ndarray = column(
+        "Predicted", "", "the class with the highest probability; of equal ones the first"
+    )
+    correct: np.ndarray = column("Correct", "", "whether it is the target")
+    top5: np.ndarray = column(
+        "Top5", "", "whether the target is among the five highest, equal ones in their order"
+    )
+    confidence: np.ndarray = column(
+        "Confidence", "", "probability of the predicted class, in float32"
+    )
+    nll: np.ndarray = column("Nll", "", "-log probability of the target, natural logarithm")
+    brier: np.ndarray = column(
+        "Brier", "", "squared distance of the probabilities from those of the truth"
+    )
+    classes: int = scalar("Classes", default=0)
+    passes: int = scalar("Passes", "", "whose probabilities were averaged", default=1)
 
 
 def outcomes(predictions: Predictions) -> Outcomes:

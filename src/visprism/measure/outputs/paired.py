@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.errors import InputError
-from visprism.parallel import add_up
+from visprism.core.errors import InputError
+from visprism.core.processes import add_up
 
 # What is summed for each condition: right and NLL, their differences and squared differences.
 _SUMS = 6

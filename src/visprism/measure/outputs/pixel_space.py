@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 _SLACK = 1e-4  # rounding of standardised pixels
 

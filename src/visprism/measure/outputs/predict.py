@@ -1,4 +1,4 @@
-"""Prediction: one pass over labelled data, several with dropout, or several models."""
+"""Prediction: one pass over labeled data, several with dropout, or several models."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,12 +9,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size, forward, pixels
-from visprism.errors import InputError
-from visprism.measure.outputs.intake import Labelled, labelled
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import gather, rank, share, world_size
+from visprism.core.provenance import Provenance
+from visprism.core.rng import stream
+from visprism.measure.batches import Batch, labeled
 from visprism.measure.outputs.predictions import Predictions
-from visprism.parallel import CPU, Compute, gather, rank, share, world_size
-from visprism.result import Provenance
-from visprism.rng import stream
 
 Progress = Callable[[Iterable], Iterable]
 _Part = tuple[Tensor, Tensor]  # of a batch: logits (s, b, k) and targets (b,)
@@ -22,7 +23,7 @@ _Part = tuple[Tensor, Tensor]  # of a batch: logits (s, b, k) and targets (b,)
 
 def predict(
     model: nn.Module | Sequence[nn.Module],
-    batches: Iterable[Labelled],
+    batches: Iterable[Batch],
     *,
     samples: int = 1,
     seed: int = 0,
@@ -50,7 +51,7 @@ def predict(
 
     Raises:
         InputError: if a model is in training mode, gives no logits or probabilities, there are
-            no labelled images, or several passes are asked of a model without dropout.
+            no labeled images, or several passes are asked of a model without dropout.
 
     Source: Gal and Ghahramani (2016), Dropout as a Bayesian approximation; Lakshminarayanan et
     al. (2017), Simple and scalable predictive uncertainty estimation using deep ensembles.
@@ -64,7 +65,7 @@ def predict(
         for each in models:
             borrowed.enter_context(compute.borrow(each))
         for turn, batch in enumerate(shown(share(batches))):
-            images, targets = labelled(batch, compute)
+            images, targets = labeled(batch, compute)
             shape = tuple(pixels(images).shape[1:])
             number = rank() + turn * world_size()
             passes = _passes(models, images, samples, compute, (seed, number))

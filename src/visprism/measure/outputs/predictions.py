@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.errors import InputError
-from visprism.result import Provenance
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
 
 _ROWS = 4096  # that are looked at together
 # Rows of probabilities in half precision sum to 1 only so far.
@@ -97,7 +97,7 @@ def _check_targets(targets: Tensor, classes: int) -> None:
     if low == -1:
         raise InputError(
             f"{int((targets == -1).sum())} of {len(targets)} images have no label (target -1), "
-            "which metrics need; take labelled data, as folder:DIR with a folder per class"
+            "which metrics need; take labeled data, as folder:DIR with a folder per class"
         )
     if low < 0 or high >= classes:
         wrong = low if low < 0 else high

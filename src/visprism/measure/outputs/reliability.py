@@ -4,41 +4,43 @@ Source: DeGroot and Fienberg (1983), The comparison and evaluation of forecaster
 Wiener (2010), On the foundations of noise-free selective classification.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.measure.outputs.calibration import check_bins, seen_once
+from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
 from visprism.measure.outputs.metrics import edges_of
 from visprism.measure.outputs.outcomes import Outcomes
 from visprism.measure.outputs.predictions import Predictions
-from visprism.measure.outputs.ranked import Ranked, Running
-from visprism.measure.outputs.uncertainty import check_bins, seen_once
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type, scalar
 
 
-@dataclass(frozen=True)
+@result_type("reliability")
 class Reliability(Result):
     """Reliability diagram and confidence histogram; one row for each bin, empty ones too."""
 
-    lower: np.ndarray  # the bin holds confidences above this
-    upper: np.ndarray  # and up to this
-    count: np.ndarray  # of images
-    frequency: np.ndarray  # share of all images
-    confidence: np.ndarray  # mean in the bin; NaN where it is empty
-    accuracy: np.ndarray  # the same
-    ece: float = 0.0  # sum of frequency |accuracy - confidence|
+    lower: np.ndarray = column("Above", "", "the bin holds confidences above this")
+    upper: np.ndarray = column("Up to", "", "and up to this")
+    count: np.ndarray = column("Images", "", "of images")
+    frequency: np.ndarray = column("Share", "", "share of all images")
+    confidence: np.ndarray = column(
+        "Mean confidence", "", "mean in the bin; NaN where it is empty"
+    )
+    accuracy: np.ndarray = column("Accuracy", "", "the same")
+    ece: float = scalar("Ece", "", "sum of frequency |accuracy - confidence|", default=0.0)
 
 
-@dataclass(frozen=True)
+@result_type("risk-coverage")
 class RiskCoverage(Result):
     """Error rate of the surest images; one row for each of some coverages."""
 
-    coverage: np.ndarray  # share of images that are answered, the surest
-    risk: np.ndarray  # share of them that are wrong
-    confidence: np.ndarray  # of the least sure of them
-    aurc: float = 0.0  # mean of the risk over all coverages
+    coverage: np.ndarray = column(
+        "Coverage", "", "share of images that are answered, the surest"
+    )
+    risk: np.ndarray = column("Error rate", "", "share of them that are wrong")
+    confidence: np.ndarray = column("Least confidence", "", "of the least sure of them")
+    aurc: float = scalar("Aurc", "", "mean of the risk over all coverages", default=0.0)
 
 
 def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Reliability:
@@ -56,9 +58,9 @@ def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Relia
     """
     check_bins(bins)
     seen = seen_once(predictions)
-    ranked = Ranked.of(seen)
-    sums = Running.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
-    places = torch.cat([ranked.surer(edges_of(bins)), torch.tensor([len(ranked)])])
+    ranked = SortedByConfidence.of(seen)
+    sums = CumulativeSums.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
+    places = torch.cat([ranked.num_above(edges_of(bins)), torch.tensor([len(ranked)])])
     columns = (x.diff(dim=1)[0].flip(0).numpy() for x in sums.at(places))
     count, confidence, correct = columns
     upper = np.array(edges_of(bins))[::-1]
@@ -92,8 +94,8 @@ def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> 
     if points < 1:
         raise InputError(f"points is {points}; wants at least 1 coverage")
     seen = seen_once(predictions)
-    ranked = Ranked.of(seen)
-    sums = Running.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
+    ranked = SortedByConfidence.of(seen)
+    sums = CumulativeSums.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
     risk = 1 - sums.correct[0, 1:] / sums.count[0, 1:]
     number = len(ranked)
     at = np.unique(

@@ -7,35 +7,38 @@ corruptions and perturbations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from visprism.errors import InputError
-from visprism.measure.outputs.intake import Labelled
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.measure.batches import Batch
+from visprism.measure.outputs.calibration import uncertainty
 from visprism.measure.outputs.predict import Progress, predict
-from visprism.measure.outputs.uncertainty import uncertainty
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
+from visprism.results.base import Result, column, result_type
 
 CLEAN = ("clean", 0)  # the condition of images that are not corrupted
 
 Condition = tuple[str, int]  # a corruption and its severity
 
 
-@dataclass(frozen=True)
+@result_type("robustness")
 class Robustness(Result):
     """Every metric of `Uncertainty` under each condition; one row for each."""
 
-    corruption: np.ndarray  # its name; "clean" for images as they are
-    severity: np.ndarray  # 1 (mild) to 5 (severe); 0 for clean images
-    metric: np.ndarray
-    cutoff: np.ndarray  # of the confidence; NaN for metrics without one
-    value: np.ndarray
-    low: np.ndarray  # 95 % bootstrap interval over images
-    high: np.ndarray
+    corruption: np.ndarray = column(
+        "Corruption", "", "its name; 'clean' for images as they are"
+    )
+    severity: np.ndarray = column("Severity", "", "1 (mild) to 5 (severe); 0 for clean images")
+    metric: np.ndarray = column("Metric")
+    cutoff: np.ndarray = column("Cut-off", "", "of the confidence; NaN for metrics without one")
+    value: np.ndarray = column("Value")
+    low: np.ndarray = column("Low", "", "95 % bootstrap interval over images")
+    high: np.ndarray = column("High")
 
     def of(self, metric: str, corruption: str, severity: int) -> float:
         """The value of a metric without a cut-off: ``result.of("ece", "fog", 3)``.
@@ -51,10 +54,10 @@ class Robustness(Result):
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""
-        rows = self.rows(np.isnan(self.cutoff) & (self.corruption != CLEAN[0]))
+        rows = self.select(np.isnan(self.cutoff) & (self.corruption != CLEAN[0]))
         if not len(rows):
             return []
-        right, ece = (rows.rows(rows.metric == name) for name in ("accuracy", "ece"))
+        right, ece = (rows.select(rows.metric == name) for name in ("accuracy", "ece"))
         worst = int(right.value.argmin())
         clean = ""
         if (self.corruption == CLEAN[0]).any():
@@ -72,7 +75,7 @@ class Robustness(Result):
 
 def robustness(
     model: nn.Module | Sequence[nn.Module],
-    corrupted: Mapping[Condition, Iterable[Labelled]],
+    corrupted: Mapping[Condition, Iterable[Batch]],
     *,
     cutoff: float | Sequence[float] = 0.9,
     bins: int = 10,
@@ -89,7 +92,7 @@ def robustness(
 
     Args:
         model: in evaluation mode; or several, an ensemble.
-        corrupted: labelled batches of each (corruption, severity); `CLEAN` names the images as
+        corrupted: labeled batches of each (corruption, severity); `CLEAN` names the images as
             they are.
         cutoff: of the confidence; see `uncertainty`.
         bins: of the calibration errors.

@@ -5,33 +5,34 @@ shape bias improves accuracy and robustness.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs.predictions import Predictions
 from visprism.measure.outputs.wilson import wilson
-from visprism.result import Result
+from visprism.results.base import Result, column, result_type
 
 NO_CUE = -1  # the texture of an image that has none
 
 
-@dataclass(frozen=True)
+@result_type("shape-bias")
 class ShapeBias(Result):
     """Decisions on images whose shape and texture differ, for each shape and then for all."""
 
-    category: np.ndarray  # of the shape; "all"
-    images: np.ndarray  # whose shape and texture differ
-    shape_decisions: np.ndarray  # answered with the class of the shape
-    texture_decisions: np.ndarray  # with that of the texture
-    bias: np.ndarray  # shape decisions over both; NaN without any
-    low: np.ndarray  # 95 % Wilson interval of the bias
-    high: np.ndarray
-    accuracy: np.ndarray  # share of shape decisions among all images
+    category: np.ndarray = column("Shape", "", "of the shape; 'all'")
+    images: np.ndarray = column("Images", "", "whose shape and texture differ")
+    shape_decisions: np.ndarray = column("By shape", "", "answered with the class of the shape")
+    texture_decisions: np.ndarray = column("By texture", "", "with that of the texture")
+    bias: np.ndarray = column("Shape bias", "", "shape decisions over both; NaN without any")
+    low: np.ndarray = column("Low", "", "95 % Wilson interval of the bias")
+    high: np.ndarray = column("High")
+    accuracy: np.ndarray = column(
+        "Accuracy by shape", "", "share of shape decisions among all images"
+    )
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""

@@ -5,36 +5,41 @@ corruptions and perturbations, sec. 4.2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.measure.outputs.confidence_order import resampled
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predict import Progress, predict
-from visprism.measure.outputs.ranked import resampled
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
+from visprism.results.base import Result, column, result_type, scalar
 
 Frames = Tensor  # (images, frames, C, H, W)
 
 
-@dataclass(frozen=True)
+@result_type("stability")
 class Stability(Result):
     """How often the predicted class changes along sequences; one row for each perturbation."""
 
-    perturbation: np.ndarray
-    frames: np.ndarray  # of a sequence
+    perturbation: np.ndarray = column("Perturbation")
+    frames: np.ndarray = column("Frames", "", "of a sequence")
     flip_rate: (
         np.ndarray
     )  # share of frames with another class than the frame they count against
-    flip_low: np.ndarray  # 95 % bootstrap interval over images
-    flip_high: np.ndarray
-    consistency: np.ndarray  # share of frames with the class of the frame before
-    mean_flip_rate: float = float("nan")  # over perturbations
+    flip_low: np.ndarray = column("Flip low", "", "95 % bootstrap interval over images")
+    flip_high: np.ndarray = column("Flip high")
+    consistency: np.ndarray = column(
+        "Consistency", "", "share of frames with the class of the frame before"
+    )
+    mean_flip_rate: float = scalar(
+        "Mean flip rate", "", "over perturbations", default=float("nan")
+    )
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""

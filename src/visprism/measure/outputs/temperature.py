@@ -3,7 +3,7 @@
 Source: Guo et al. (2017), On calibration of modern neural networks, sec. 4.2.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,28 +11,33 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.measure.outputs.calibration import uncertainty
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predictions import Predictions
-from visprism.measure.outputs.uncertainty import uncertainty
-from visprism.result import Result
-from visprism.rng import stream
+from visprism.results.base import Result, result_type, scalar
 
 _ROWS = 4096  # that are looked at together
 _WIDEST = np.log(1e4)  # of log T, either way
 
 
-@dataclass(frozen=True)
+@result_type("temperature")
 class Temperature(Result):
     """A temperature, and what it does to images that it was not fitted on."""
 
-    temperature: float = 1.0  # logits are divided by it; above 1 for an overconfident model
-    fitted_images: int = 0
-    images: int = 0  # on which the rest is measured
-    nll_before: float = 0.0
-    nll_after: float = 0.0
-    ece_before: float = 0.0  # in 10 bins
-    ece_after: float = 0.0
+    temperature: float = scalar(
+        "Temperature",
+        "",
+        "logits are divided by it; above 1 for an overconfident model",
+        default=1.0,
+    )
+    fitted_images: int = scalar("Fitted images", default=0)
+    images: int = scalar("Images", "", "on which the rest is measured", default=0)
+    nll_before: float = scalar("NLL before", default=0.0)
+    nll_after: float = scalar("NLL after", default=0.0)
+    ece_before: float = scalar("ECE before", "", "in 10 bins", default=0.0)
+    ece_after: float = scalar("ECE after", default=0.0)
 
     def sentences(self) -> list[str]:
         """What was found, with its numbers."""

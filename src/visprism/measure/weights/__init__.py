@@ -1,7 +1,10 @@
 """Weights alone: what can be read off a model's parameters, without an image."""
 
-from visprism.measure.weights.filters import PatchFilters, patch_filters
-from visprism.measure.weights.positions import PositionalSimilarity, positional_similarity
+from visprism.measure.weights.patch_filters import PatchFilters, patch_filters
+from visprism.measure.weights.position_embeddings import (
+    PositionalSimilarity,
+    positional_similarity,
+)
 from visprism.measure.weights.relative_scores import RelativeScores, relative_scores
 
 __all__ = [

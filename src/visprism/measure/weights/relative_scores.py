@@ -4,26 +4,27 @@ Source: Cordonnier et al. (2020), On the relationship between self-attention and
 layers, fig. 3 and 4.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float
 from scipy.special import softmax
 from torch import Tensor
 
-from visprism.errors import InputError
-from visprism.result import Provenance, Result
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.results.base import Result, column, result_type
 
 
-@dataclass(frozen=True)
+@result_type("relative-scores")
 class RelativeScores(Result):
     """What a head adds to the score of a key; one row for each head and offset of the key."""
 
-    head: np.ndarray  # 1 is the first
-    dy: np.ndarray  # row of the key less that of the query, in tokens
-    dx: np.ndarray  # column of the key less that of the query
-    score: np.ndarray  # added before the softmax; minus infinity where the head never looks
-    weight: np.ndarray  # softmax of `score` over the offsets of a head
+    head: np.ndarray = column("Head", "", "1 is the first")
+    dy: np.ndarray = column("Dy", "", "row of the key less that of the query, in tokens")
+    dx: np.ndarray = column("Dx", "", "column of the key less that of the query")
+    score: np.ndarray = column(
+        "Score", "", "added before the softmax; minus infinity where the head never looks"
+    )
+    weight: np.ndarray = column("Weight", "", "softmax of `score` over the offsets of a head")
 
 
 def relative_scores(

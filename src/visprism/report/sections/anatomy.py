@@ -1,6 +1,6 @@
 """What a page says about `Costs`."""
 
-from visprism.anatomy.cost import Costs
+from visprism.anatomy.blocks.cost import Costs
 from visprism.report.section import Section
 
 ANATOMY = Section(

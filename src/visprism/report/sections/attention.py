@@ -22,7 +22,7 @@ ATTENTION = Section(
         "entropy_error": "Standard error",
         "nmi": "Mutual information",
         "nmi_error": "Standard error",
-        "prefix_share": "Share off the grid",
+        "prefix_share": "RankSlice off the grid",
         "redundancy": "Cosine with other heads",
     },
     figures={

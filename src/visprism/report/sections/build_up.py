@@ -1,10 +1,10 @@
-"""What a page says about `BuildUp`."""
+"""What a page says about `ReplacementSearch`."""
 
-from visprism.alternet import BuildUp
+from visprism.harmonize import ReplacementSearch
 from visprism.report.section import Section
 
 BUILD_UP = Section(
-    result=BuildUp,
+    result=ReplacementSearch,
     stem="build-up",
     title="From CNN to AlterNet",
     shows=(

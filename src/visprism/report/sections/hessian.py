@@ -1,6 +1,6 @@
 """What a page says about Hessian spectra of mini-batches."""
 
-from visprism.measure.curvature import (
+from visprism.measure.loss.curvature import (
     Eigenvalues,
     HessianCurves,
     HessianSpectrum,
@@ -99,7 +99,7 @@ DENSITY = Section(
         "there. Most lie near 0: in most directions the loss is flat. The few far out are the "
         "directions that training and a step size feel."
     ),
-    columns={"run": "Run", "node": "Eigenvalue", "weight": "Share", "residual": "Residual"},
+    columns={"run": "Run", "node": "Eigenvalue", "weight": "RankSlice", "residual": "Residual"},
 )
 
 TRACE = Section(

@@ -1,6 +1,6 @@
 """What a page says about `Landscape`."""
 
-from visprism.measure.landscape import Landscape
+from visprism.measure.loss.landscape import Landscape
 from visprism.report.section import Section
 from visprism.report.surfaces import surface
 

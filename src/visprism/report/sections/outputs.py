@@ -44,7 +44,7 @@ RELIABILITY = Section(
         "lower": "Above",
         "upper": "Up to",
         "count": "Images",
-        "frequency": "Share",
+        "frequency": "RankSlice",
         "confidence": "Mean confidence",
         "accuracy": "Accuracy",
     },

@@ -1,6 +1,6 @@
 """What a page says about `ReceptiveField` and `ReceptiveMaps`."""
 
-from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.measure.features import ReceptiveField, ReceptiveMaps
 from visprism.report.section import Section
 
 RECEPTIVE_FIELD = Section(

@@ -1,6 +1,6 @@
 """What a page says about `Sharpness`."""
 
-from visprism.measure.parameters import Sharpness
+from visprism.measure.loss import Sharpness
 from visprism.report.section import Section
 
 SHARPNESS = Section(

@@ -1,6 +1,6 @@
 """What a page says about `Trajectory`."""
 
-from visprism.measure.landscape import Trajectory
+from visprism.measure.loss.landscape import Trajectory
 from visprism.report.section import Section
 
 TRAJECTORY = Section(

@@ -1,11 +1,11 @@
 """What a page says about lesions, noise, attacks and cue conflicts."""
 
 from visprism.measure.outputs import (
+    Ablations,
     Adversarial,
     FourierSensitivity,
     FrequencyRobustness,
-    Lesions,
-    LesionsTogether,
+    JointAblations,
     ShapeBias,
 )
 from visprism.report.section import Section
@@ -13,9 +13,9 @@ from visprism.report.section import Section
 _PAIRED = {"accuracy": "Accuracy", "drop": "Drop", "drop_error": "Its standard error"}
 
 LESIONS = Section(
-    result=Lesions,
+    result=Ablations,
     stem="lesions",
-    title="Lesions",
+    title="Ablations",
     shows=(
         "How much accuracy the trained model loses when one block is taken out, against the "
         "block's depth, with the 95 % interval over the same images; the second figure shows "
@@ -37,7 +37,7 @@ LESIONS = Section(
 )
 
 LESIONS_TOGETHER = Section(
-    result=LesionsTogether,
+    result=JointAblations,
     stem="lesions-together",
     title="Several lesions at once",
     shows=(

@@ -1,0 +1,57 @@
+"""Registries: names for things that a user or a plugin can add.
+
+A plugin is a package that declares a module in the entry-point group ``visprism.plugins``;
+importing that module registers what it offers, with the same decorator as the built-ins use.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from visprism.core.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@cache
+def load_plugins() -> None:
+    """Import every installed plugin, once."""
+    for plugin in entry_points(group="visprism.plugins"):
+        plugin.load()
+
+
+class Registry(Mapping[str, Callable[..., Any]]):
+    """A read-only mapping from name to function, filled by `register`."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    def register(self, function: F) -> F:
+        """Add `function` under its own name.
+
+        Raises:
+            InputError: if the name is taken; a plugin must not shadow a built-in silently.
+        """
+        name = function.__name__
+        if name in self._functions:
+            raise InputError(f"{self._kind} {name!r} is already registered")
+        self._functions[name] = function
+        return function
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        load_plugins()
+        if name in self._functions:
+            return self._functions[name]
+        close = difflib.get_close_matches(name, self._functions) or sorted(self._functions)
+        raise InputError(f"unknown {self._kind} {name!r}; did you mean {', '.join(close)}?")
+
+    def __iter__(self) -> Iterator[str]:
+        load_plugins()
+        return iter(sorted(self._functions))
+
+    def __len__(self) -> int:
+        load_plugins()
+        return len(self._functions)

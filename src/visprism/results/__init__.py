@@ -1,0 +1,1 @@
+"""Results: what was measured, as tables of NumPy columns with units."""
