@@ -1,7 +1,7 @@
 """Attention: statistics of every head, maps of single queries, and rollouts.
 
-Sources: Dosovitskiy et al. (2021), An image is worth 16x16 words, fig. 7 (distance); Park et al.
-(2023), What do self-supervised vision transformers learn?, sec. 2 (normalized mutual
+Sources: Dosovitskiy et al. (2021), An image is worth 16x16 words, fig. 7 (distance); Park et
+al. (2023), What do self-supervised vision transformers learn?, sec. 2 (normalized mutual
 information); Abnar and Zuidema (2020), Quantifying attention flow in transformers (rollout).
 """
 
@@ -41,7 +41,9 @@ class AttentionStatistics(Result):
         "pixels",
         "mean distance from a query to the keys that it attends to, by weight",
     )
-    distance_error: np.ndarray = quantity("Standard error of the distance", "pixels", "over images")
+    distance_error: np.ndarray = quantity(
+        "Standard error of the distance", "pixels", "over images"
+    )
     entropy: np.ndarray = quantity(
         "Entropy of attention", "nats", "of a query's weights; log(keys) for uniform attention"
     )
@@ -107,8 +109,8 @@ class AttentionStatistics(Result):
         if np.isfinite(error):
             text += f" [{mean - Z * error:.3g}, {mean + Z * error:.3g}]"
         return Finding(
-            f"{text}{unit}, mean over {len(self)} heads; of {len(blocks)} attentions (mean over "
-            f"heads) the smallest is {means[least]:.3g} ({blocks[least]}) and the largest "
+            f"{text}{unit}, mean over {len(self)} heads; of {len(blocks)} attentions (mean "
+            f"over heads) the smallest is {means[least]:.3g} ({blocks[least]}) and the largest "
             f"{means[most]:.3g} ({blocks[most]})"
         )
 
@@ -116,7 +118,12 @@ class AttentionStatistics(Result):
         """Mean distance and mutual information over all heads."""
         rows = (
             ("How far does attention reach?", "mean attention distance", "distance", "pixels"),
-            ("Do queries attend to different keys?", "normalized mutual information", "nmi", ""),
+            (
+                "Do queries attend to different keys?",
+                "normalized mutual information",
+                "nmi",
+                "",
+            ),
         )
         found = []
         for question, words, name, unit in rows:
@@ -162,5 +169,8 @@ class Rollout(Result):
     weight: np.ndarray = quantity("Rollout weight", "", "how much the place reaches the output")
     method: str = scalar("Method", "", "'attention', or 'gradient'")
     readout: str = scalar(
-        "Readout", "", "tokens that the head reads, over which the rollout is averaged", default=""
+        "Readout",
+        "",
+        "tokens that the head reads, over which the rollout is averaged",
+        default="",
     )
