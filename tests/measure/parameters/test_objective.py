@@ -455,9 +455,10 @@ def test_refuses_weights_that_are_not_finite(network, images, classes):
         Objective(network, [(images, classes)])
 
 
-def test_refuses_negative_weight_decay(network, images, classes):
-    with pytest.raises(InputError, match=r"weight_decay is -1\.0; wants 0 or more"):
-        Objective(network, [(images, classes)], weight_decay=-1.0)
+@pytest.mark.parametrize("decay", [-1.0, float("nan"), float("inf")])
+def test_refuses_a_weight_decay_without_sense(network, images, classes, decay):
+    with pytest.raises(InputError, match=rf"weight_decay is {decay}; wants 0 or more"):
+        Objective(network, [(images, classes)], weight_decay=decay)
 
 
 def test_refuses_smoothing_that_is_no_part():

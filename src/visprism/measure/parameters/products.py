@@ -79,7 +79,7 @@ class Products:
         """NLL and number of examples, after a first product."""
         sums = torch.zeros(2, dtype=torch.float64)  # also of a process without a batch
         for _, graph in self._batches():
-            sums += torch.tensor([float(graph.loss.detach()), graph.examples])
+            sums += torch.tensor([float(graph.loss.detach()), graph.examples], dtype=sums.dtype)
         loss, examples = self.objective.add_up(sums).tolist()
         return loss / examples, int(examples)
 
