@@ -4,6 +4,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from visprism.models.metadata import read_metadata
 from visprism.models.sources import SOURCES
 from visprism.models.spec import ModelSpec
 from visprism.models.state_dicts import read_state_dict
+from visprism.models.stored_names import stored_model_name
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     Weights are random, drawn from `seed`, unless `text` names a checkpoint or a Hugging Face
     folder that holds weights, or `pretrained` asks timm, torchvision or Hugging Face. A
     checkpoint that says how its model wants the images is followed; one that says which model
-    it is of, as those of `visprism train` do, may stand alone. Those that the authors of
+    it is of, as those of `visprism train` do, may stand alone if that is a model of the zoo,
+    timm, torchvision or Hugging Face: metadata never run code. Those that the authors of
     "How do vision transformers work?" publish load as ``resnet50_32@FILE``,
     ``vit_tiny_patch2_32@FILE``, ``pit_tiny_patch2_32@FILE`` and
     ``swin_tiny_patch1_window4_32@FILE``.
@@ -96,7 +99,7 @@ def _with_model(text: str) -> str:
             f"{text} does not say which model it is of; name it before the file, as "
             f"resnet20@{text}"
         )
-    return f"{provenance.model}@{text}"
+    return f"{stored_model_name(provenance.model, Path(text))}@{text}"
 
 
 @contextmanager
