@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy import Images, forward
-from visprism.anatomy.trace.trace.operations import tensors_in
+from visprism.anatomy.trace.operations import tensors_in
 
 Pair = tuple[str, str]  # names of a convolution and of its norm
 _ABSENT = object()  # the value of an attribute that is not there

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from visprism.anatomy import Anatomy, Images, check_repeatable, dissect
-from visprism.anatomy.trace.trace.forward import as_written
+from visprism.anatomy.trace.forward import as_written
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share
