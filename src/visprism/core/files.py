@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,3 +24,19 @@ def atomic_write(path: Path) -> Iterator[Path]:
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def slug(text: str) -> str:
+    """The text with only characters that a file's name can have.
+
+    Example:
+        >>> slug("timm:vit_tiny?img_size=32")
+        'timm-vit_tiny-img_size-32'
+    """
+    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "model"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file with UNIX line ends, whole or not at all."""
+    with atomic_write(path) as scratch:
+        scratch.write_text(text, encoding="utf-8", newline="\n")
