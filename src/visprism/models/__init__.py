@@ -2,6 +2,7 @@
 
 from visprism.models import (  # noqa: F401 (they register their models)
     alexnet,
+    alter_cifar_resnet,
     alter_resnet,
     cifar_resnet,
     conv_vit,
