@@ -47,6 +47,7 @@ NETWORKS = {
     "se_resnet": lambda: resnet(FOUR, Bottleneck, 32, attn_layer=SEModule, num_classes=5),
     "cbam_resnet": lambda: resnet(FOUR, Bottleneck, 32, attn_layer=CbamModule, num_classes=5),
     "resnet20": lambda: MODELS["resnet20"](),
+    "alter_resnet20": lambda: MODELS["alter_resnet20"](window=4),
     "preact_resnet": lambda: preact_resnet(PreActBottleneck, 32, depths=FOUR, num_classes=5),
     "alter_resnet": lambda: alter_resnet(PreActBasic, 32, **ALTER),
     "sasa_resnet": lambda: sasa_resnet(FOUR, 32, kernel=3, num_classes=5),
