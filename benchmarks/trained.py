@@ -76,7 +76,7 @@ NETWORKS = {
     ),
 }
 DESCRIPTIONS = {
-    "shapes": "procedural images of 32x32 pixels, ten shapes (docs/data.md)",
+    "shapes": "procedural images of ten shapes (docs/data.md)",
     "cifar10": "CIFAR-10 (Krizhevsky 2009)",
 }
 LICENSES = {

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from visprism.models.pretrained import (
 from visprism.models.timm_entries import PREFIX
 from visprism.rng import stream
 
+PROJECT = Path(__file__).parents[2]
 CARDS = pretrained_cards()
 BYTES = 15 * 10**6  # of all weights together
 ROUNDING = 3  # images of the subset that another processor may classify differently
@@ -229,3 +231,24 @@ def test_the_table_has_a_row_for_each_and_takes_a_pattern():
 def test_weights_that_do_not_exist_or_do_not_fit_are_refused(text, pretrained, sentence):
     with pytest.raises(InputError, match=sentence):
         load_model(text, pretrained=pretrained)
+
+
+def test_the_page_of_model_cards_states_these_numbers(card):
+    page = (PROJECT / "docs" / "model_cards.md").read_text("utf-8")
+    section = page.partition(f"\n## {card.name}\n")[2].partition("\n## ")[0]
+    interval = f"[{card.accuracy_low:.2%}, {card.accuracy_high:.2%}]"
+    for stated in (
+        f"{card.accuracy:.2%} {interval}",
+        card.data_description,
+        f"{card.epochs} epoch",
+        f"{card.minutes:.1f} minutes",
+        f"python benchmarks/trained.py {card.name}",
+    ):
+        assert stated in section
+    assert f"| {card.parameters:,} |" in page
+
+
+def test_a_card_on_compressed_images_states_the_compression(card):
+    page = (PROJECT / "docs" / "model_cards.md").read_text("utf-8")
+    section = page.partition(f"\n## {card.name}\n")[2].partition("\n## ")[0]
+    assert ("JPEG" in card.data_description) == ("highest frequencies" in section)
