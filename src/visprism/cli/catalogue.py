@@ -18,6 +18,11 @@ def models(arguments: Namespace) -> None:
     """List the zoo, or every name of any source that fits a pattern, or what they cost."""
     from visprism.models import MODELS
 
+    if arguments.trained:
+        from visprism.models.pretrained import card_table
+
+        print(columns(*card_table(arguments.pattern)))
+        return
     if arguments.cost:
         names = _costed(arguments.pattern)
         _print_costs(names, arguments.batch_size)
@@ -110,6 +115,11 @@ def add_commands(commands: "Commands") -> None:
         action="store_true",
         help="parameters, multiply-accumulates for one image, and images a second, of each"
         " (of the zoo, if no PATTERN is named)",
+    )
+    named.add_argument(
+        "--trained",
+        action="store_true",
+        help="networks with pretrained weights inside the package: accuracy, recipe, data",
     )
     named.add_argument(
         "--batch-size", type=positive, default=8, metavar="N", help="of --cost (8)"

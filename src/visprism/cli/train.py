@@ -102,7 +102,7 @@ def _train_options(to: ArgumentParser) -> None:
         help="at most N of them, as many of each class",
     )
     to.add_argument("--teacher", default="", metavar="MODEL@FILE", help="to distil from")
-    to.add_argument("--pretrained", action="store_true", help="begin with published weights")
+    to.add_argument("--pretrained", action="store_true", help="begin with pretrained weights")
     to.add_argument(
         "--skip-bad", action="store_true", help="leave out images that cannot be read"
     )

@@ -16,6 +16,7 @@ from visprism.core.rng import stream
 from visprism.models.author_formats import author_format
 from visprism.models.checkpoints import load_state
 from visprism.models.metadata import read_metadata
+from visprism.models.pretrained import default_card, with_pretrained_weights
 from visprism.models.sources import SOURCES
 from visprism.models.spec import ModelSpec
 from visprism.models.state_dicts import read_state_dict
@@ -35,8 +36,9 @@ class LoadedModel:
 def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
     """The model that `text` names; see `visprism.models.spec` for the ways to name one.
 
-    Weights are random, drawn from `seed`, unless `text` names a checkpoint or a Hugging Face
-    folder that holds weights, or `pretrained` asks timm, torchvision or Hugging Face. A
+    Weights are random, drawn from `seed`, unless `text` names a checkpoint, a tag of the zoo's
+    pretrained weights (``resnet20.cifar10``) or a Hugging Face folder that holds weights, or
+    `pretrained` asks the zoo, timm, torchvision or Hugging Face. A
     checkpoint that says how its model wants the images is followed; one that says which model
     it is of, as those of `visprism train` do, may stand alone if that is a model of the zoo,
     timm, torchvision or Hugging Face: metadata never run code. Those that the authors of
@@ -48,7 +50,8 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
         InputError: if there is no such model, it does not take an argument, cannot be built,
             its pretrained weights cannot be fetched, or the checkpoint does not fit.
     """
-    spec = ModelSpec.parse(_with_model(text))
+    named = ModelSpec.parse(_with_model(text))
+    spec = with_pretrained_weights(named, pretrained=pretrained)
     asked = pretrained and spec.checkpoint is None
     stored = _Stored.read(spec)
     spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
@@ -58,9 +61,15 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     if spec.checkpoint is not None:
         load_state(model, stored.state, spec.checkpoint)
         preprocessing = stored.preprocessing or preprocessing
-        weights = ""
+        weights = "" if named.checkpoint else _default_weights(named)
     remark = f" ({weights})" if weights else ""
-    return LoadedModel(model.eval(), preprocessing, text + remark, spec.label + remark)
+    return LoadedModel(model.eval(), preprocessing, text + remark, named.label + remark)
+
+
+def _default_weights(named: ModelSpec) -> str:
+    """Which pretrained weights of the zoo these are, where the name does not say."""
+    card = default_card(named.name)
+    return f"pretrained {card.tag}" if card else ""
 
 
 @dataclass(frozen=True)

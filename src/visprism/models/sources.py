@@ -160,14 +160,9 @@ def _image_processor(source: str, *, trust_remote_code: bool) -> Mapping[str, An
         return {}
 
 
-def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
+def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (they are a checkpoint)
     if spec.name not in set(MODELS):
         raise unknown_model(spec, [*MODELS, *names_elsewhere()])
-    if pretrained:
-        raise InputError(
-            f"the zoo's {spec.name} comes without pretrained weights; "
-            f"name a checkpoint, {spec.text}@FILE, or leave --pretrained out"
-        )
     with explain_unknown_argument(spec, MODELS[spec.name]):
         model = MODELS[spec.name](**spec.arguments)
     side = image_size(spec.name)

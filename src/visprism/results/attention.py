@@ -41,7 +41,9 @@ class AttentionStatistics(Result):
         "pixels",
         "mean distance from a query to the keys that it attends to, by weight",
     )
-    distance_error: np.ndarray = quantity("Standard error of the distance", "pixels", "over images")
+    distance_error: np.ndarray = quantity(
+        "Standard error of the distance", "pixels", "over images"
+    )
     entropy: np.ndarray = quantity(
         "Entropy of attention", "nats", "of a query's weights; log(keys) for uniform attention"
     )
@@ -116,7 +118,12 @@ class AttentionStatistics(Result):
         """Mean distance and mutual information over all heads."""
         rows = (
             ("How far does attention reach?", "mean attention distance", "distance", "pixels"),
-            ("Do queries attend to different keys?", "normalized mutual information", "nmi", ""),
+            (
+                "Do queries attend to different keys?",
+                "normalized mutual information",
+                "nmi",
+                "",
+            ),
         )
         found = []
         for question, words, name, unit in rows:
@@ -162,5 +169,8 @@ class Rollout(Result):
     weight: np.ndarray = quantity("Rollout weight", "", "how much the place reaches the output")
     method: str = scalar("Method", "", "'attention', or 'gradient'")
     readout: str = scalar(
-        "Readout", "", "tokens that the head reads, over which the rollout is averaged", default=""
+        "Readout",
+        "",
+        "tokens that the head reads, over which the rollout is averaged",
+        default="",
     )

@@ -26,7 +26,6 @@ from visprism.results.kind_summary import (
 from visprism.results.shapes import BLOCK_COLUMNS, PerBlock, ScalarPerBlock
 
 
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SpectrumColumns(PerBlock):
     """The columns that a `Spectrum` and a `HighFrequency` share."""
@@ -38,7 +37,9 @@ class SpectrumColumns(PerBlock):
         "Log amplitude", "", "natural logarithm, mean over channels and images"
     )
     log_amplitude_change: np.ndarray = column(
-        "Change of the log amplitude", "", "less that of the previous block; NaN if grids differ"
+        "Change of the log amplitude",
+        "",
+        "less that of the previous block; NaN if grids differ",
     )
     log_amplitude_change_error: np.ndarray = column(
         "Standard error of the change of the log amplitude", "", "over images, paired"
@@ -159,9 +160,7 @@ class HighFrequency(ScalarPerBlock, SpectrumColumns):
         return gaps(self.block, self.previous, self.between)
 
 
-def gaps(
-    block: np.ndarray, previous: np.ndarray, between: np.ndarray
-) -> tuple[Finding, ...]:
+def gaps(block: np.ndarray, previous: np.ndarray, between: np.ndarray) -> tuple[Finding, ...]:
     """A finding for each block whose change refers to a block before one off the grid."""
     return tuple(
         Finding(

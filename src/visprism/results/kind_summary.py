@@ -190,7 +190,9 @@ def _variance(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
 
 def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
     sign = summary.directions()[row]
-    values = [100 * (exp(v) - 1) for v in (summary.mean[row], summary.low[row], summary.high[row])]
+    values = [
+        100 * (exp(v) - 1) for v in (summary.mean[row], summary.low[row], summary.high[row])
+    ]
     text = f"{values[0]:+.3g}%"
     if np.isfinite(values[1:]).all():
         text += f" [{values[1]:+.3g}, {values[2]:+.3g}]"

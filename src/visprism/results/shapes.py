@@ -226,9 +226,7 @@ class Surface(Valued):
         ends = [rows[np.argmin(self.values[rows])], rows[np.argmax(self.values[rows])]]
         least, most = (f"{self._interval(i)} at ({x[i]:.3g}, {y[i]:.3g})" for i in ends)
         label = self.value_info().label.lower()
-        return (
-            Finding(f"{label}: smallest of {len(rows)} points {least}, largest {most}"),
-        )
+        return (Finding(f"{label}: smallest of {len(rows)} points {least}, largest {most}"),)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -33,7 +33,9 @@ class Similarity(BlockMatrix):
     value_name: ClassVar[str] = "cka"
 
     cka: np.ndarray = column(
-        "CKA", "", "debiased: 1 for equal features, about 0 for unrelated ones; 0 if not defined"
+        "CKA",
+        "",
+        "debiased: 1 for equal features, about 0 for unrelated ones; 0 if not defined",
     )
     cka_error: np.ndarray = column(
         "Standard error of CKA", "", "over batches, by the delta method; NaN for one batch"
@@ -42,7 +44,9 @@ class Similarity(BlockMatrix):
         "Biased CKA", "", "0 to 1, and above 0 for unrelated features; 0 if not defined"
     )
     biased_error: np.ndarray = column(
-        "Standard error of biased CKA", "", "over batches, by the delta method; NaN for one batch"
+        "Standard error of biased CKA",
+        "",
+        "over batches, by the delta method; NaN for one batch",
     )
     null: np.ndarray = column(
         "CKA of shuffled images",
@@ -54,7 +58,9 @@ class Similarity(BlockMatrix):
     )
     kernel: str = scalar("Kernel", "", "'linear' or 'rbf'", default="linear")
     batches: int = scalar("Batches", "", "number of batches that were counted", default=0)
-    batch_size: float = scalar("Batch size", "", "mean number of images of a batch", default=0.0)
+    batch_size: float = scalar(
+        "Batch size", "", "mean number of images of a batch", default=0.0
+    )
     other_model: str = scalar(
         "Other model", "", "whose block the other is; empty if it is the same model", default=""
     )
