@@ -3,7 +3,7 @@
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.loading import LoadedModel, load_model
 from visprism.models.metadata import Metadata, read_metadata
-from visprism.models.zoo_registry import (  # noqa: F401 (they register their models)
+from visprism.models.zoo import (  # noqa: F401 (they register their models)
     MODELS,
     alexnet,
     alter_cifar_resnet,

@@ -15,9 +15,10 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
 from visprism.models.author_formats import author_format
 from visprism.models.checkpoints import load_state
+from visprism.models.data_configs import states_preprocessing
 from visprism.models.metadata import read_metadata
 from visprism.models.pretrained import default_card, with_pretrained_weights
-from visprism.models.sources import SOURCES
+from visprism.models.sources import RANDOM, SOURCES
 from visprism.models.spec import ModelSpec
 from visprism.models.state_dicts import read_state_dict
 from visprism.models.stored_names import stored_model_name
@@ -31,6 +32,11 @@ class LoadedModel:
     preprocessing: Preprocessing
     name: str  # as the user wrote it, and what its weights are
     label: str  # the same, short: for the title of a figure
+    trained: bool = True  # False: the weights are random
+    preprocessing_stated: bool = True  # False: nothing says how the model takes its images
+    recipe: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # of its training, where it is known
 
 
 def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
@@ -63,7 +69,16 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
         preprocessing = stored.preprocessing or preprocessing
         weights = "" if named.checkpoint else _default_weights(named)
     remark = f" ({weights})" if weights else ""
-    return LoadedModel(model.eval(), preprocessing, text + remark, named.label + remark)
+    stated = spec.source != "file" or stored.preprocessing is not None
+    return LoadedModel(
+        model.eval(),
+        preprocessing,
+        text + remark,
+        named.label + remark,
+        trained=weights != RANDOM,
+        preprocessing_stated=stated or states_preprocessing(model, spec.arguments),
+        recipe=stored.recipe,
+    )
 
 
 def _default_weights(named: ModelSpec) -> str:
@@ -79,6 +94,7 @@ class _Stored:
     state: Mapping[str, Tensor] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)  # that the weights ask for
     preprocessing: Preprocessing | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, spec: ModelSpec) -> "_Stored":
@@ -93,7 +109,8 @@ class _Stored:
         pickled = spec.checkpoint.suffix != ".safetensors"
         known = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
         if known is None:
-            return cls(state, {}, read_metadata(spec.checkpoint).preprocessing)
+            metadata = read_metadata(spec.checkpoint)
+            return cls(state, {}, metadata.preprocessing, metadata.recipe)
         translated = known.translated(state, spec.checkpoint)
         return cls(translated, known.options(state), known.preprocessing(state))
 
