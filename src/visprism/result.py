@@ -10,17 +10,22 @@ import json
 import os
 import platform
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
+from zipfile import BadZipFile
 
 import numpy as np
 
+from visprism.archives import check_uncompressed
 from visprism.errors import InputError
 
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError, EOFError)
+_DAMAGED += (MemoryError, RecursionError, BadZipFile)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet knows one
 Columns = dict[str, np.ndarray]
 R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
 
@@ -129,31 +134,64 @@ class Result:
             )
 
     def save_csv(self, path: Path | str) -> None:
-        """Write the table as CSV with one header line, whole or not at all."""
+        """Write the table as CSV with one header line, whole or not at all.
+
+        Text that a spreadsheet would take for a formula gets an apostrophe in front.
+        """
         columns = self.columns()
         with written_whole(Path(path)) as scratch, scratch.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
-            writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
+            cells = (map(_cell, column.tolist()) for column in columns.values())
+            writer.writerows(zip(*cells, strict=True))
 
     @classmethod
     def load(cls: type[R], path: Path | str) -> R:
         """Read what `save` wrote; ``Result.load`` reads a result of any type.
 
         Raises:
-            InputError: if the file holds a result of a type that is not `cls`.
+            InputError: if the file holds a result of a type that is not `cls`, or no result, or
+                values of other types than a result has.
         """
-        with np.load(path, allow_pickle=False) as stored:
-            name = str(stored["__type__"])
-            kind = next((k for k in _family(cls) if k.__name__ == name), None)
-            if kind is None:
-                raise InputError(f"{path} holds a {name}, not a {cls.__name__}")
-            facts = json.loads(str(stored["__provenance__"]))
-            facts["image_shape"] = tuple(facts["image_shape"])
-            values = {f.name: stored[f.name] for f in fields(kind) if f.name != "provenance"}
-        # A stored scalar comes back as an array without axes.
-        plain = {k: v if v.ndim else v.item() for k, v in values.items()}
-        return kind(**plain, provenance=Provenance(**facts))
+        check_uncompressed(Path(path))
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                name = str(stored["__type__"])
+                kind = next((k for k in _family(cls) if k.__name__ == name), None)
+                if kind is None:
+                    raise InputError(f"{path} holds a {name}, not a {cls.__name__}")
+                facts = json.loads(str(stored["__provenance__"]))
+                facts["image_shape"] = tuple(facts["image_shape"])
+                names = [f.name for f in fields(kind) if f.name != "provenance"]
+                values = {name: stored[name] for name in names}
+            # A stored scalar comes back as an array without axes.
+            plain = {k: v if v.ndim else v.item() for k, v in values.items()}
+            _check_types(kind, plain)
+            _check_types(Provenance, facts)
+            return kind(**plain, provenance=Provenance(**facts))
+        except InputError:
+            raise
+        except _DAMAGED as error:
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"{path} was refused: it is no result ({reason})") from error
+
+
+def _check_types(kind: type, values: Mapping[str, Any]) -> None:
+    """Check that scalar fields hold scalars of their type.
+
+    Raises:
+        TypeError: if one does not.
+    """
+    for name, hint in get_type_hints(kind).items():
+        if hint in (str, int, float, bool) and name in values:
+            types = (int, float) if hint is float else (hint,)
+            if type(values[name]) not in types:
+                raise TypeError(f"{name} must be a {hint.__name__}, got {values[name]!r:.80}")
+
+
+def _cell(value: object) -> object:
+    """A value for a cell of CSV; see OWASP, CSV injection."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _family(cls: type[R]) -> Iterator[type[R]]:
