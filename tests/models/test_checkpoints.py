@@ -348,7 +348,9 @@ def test_a_whole_pickled_model_is_refused(tmp_path):
 )
 def test_a_file_that_is_no_checkpoint(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=r"refused: it is no (checkpoint|safetensors file)"):
+    with pytest.raises(
+        ValueError, match=r"refused: it is no (checkpoint|archive|safetensors file)"
+    ):
         load_checkpoint(network(), tmp_path / name)
 
 

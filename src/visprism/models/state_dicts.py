@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from visprism.core.archives import check_uncompressed
 from visprism.core.errors import InputError
 
 _PICKLE = b"\x80"  # how one begins
@@ -62,6 +63,12 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         raise InputError(
             f"{path} holds no state dict: {len(odd)} of its {len(content)} entries "
             f"({some(odd)}) are not tensors; save model.state_dict() alone"
+        )
+    unusual = [k for k, v in content.items() if not _is_dense(v)]
+    if unusual:
+        raise InputError(
+            f"{path} was refused: {len(unusual)} of its {len(content)} tensors "
+            f"({some(unusual)}) are sparse, quantized or without values; save dense ones"
         )
     names = [str(name) for name in content if name != _COUNT]
     averaged = all(name.startswith(_WRAPPERS[0]) for name in names)
@@ -130,6 +137,7 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
             raise InputError(
                 f"{path} was refused: it is no safetensors file ({error})"
             ) from error
+    check_uncompressed(path)
     quiet = warnings.catch_warnings(action="ignore")  # of a pickle, which is refused below
     with torch.serialization.safe_globals(_VALUES), quiet:
         try:
@@ -142,6 +150,11 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
             EOFError,
             ValueError,
             LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            MemoryError,
+            AssertionError,
         ) as error:
             code = re.search(r"GLOBAL ([\w.]+)", str(error))
             found = "is no checkpoint"
@@ -160,6 +173,15 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
 def _begins(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(1)
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether each element of the tensor has a place of its own in memory."""
+    plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
+    if not plain or tensor.is_quantized or tensor.is_nested:
+        return False
+    # An expanded tensor, of stride 0, can claim any shape.
+    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def _bare(name: str) -> str:
