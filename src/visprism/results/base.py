@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from visprism.core.provenance import Provenance
 from visprism.core.registry import load_plugins
 from visprism.results.answers import Answer
 from visprism.results.findings import Finding
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Columns = dict[str, np.ndarray]
 R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
@@ -199,7 +196,7 @@ class Result:
         n = len(self)
         return {f.name: np.broadcast_to(getattr(self, f.name), n) for f in _content(self)}
 
-    def to_pandas(self) -> "pd.DataFrame":
+    def to_pandas(self) -> Any:  # noqa: ANN401 (a pandas.DataFrame; pandas is optional)
         """The table as a data frame; units and provenance stand in its `attrs`.
 
         Raises:
