@@ -64,7 +64,7 @@ def attention_maps(
     columns: dict[str, list[np.ndarray]] = {"head": [], "row": [], "column": [], "weight": []}
     names: list[str] = []
     with torch.no_grad(), attend(anatomy, lambda w: _of_query(w.attention, w.values[0], query),
-                                 among=chosen) as kept:  # fmt: skip
+                                 only=chosen) as kept:  # fmt: skip
         forward(anatomy.model, images)
     for name, map_ in kept.items():
         head, row, column = np.indices(map_.shape).reshape(3, -1)
@@ -105,21 +105,21 @@ def _of_query(
     attention: Attention, weights: Float[Tensor, "windows heads queries keys"], query: Query
 ) -> Float[np.ndarray, "heads rows columns"]:
     """The weights of one query on the grid of the keys."""
-    places = attention.attended.queries
+    places = attention.geometry.queries
     if query == "mean":
         share = places.index != OFF_GRID
         per_window = torch.from_numpy(share / max(1, share.sum())).to(weights)
         of_all = torch.einsum("whqk,wq->whk", weights, per_window)
-        maps = [on_grid(each, attention.attended, i) for i, each in enumerate(of_all)]
+        maps = [on_grid(each, attention.geometry, i) for i, each in enumerate(of_all)]
         return np.sum(maps, axis=0)
     if query == "class":
         if len(places.index) > 1 or places.index[0, 0] != OFF_GRID:
             raise InputError(
                 f"{attention.name!r} has no class token; ask for 'mean' or for a pixel"
             )
-        return on_grid(weights[0, :, 0], attention.attended, 0)
+        return on_grid(weights[0, :, 0], attention.geometry, 0)
     window, token = _nearest(attention, query)
-    return on_grid(weights[window, :, token], attention.attended, window)
+    return on_grid(weights[window, :, token], attention.geometry, window)
 
 
 def _nearest(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
@@ -130,7 +130,7 @@ def _nearest(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
             f"the query {y},{x} lies outside of the image of {height}x{width} pixels; rows and "
             "columns count from 0"
         )
-    places = attention.attended.queries
+    places = attention.geometry.queries
     rows, columns = places.grid
     row, column = places.index // columns, places.index % columns
     away = np.hypot(
@@ -155,5 +155,5 @@ def on_grid(
 
 def provenance_of(anatomy: Anatomy) -> Provenance:
     """What is known of a map of one image."""
-    shape = tuple(anatomy.graph.nodes[0].shape or ())[1:]
+    shape = anatomy.image_shape
     return replace(Provenance(), images=1, image_shape=shape, batch_size=1)

@@ -56,13 +56,13 @@ def rollout(
     for attention in chosen:
         _check_one_row(attention, chosen[0])
     with torch.set_grad_enabled(gradient), attend(
-        anatomy, lambda w: w.values, among=chosen, explicit=gradient
+        anatomy, lambda w: w.values, only=chosen, differentiable=gradient
     ) as kept:  # fmt: skip
         logits = forward(anatomy.model, images)
     weights = list(kept.values())
     if gradient:
         weights = _relevant(logits, weights, target)
-    own = chosen[0].attended
+    own = chosen[0].geometry
     eye = torch.eye(weights[0].shape[-1]).to(weights[0])
     reached = eye
     for weight in weights:
@@ -96,8 +96,8 @@ def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> 
 
 def _check_one_row(attention: Attention, first: Attention) -> None:
     """Whether all its tokens attend to all, and are those of the first attention."""
-    queries, keys = attention.attended.queries.index, attention.attended.keys.index
-    own = first.attended.keys.index
+    queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
+    own = first.geometry.keys.index
     if not (np.array_equal(queries, keys) and np.array_equal(keys, own) and len(keys) == 1):
         raise InputError(
             f"the tokens of {attention.name!r} are not those of {first.name!r} (windows, "
