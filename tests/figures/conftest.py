@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from visprism.anatomy import Costs
 from visprism.core.provenance import Provenance
 from visprism.harmonize import ReplacementSearch
 from visprism.measure.loss.curvature import (
@@ -27,6 +26,7 @@ from visprism.measure.outputs import (
     Stability,
 )
 from visprism.measure.weights import PatchFilters, PositionalSimilarity, RelativeScores
+from visprism.results.anatomy import Costs
 from visprism.results.attention import AttentionStatistics
 from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
 from visprism.results.kind_replication import KindReplication
@@ -354,7 +354,9 @@ def costs():
         stage=np.append(BLOCKS["stage"], 1),
         depth=np.append(BLOCKS["depth"], 1.0),
         subsampling=np.append(BLOCKS["subsampling"], values=False),
-        shape=np.array(["8x16x16", "8x16x16", "16x4x4", "16x4x4", "16x4x4", "10"]),
+        channels=np.array([8, 8, 16, 16, 16, 10]),
+        height=np.array([16, 16, 4, 4, 4, 1]),
+        width=np.array([16, 16, 4, 4, 4, 1]),
         parameters=np.array([100, 200, 300, 400, 500, 0]),
         macs=np.array([1000, 4000, 2000, 500, 500, 0]),
         distinct_parameters=1500,

@@ -7,18 +7,18 @@ from torch import nn
 from torch.nn import functional
 
 from visprism.anatomy import (
+    ablate,
+    ablate_head,
     ablation_cuts,
     attentions,
     block_ablations,
+    cache_cuts,
+    can_start_at,
     combine_ablations,
     dissect,
     forward,
+    forward_from_cut,
     head_ablations,
-    lesion,
-    record,
-    resumable,
-    resumed,
-    without_head,
 )
 from visprism.core.errors import InputError
 from visprism.measure.outputs import Ablations, ablation, joint_ablations
@@ -143,12 +143,12 @@ def test_resuming_gives_what_the_whole_model_gives(each):
         combine_ablations(blocks[-2:]),
     ]
     cuts = [r.cut for r in removals]
-    assert resumable(anatomy, images[:2], cuts) == set(cuts)
-    recording = record(anatomy, images, ablation_cuts(removals))
+    assert can_start_at(anatomy, images[:2], cuts) == set(cuts)
+    recording = cache_cuts(anatomy, images, ablation_cuts(removals))
     for removal in removals:
-        whole = removal.whole(anatomy, images)
+        whole = removal.full_pass(anatomy, images)
         assert (whole - recording.logits).abs().max() > 1e-4  # the lesion does something
-        again = removal.resumed(anatomy, images, recording)
+        again = removal.from_cut(anatomy, images, recording)
         torch.testing.assert_close(again, whole, rtol=1e-5, atol=1e-5)
 
 
@@ -162,7 +162,7 @@ def test_the_study_is_that_of_lesions_one_by_one(each):
     assert found.resumed.all()
     assert found.whole_nll == pytest.approx(losses.mean().item(), abs=1e-5)
     for row, name in enumerate(found.block.tolist()):
-        with lesion(anatomy, anatomy[name]):
+        with ablate(anatomy, anatomy[name]):
             logits = anatomy.model(images)
         rises = functional.cross_entropy(logits, targets, reduction="none").double() - losses
         right = (logits.argmax(1) == targets).double()
@@ -178,7 +178,7 @@ def test_nothing_before_the_cut_is_computed(vit):
     ran = []
     first, last = anatomy.model.blocks[0].mlp.fc1, anatomy.model.blocks[-1].mlp.fc1
     cut = anatomy["blocks.1.mlp"].end
-    recording = record(anatomy, images, [cut])
+    recording = cache_cuts(anatomy, images, [cut])
     weights = {id(first.weight): "first", id(last.weight): "last"}
 
     class Seen(torch.overrides.TorchFunctionMode):
@@ -187,7 +187,7 @@ def test_nothing_before_the_cut_is_computed(vit):
                 ran.append(weights.get(id(args[1])))
             return func(*args, **(kwargs or {}))
 
-    with Seen(), resumed(anatomy, recording, cut):
+    with Seen(), forward_from_cut(anatomy, recording, cut):
         logits = forward(anatomy.model, images)
     assert "last" in ran
     assert "first" not in ran
@@ -198,11 +198,11 @@ def test_nothing_before_the_cut_is_computed(vit):
 def test_a_head_that_is_silent_is_one_whose_values_do_not_reach_the_output(vit):
     anatomy, images = vit
     attention, head = attentions(anatomy)[1], 2
-    with without_head(anatomy, attention, head):
+    with ablate_head(anatomy, attention, head):
         silent = anatomy.model(images)
     module = anatomy.model.get_submodule(attention.block.name)
     own = module.proj.weight.detach().clone()
-    width = own.shape[1] // attention.attended.heads
+    width = own.shape[1] // attention.geometry.heads
     module.proj.weight[:, head * width : (head + 1) * width] = 0
     expected = anatomy.model(images)
     module.proj.weight.copy_(own)
@@ -215,7 +215,7 @@ def test_of_a_bottleneck_its_convolution_goes():
     units, _ = block_ablations(anatomy)
     removal = next(r for r in units if r.blocks[0].name == "layer2.1")
     assert removal.removed == "convolution"
-    found = removal.whole(anatomy, images)
+    found = removal.full_pass(anatomy, images)
     block = anatomy.model.layer2[1]
     own, block.conv2 = block.conv2, nn.Identity()
     expected = anatomy.model(images)
@@ -252,7 +252,7 @@ def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
     assert any("2 of 2 lesions ran the whole model" in s for s in found.sentences())
     targets = torch.arange(6) % 3
     for row, name in enumerate(found.block.tolist()):
-        with lesion(anatomy, anatomy[name]):
+        with ablate(anatomy, anatomy[name]):
             nll = functional.cross_entropy(anatomy.model(images), targets).item()
         assert found.nll[row] == pytest.approx(nll, rel=1e-5)
 
@@ -261,7 +261,7 @@ def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
 def test_within_other_surgery_the_whole_model_runs(line):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
-    with lesion(anatomy, anatomy["convs.0"]):
+    with ablate(anatomy, anatomy["convs.0"]):
         found = ablation(anatomy, batches, pieces=["blocks"])
     assert not found.resumed.any()
     joint = ablation(anatomy, batches, together=[2], draws=30, pieces=["blocks"])
@@ -338,7 +338,7 @@ def test_what_a_user_can_get_wrong(line, vit):
         ablation(anatomy, [])
     with pytest.raises(InputError, match="nothing of Line can be lesioned"):
         ablation(anatomy, batches, pieces=["heads"])
-    silent = without_head(vit[0], attentions(vit[0])[0], 3)
+    silent = ablate_head(vit[0], attentions(vit[0])[0], 3)
     with pytest.raises(InputError, match="has heads 0 to 2, and no head 3"), silent:
         pass
     anatomy.model.train()
@@ -363,5 +363,5 @@ def test_heads_within_one_operation_are_refused():
     images = torch.randn(4, 3, 16, 16)
     anatomy = dissect(Attending().eval(), images)
     found = ablation(anatomy, labelled_batches(images, 4, 3), pieces=["units", "heads"])
-    assert "joins its heads within one operation" in found.left_out
+    assert "must expose its heads" in found.left_out
     assert found.removed.tolist() == ["block"]

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import attentions
-from visprism.anatomy.run.attention_weights import without_head
-from visprism.anatomy.run.cached_forward import Recording, resumed
+from visprism.anatomy.run.attention_weights import ablate_head
+from visprism.anatomy.run.cached_forward import Recording, forward_from_cut
 from visprism.anatomy.run.surgery import (
+    ablate,
     convolutions_of,
     identity_of,
-    lesion,
     without_convolution,
 )
 from visprism.anatomy.trace.forward import Images, forward
@@ -43,17 +43,17 @@ class Ablation:
     begin: Callable[[Tensor], Tensor] = field(repr=False)  # makes that tensor
     rest: Surgery = field(repr=False)  # on a pass that begins there
 
-    def whole(self, anatomy: Anatomy, images: Images) -> Float[Tensor, "b k"]:
+    def full_pass(self, anatomy: Anatomy, images: Images) -> Float[Tensor, "b k"]:
         """The logits without it, by a whole pass."""
         with self.surgery():
             return forward(anatomy.model, images)
 
-    def resumed(
+    def from_cut(
         self, anatomy: Anatomy, images: Images, recording: Recording
     ) -> Float[Tensor, "b k"]:
         """The logits without it, by the part of a pass behind the cut."""
         value = self.begin(recording.values[self.source])
-        with resumed(anatomy, recording, self.cut, value), self.rest():
+        with forward_from_cut(anatomy, recording, self.cut, value), self.rest():
             return forward(anatomy.model, images)
 
 
@@ -85,8 +85,8 @@ def head_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
     found, reasons = [], []
     for attention in attentions(anatomy):
         try:
-            for head in range(attention.attended.heads):
-                surgery = partial(without_head, anatomy, attention, head)
+            for head in range(1, attention.geometry.heads + 1):
+                surgery = partial(ablate_head, anatomy, attention, head)
                 with surgery():  # whether it can be
                     pass
                 number = attention.name.removeprefix(attention.block.name)
@@ -115,7 +115,7 @@ def _of_block(anatomy: Anatomy, block: Block) -> Ablation:
     return Ablation(
         blocks=(block,),
         removed="block",
-        surgery=partial(lesion, anatomy, block),
+        surgery=partial(ablate, anatomy, block),
         cut=block.end,
         source=block.start,
         begin=identity_of(anatomy, block),

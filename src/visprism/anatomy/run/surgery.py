@@ -1,6 +1,6 @@
 """Surgery: watch or change a model inside a ``with`` block; it is given back as it was.
 
-`watch` reads with ordinary forward hooks, at full speed. `replace` and `lesion` change the
+`watch` reads with ordinary forward hooks, at full speed. `replace` and `ablate` change the
 tensor that leaves a block at the very operation that makes it, found by its number in the
 trace, so that they work on any architecture; the model then runs under a `TorchFunctionMode`,
 eagerly. Operations may stand inside each other, in any order: what is watched is what the
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
-from visprism.anatomy.run.interception import Read, intercept, module_hook, sized
+from visprism.anatomy.run.interception import Read, fixed_image_size, intercept, module_hook
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.layout import Layout
 from visprism.core.errors import InputError
@@ -51,7 +51,7 @@ def watch(
     chosen = anatomy.blocks if blocks is None else tuple(blocks)
     with ExitStack() as stack:
         if any(b.layout is not None and "n" in b.layout.axes for b in chosen):
-            stack.enter_context(sized(anatomy))
+            stack.enter_context(fixed_image_size(anatomy))
         for block in chosen:
             _check_own(anatomy, block)
             if block.layout is None:
@@ -102,7 +102,7 @@ def replace(
         yield
 
 
-def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
+def ablate(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
     """Cut one block out: inside, it hands its input on unchanged.
 
     Raises:
@@ -118,7 +118,7 @@ def identity_of(anatomy: Anatomy, block: Block) -> Callable[[Tensor], Tensor]:
     """What the block would give if it handed its input on, as a function of that input.
 
     Raises:
-        InputError: as `lesion`.
+        InputError: as `ablate`.
     """
     _check_own(anatomy, block)
     before, after = (anatomy.graph.nodes[i] for i in (block.start, block.end))

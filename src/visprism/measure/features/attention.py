@@ -55,7 +55,7 @@ class AttentionProbe(Probe):
     def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
         """The quantities of `QUANTITIES` by image and head."""
         attention, weights = x.attention, x.values
-        queries, keys = attention.attended.queries, attention.attended.keys
+        queries, keys = attention.geometry.queries, attention.geometry.keys
         placed = _on_grid(queries, weights)
         share = placed / placed.sum(1, keepdim=True).clamp(min=1)  # of a query in its window
         window = placed.sum(1) / placed.sum()  # of a window in the image
@@ -88,10 +88,10 @@ class AttentionProbe(Probe):
     def result(self) -> AttentionStatistics:
         """The statistics of every head; see `Probe.result`."""
         members = [key for key in self.gathered() if isinstance(key, Attention)]
-        rows = [(a, head) for a in members for head in range(a.attended.heads)]
+        rows = [(a, head) for a in members for head in range(a.geometry.heads)]
         images, total, squares = np.concatenate([self.sums[a] for a in members], axis=-1)
         mean, error = total / images, standard_error(total, squares, images)
-        alone = np.array([attention.attended.heads == 1 for attention, _ in rows])
+        alone = np.array([attention.geometry.heads == 1 for attention, _ in rows])
         mean[-1, alone] = error[-1, alone] = np.nan
         columns = dict(zip(QUANTITIES, mean, strict=True))
         errors = {f"{name}_error": e for name, e in zip(QUANTITIES, error, strict=True)}
@@ -107,7 +107,7 @@ class AttentionProbe(Probe):
             stage=np.array([attention.block.stage for attention, _ in rows]),
             depth=np.array([attention.block.depth for attention, _ in rows]),
             head=np.array([head + 1 for _, head in rows]),
-            keys=np.array([attention.attended.keys.index.shape[1] for attention, _ in rows]),
+            keys=np.array([attention.geometry.keys.index.shape[1] for attention, _ in rows]),
             **columns,
             **errors,
             **all_heads,
@@ -122,12 +122,12 @@ def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]
 def _distances(attention: Attention, like: Tensor) -> Float[Tensor, "windows queries keys"]:
     """Distances between the centers of tokens in pixels; 0 where one has no place."""
     ends = []
-    for places in (attention.attended.queries, attention.attended.keys):
+    for places in (attention.geometry.queries, attention.geometry.keys):
         (height, width), (rows, columns) = attention.image, places.grid
         y = (places.index // columns + 0.5) * height / rows
         x = (places.index % columns + 0.5) * width / columns
         ends.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(like))
-    placed = [_on_grid(p, like) for p in (attention.attended.queries, attention.attended.keys)]
+    placed = [_on_grid(p, like) for p in (attention.geometry.queries, attention.geometry.keys)]
     return torch.cdist(*ends) * placed[0][:, :, None] * placed[1][:, None, :]
 
 

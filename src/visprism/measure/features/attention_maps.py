@@ -54,7 +54,7 @@ def attention_maps(
         read = _class_tokens(anatomy, images) if query == "class" and chosen else None
         with torch.no_grad(), run.compute.autocast(), attend(
             anatomy, lambda w: _of_query(w.attention, w.values[0].float(), query, read),
-            among=chosen,
+            only=chosen,
         ) as maps:  # fmt: skip
             forward(anatomy.model, images)
     for name, map_ in maps.items():
@@ -85,8 +85,8 @@ def _chosen(anatomy: Anatomy, blocks: Iterable[str] | None) -> tuple[Attention, 
 def _class_tokens(anatomy: Anatomy, images: Images) -> Bool[np.ndarray, "others"]:
     """Whether the head reads each token off the grid, of those of the last attention."""
     last = attentions(anatomy)[-1]
-    outside = last.attended.keys.index[0] == OFF_GRID
-    if len(last.attended.keys.index) > 1 or not outside.any():
+    outside = last.geometry.keys.index[0] == OFF_GRID
+    if len(last.geometry.keys.index) > 1 or not outside.any():
         return np.zeros(0, dtype=bool)
     return tokens_read(anatomy, last, images)[outside]
 
@@ -112,7 +112,7 @@ def _of_query(
     read: Bool[np.ndarray, "others"] | None,
 ) -> Float[np.ndarray, "heads rows columns"]:
     """The weights of one query on the grid of the keys."""
-    geometry, places = attention.attended, attention.attended.queries
+    geometry, places = attention.geometry, attention.geometry.queries
     if query == "mean":
         on_grid = places.index != OFF_GRID
         per_window = torch.from_numpy(on_grid / max(1, on_grid.sum())).to(weights)
@@ -138,7 +138,7 @@ def _nearest(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
             f"query must be a pixel of the image ({height}x{width}, counted from 0), got "
             f"{y},{x}"
         )
-    places = attention.attended.queries
+    places = attention.geometry.queries
     rows, columns = places.grid
     row, column = places.index // columns, places.index % columns
     away = np.hypot(

@@ -54,7 +54,7 @@ def rollout(
         _check_one_window(attention, chosen[0])
     with run.compute.borrow(anatomy.model):
         with torch.set_grad_enabled(gradient), attend(
-            anatomy, lambda w: w.values, among=chosen, explicit=gradient
+            anatomy, lambda w: w.values, only=chosen, differentiable=gradient
         ) as weights_by_name:  # fmt: skip
             logits = forward(anatomy.model, images)
         weights = list(weights_by_name.values())
@@ -66,7 +66,7 @@ def rollout(
             a = weight[0, 0].mean(0)
             reached = reached + a @ reached if gradient else (eye + a) / 2 @ reached
         read = tokens_read(anatomy, chosen[-1], images)
-    geometry = chosen[0].attended
+    geometry = chosen[0].geometry
     row = reached[torch.from_numpy(read)].mean(0)
     map_ = key_map(row[None], geometry, 0)[0]
     rows, columns = np.indices(map_.shape).reshape(2, -1)
@@ -94,8 +94,8 @@ def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> 
 
 def _check_one_window(attention: Attention, first: Attention) -> None:
     """All its tokens attend to all, and are those of the first attention."""
-    queries, keys = attention.attended.queries.index, attention.attended.keys.index
-    tokens = first.attended.keys.index
+    queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
+    tokens = first.geometry.keys.index
     same = np.array_equal(queries, keys) and np.array_equal(keys, tokens)
     if not (same and len(keys) == 1):
         raise InputError(

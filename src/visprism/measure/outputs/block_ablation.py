@@ -18,11 +18,11 @@ from visprism.anatomy import (
     Anatomy,
     Images,
     ablation_cuts,
+    cache_cuts,
+    can_start_at,
     first_images,
     forward,
     pixels,
-    record,
-    resumable,
 )
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
@@ -106,7 +106,7 @@ def ablation(
             with compute.autocast():
                 if resumes is None:
                     some = first_images(images, _TRIED)
-                    resumes = resumable(anatomy, some, [r.cut for r in removals])
+                    resumes = can_start_at(anatomy, some, [r.cut for r in removals])
                 _add(sums, anatomy, removals, resumes, images, targets)
     sums = sums.gathered()
     facts = replace(
@@ -133,7 +133,7 @@ def _add(
     """What a batch adds."""
     resuming = [r for r in removals if r.cut in resumes]
     if resuming:
-        recording = record(anatomy, images, ablation_cuts(resuming))
+        recording = cache_cuts(anatomy, images, ablation_cuts(resuming))
         logits = recording.logits
     else:
         recording, logits = None, forward(anatomy.model, images)
@@ -141,9 +141,9 @@ def _add(
     sums.reference(Predictions(logits.float().cpu(), targets).logits, targets)
     for row, removal in enumerate(removals):
         if recording is not None and removal.cut in resumes:
-            without = removal.resumed(anatomy, images, recording)
+            without = removal.from_cut(anatomy, images, recording)
         else:
-            without = removal.whole(anatomy, images)
+            without = removal.full_pass(anatomy, images)
         sums.add(row, without.float().cpu())
 
 
