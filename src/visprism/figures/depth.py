@@ -22,8 +22,8 @@ from visprism.figures.style import (
     tip,
 )
 from visprism.figures.text import inches
-from visprism.measure.features.per_block import PerBlock
 from visprism.measure.outputs import Ablations
+from visprism.results.shapes import PerBlock
 
 _KEY_SIZE = 7.0  # points
 _KEY_HANDLE = 0.3  # inches; a marker and the gaps about it

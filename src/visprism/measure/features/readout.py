@@ -34,7 +34,7 @@ def tokens_read(
             block are not those of the attention.
     """
     layout = anatomy.graph.nodes[attention.block.end].layout
-    index = attention.attended.keys.index
+    index = attention.geometry.keys.index
     if layout is None or len(index) > 1:
         raise _unknown(attention, "its tokens could not be followed")
     tokens: list[Tensor] = []
