@@ -84,7 +84,7 @@ class Similarity(BlockMatrix):
                 f"debiased CKA, mean over {len(pairs)} pairs of "
                 f"{'blocks of two models' if self.other_model else 'different blocks'}: "
                 f"{cka.mean():.2f}; largest of them {self._interval(most)} "
-                f"({self.block[most]}, {self.other[most]}), interval over {self.batches} batches"
+                f"({self.block[most]}, {self.other[most]}; over {self.batches} batches)"
             )
         ]
         null = self.null[pairs]
