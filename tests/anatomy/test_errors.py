@@ -145,7 +145,9 @@ def test_a_block_of_another_anatomy_is_refused(images):
 def test_tokens_of_images_of_another_size_are_refused():
     model = timm.create_model("vit_tiny_patch16_224", depth=1, dynamic_img_size=True).eval()
     anatomy = dissect(model, torch.randn(2, 3, 32, 64))
-    expected = "images must be 32x64, as the model was dissected with, got 64x32. Resize the images"
+    expected = (
+        "images must be 32x64, as the model was dissected with, got 64x32. Resize the images"
+    )
     with watch(anatomy), pytest.raises(InputError, match=expected):
         model(torch.randn(2, 3, 64, 32))
     assert model(torch.randn(2, 3, 64, 32)).shape == (2, 1000)  # outside it may

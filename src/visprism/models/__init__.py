@@ -4,7 +4,9 @@ from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.loading import LoadedModel, load_model
 from visprism.models.metadata import Metadata, read_metadata
 from visprism.models.zoo import (  # noqa: F401 (they register their models)
+    MODELS,
     alexnet,
+    alter_cifar_resnet,
     alter_resnet,
     cifar_resnet,
     conv_vit,
@@ -19,7 +21,6 @@ from visprism.models.zoo import (  # noqa: F401 (they register their models)
     vgg,
     vit,
 )
-from visprism.models.zoo_registry import MODELS
 
 __all__ = [
     "MODELS",
