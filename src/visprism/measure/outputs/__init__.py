@@ -1,6 +1,6 @@
 """Outputs: what a model's predictions tell."""
 
-from visprism.measure.outputs.adversarial import Adversarial, adversarial
+from visprism.measure.outputs.adversarial import adversarial
 from visprism.measure.outputs.block_ablation import ablation
 from visprism.measure.outputs.calibration import Uncertainty, uncertainty
 from visprism.measure.outputs.categories import classes_of
@@ -9,11 +9,8 @@ from visprism.measure.outputs.corruption_errors import (
     CorruptionErrors,
     corruption_errors,
 )
-from visprism.measure.outputs.fourier_sensitivity import (
-    FourierSensitivity,
-    fourier_sensitivity,
-)
-from visprism.measure.outputs.frequency_noise import FrequencyRobustness, frequency_noise
+from visprism.measure.outputs.fourier_sensitivity import fourier_sensitivity
+from visprism.measure.outputs.frequency_noise import frequency_noise
 from visprism.measure.outputs.outcomes import Outcomes, outcomes
 from visprism.measure.outputs.perturbation_ball import ATTACKS, Attack
 from visprism.measure.outputs.predict import predict
@@ -33,11 +30,8 @@ __all__ = [
     "ALEXNET",
     "ATTACKS",
     "CLEAN",
-    "Adversarial",
     "Attack",
     "CorruptionErrors",
-    "FourierSensitivity",
-    "FrequencyRobustness",
     "Outcomes",
     "Predictions",
     "Reliability",
