@@ -10,6 +10,7 @@ from PIL import Image
 from visprism.cli import main
 from visprism.examine import Inquiry, examine, load_models
 from visprism.models.author_formats import FORMATS
+from visprism.models.pretrained import pretrained_cards
 from visprism.result import Result
 
 TINY = ["--data", "shapes", "--limit", "6", "--batch-size", "4"]
@@ -334,6 +335,18 @@ def test_models_lists_the_zoo_and_searches_the_rest(capsys):
     listed = capsys.readouterr().out.split()
     assert "torchvision:vit_b_16" in listed
     assert all(name.startswith("torchvision:vit_") for name in listed)
+
+
+def test_models_lists_pretrained_weights_with_their_accuracy(capsys):
+    assert main(["models", "--trained"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    for card in pretrained_cards().values():
+        (line,) = [line for line in listed if line.startswith(f"{card.name} ")]
+        interval = f"[{card.accuracy_low:.1%}, {card.accuracy_high:.1%}]"
+        for stated in (f"{card.accuracy:.1%} {interval}", card.recipe, f"{card.parameters:,}"):
+            assert f" {stated} " in line
+    assert main(["models", "resnet20.shapes", "--trained"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_models_tells_what_those_that_fit_cost(capsys):

@@ -110,13 +110,14 @@ def add_commands(commands: "Commands") -> None:
     """``models`` and ``data``."""
     named = commands.add("models", models, "models that can be named, or ways to", MODEL)
     named.add_argument("pattern", nargs="?", metavar="PATTERN", help="such as '*vit_tiny*'")
-    named.add_argument(
+    tables = named.add_mutually_exclusive_group()
+    tables.add_argument(
         "--cost",
         action="store_true",
         help="parameters, multiply-accumulates for one image, and images a second, of each"
         " (of the zoo, if no PATTERN is named)",
     )
-    named.add_argument(
+    tables.add_argument(
         "--trained",
         action="store_true",
         help="networks with pretrained weights inside the package: accuracy, recipe, data",
