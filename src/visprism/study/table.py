@@ -43,7 +43,7 @@ class Row:
     def html(self, models: Sequence[str]) -> str:
         """The row as a table row."""
         cells = "".join(
-            f"<td>{escape(str(self.cells[name])) if name in self.cells else '–'}</td>"
+            f"<td>{escape(str(self.cells[name])) if name in self.cells else '\N{EN DASH}'}</td>"
             for name in models
         )
         return (
@@ -51,13 +51,19 @@ class Row:
             f"{cells}<td>{escape(self.difference_text())}</td></tr>"
         )
 
+    def difference_value(self) -> str:
+        """The difference with its interval; empty if there is none."""
+        if self.difference is None:
+            return ""
+        d = self.difference
+        return str(Answer("", "", d.value, d.low, d.high, self.unit))
+
     def difference_text(self) -> str:
         """The difference with its interval, and whether it is significant."""
         if self.difference is None:
             return ""
-        d = self.difference
-        shown = Answer("", "", d.value, d.low, d.high, self.unit)
-        return f"{shown}{'' if d.significant else ' (not significant)'}"
+        suffix = "" if self.difference.significant else " (not significant)"
+        return f"{self.difference_value()}{suffix}"
 
 
 def comparison_rows(results: Mapping[str, Sequence[Result]]) -> list[Row]:
