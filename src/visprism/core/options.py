@@ -13,16 +13,18 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from visprism.core.errors import InputError
 
+Bound = int | float | None
+
 
 @dataclass(frozen=True)
 class OptionInfo:
     """What is declared about an option beside its type and default."""
 
     help: str  # a noun phrase, with unit
-    minimum: float | None = None  # smallest value
-    above: float | None = None  # every value is larger
-    maximum: float | None = None  # largest value
-    below: float | None = None  # every value is smaller
+    minimum: Bound = None  # smallest value
+    above: Bound = None  # every value is larger
+    maximum: Bound = None  # largest value
+    below: Bound = None  # every value is smaller
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Option:
         self.check(value)
         return value
 
-    def _bounds(self) -> list[tuple[str, float]]:
+    def _bounds(self) -> list[tuple[str, int | float]]:
         words = {
             "of at least": self.info.minimum,
             "above": self.info.above,
@@ -143,10 +145,10 @@ def option(
     default: Any,  # noqa: ANN401 (of any option)
     help: str,
     *,
-    minimum: float | None = None,
-    above: float | None = None,
-    maximum: float | None = None,
-    below: float | None = None,
+    minimum: Bound = None,
+    above: Bound = None,
+    maximum: Bound = None,
+    below: Bound = None,
 ) -> Any:  # noqa: ANN401 (a field)
     """A dataclass field that is an option; `help` is a noun phrase with its unit.
 

@@ -11,7 +11,7 @@ from visprism.models.spec import ModelSpec
 
 MODULE, WEIGHTS = "alternet.py", "alternet.safetensors"
 
-_TEXT = '''"""{base}, with MSA blocks in the place of {places}.
+_TEXT = '''"""{title}, with MSA blocks in the place of {places}.
 
     visprism examine alternet.py:alternet@{weights} --data DATA --out DIR
 """
@@ -38,6 +38,11 @@ def alternet() -> torch.nn.Module:
     model.preprocessing = base.preprocessing
     return model
 '''
+
+
+def _quoted(text: str) -> str:
+    """Text that stays text inside of a docstring, whatever is in it."""
+    return text.encode("unicode_escape").decode("ascii").replace('"', r"\"")
 
 
 def save_alternet(
@@ -75,7 +80,8 @@ def save_alternet(
         scratch.write_text(
             _TEXT.format(
                 base=bare,
-                places=", ".join(names) or "no block",
+                title=_quoted(bare),
+                places=_quoted(", ".join(names) or "no block"),
                 weights=WEIGHTS,
                 height=height,
                 width=width,

@@ -93,5 +93,10 @@ def _arguments(text: str) -> dict[str, Any]:
 def _literal(text: str) -> Any:  # noqa: ANN401 (whatever the user wrote)
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (
+        ValueError,
+        SyntaxError,
+        MemoryError,
+        RecursionError,
+    ):  # of deep nesting the last two
         return text

@@ -21,7 +21,7 @@ from visprism.study.events import Event, Finished, Listener, Planned, Started, S
 from visprism.study.plan import Plan, Step, Workload, plan_of, timing_of
 from visprism.study.store import Store, fingerprint_of, key_of
 from visprism.study.study import Entry, Failure, Study
-from visprism.study.subjects import DataOptions, loaded_models, subjects_of
+from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
 DEFAULT_MINUTES = 2.0
 _ALL_PAIRS = 3  # models, up to which every pair is compared; beyond, each with the first
@@ -81,9 +81,14 @@ def examine(
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
     begin = time.monotonic()
     chosen = ANALYSES.chosen(analyses, options)
-    loaded = loaded_models(models, pretrained=pretrained, seed=run.seed)
+    candidates = candidates_of(models, pretrained=pretrained, seed=run.seed)
     subjects = subjects_of(
-        loaded, data, train_data, images or DataOptions(), preprocessing=preprocessing, run=run
+        candidates,
+        data,
+        train_data,
+        images or DataOptions(),
+        preprocessing=preprocessing,
+        run=run,
     )
     deadline = None if minutes is None else begin + 60 * minutes
     timed = replace(run, deadline=deadline)

@@ -1,7 +1,7 @@
 """From what a user passes as models and data to the subjects of a study."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
@@ -37,25 +37,38 @@ class DataOptions:
     skip_bad: bool = False  # leave out images that cannot be read
 
 
-def loaded_models(
+@dataclass(frozen=True)
+class Candidate:
+    """A model that a study is asked to measure, before it has seen an image."""
+
+    model: nn.Module
+    label: str  # short, for tables and figures
+    spec: str = ""  # how the user names it; "" for a module
+    preprocessing: Preprocessing | None = None  # None: nothing says
+    trained: bool = True
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
+    anatomy: Anatomy | None = None  # where the user has dissected it already
+
+
+def candidates_of(
     models: Any,  # noqa: ANN401 (see `examine`)
     *,
     pretrained: bool = False,
     seed: int = 0,
-) -> dict[str, LoadedModel]:
+) -> dict[str, Candidate]:
     """Models by name: a module, an anatomy, a loaded model, a name, a sequence or a mapping.
 
     Raises:
         InputError: if there is none, two have one name, or something is not a model.
     """
     if isinstance(models, Mapping):
-        named = {str(name): _loaded(model, pretrained, seed) for name, model in models.items()}
+        named = {str(name): _candidate(m, pretrained, seed) for name, m in models.items()}
     else:
         single = isinstance(models, str | nn.Module | LoadedModel | Anatomy)
         items = [models] if single else list(models)
-        made = [_loaded(model, pretrained, seed) for model in items]
+        made = [_candidate(model, pretrained, seed) for model in items]
         labels = [model.label for model in made]
-        titles = [m.name if labels.count(m.label) > 1 else m.label for m in made]
+        titles = [(m.spec if labels.count(m.label) > 1 else "") or m.label for m in made]
         repeated = {title for title in titles if titles.count(title) > 1}
         if repeated:
             raise InputError(
@@ -75,7 +88,7 @@ def loaded_models(
 
 
 def subjects_of(
-    models: Mapping[str, LoadedModel],
+    models: Mapping[str, Candidate],
     data: Any,  # noqa: ANN401 (see `examine`)
     train_data: Any,  # noqa: ANN401
     options: DataOptions,
@@ -173,7 +186,7 @@ def _training_images(
 
 def _subject(
     name: str,
-    model: LoadedModel,
+    model: Candidate,
     images: StudyImages,
     training: StudyImages,
     stated: Preprocessing | None,
@@ -198,7 +211,7 @@ def _subject(
         images=images,
         training_images=training,
         preprocessing=way,
-        spec=model.name if model.name != name else "",
+        spec=model.spec,
         trained=model.trained,
         weight_decay=model.recipe.get("weight_decay"),
         decayed=str(model.recipe.get("decay_params", "all")),
@@ -206,28 +219,24 @@ def _subject(
     )
 
 
-def _loaded(model: Any, pretrained: bool, seed: int) -> LoadedModel:  # noqa: ANN401, FBT001
-    if isinstance(model, LoadedModel):
-        return model
+def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:  # noqa: ANN401, FBT001
     if isinstance(model, str):
-        return load_model(model, pretrained=pretrained, seed=seed)
+        model = load_model(model, pretrained=pretrained, seed=seed)
+    if isinstance(model, LoadedModel):
+        way = model.preprocessing if model.preprocessing_stated else None
+        return Candidate(model.model, model.label, model.name, way, model.trained, model.recipe)
     if isinstance(model, Anatomy):
-        return replace(_of_module(model.model), anatomy=model)
+        return Candidate(model.model, type(model.model).__name__, anatomy=model)
     if isinstance(model, nn.Module):
-        return _of_module(model)
+        return Candidate(model, type(model).__name__)
     raise InputError(
         "a model must be an nn.Module, an Anatomy, a LoadedModel or a name, got "
         f"{type(model).__name__}"
     )
 
 
-def _of_module(model: nn.Module) -> LoadedModel:
-    label = type(model).__name__
-    return LoadedModel(model, None, label, label)
-
-
 def _stated(
-    model: LoadedModel, given: Preprocessing | None, size: tuple[int, int] | None
+    model: Candidate, given: Preprocessing | None, size: tuple[int, int] | None
 ) -> Preprocessing | None:
     way = given or model.preprocessing
     return replace(way, size=size, crop=1.0) if way is not None and size is not None else way

@@ -9,6 +9,9 @@ from visprism.results.base import Result
 from visprism.results.per_image import Differences, PerImage, paired_differences
 
 
+DASH = "\N{EN DASH}"  # where there is no number
+
+
 @dataclass(frozen=True)
 class Difference:
     """The paired difference of two models in one quantity."""
@@ -43,8 +46,7 @@ class Row:
     def html(self, models: Sequence[str]) -> str:
         """The row as a table row."""
         cells = "".join(
-            f"<td>{escape(str(self.cells[name])) if name in self.cells else '\N{EN DASH}'}</td>"
-            for name in models
+            f"<td>{escape(str(self.cells.get(name, DASH)))}</td>" for name in models
         )
         return (
             f"<tr><th>{escape(self.question)}<br><small>{escape(self.quantity)}</small></th>"

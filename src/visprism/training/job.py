@@ -25,6 +25,7 @@ from visprism.data import (
 )
 from visprism.data.image_set import NoSplitsError
 from visprism.models import LoadedModel, load_model
+from visprism.models.pretrained import names_weights
 from visprism.training.recipe import Recipe
 
 _SMALL = 64  # pixels a side, up to which images are kept in memory
@@ -122,7 +123,7 @@ def preprocessing_of(job: Job, network: LoadedModel, images: ImageSet) -> Prepro
     """That of the model; small images with random weights have their own mean and deviation."""
     own = network.preprocessing
     own = replace(own, size=job.size, crop=1.0) if job.size else own
-    if job.pretrained or "@" in job.model or max(own.size) > _SMALL:
+    if job.pretrained or names_weights(job.model) or max(own.size) > _SMALL:
         return own
     mean, std = statistics(images)
     some = tuple(each or 1.0 for each in std)  # 0: a channel that is the same everywhere
