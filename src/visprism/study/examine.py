@@ -126,6 +126,7 @@ class _Examination:
 
     def perform(self, budget: float | None) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
+        self.store.header.pop("keys", None)  # an interrupted study has no complete list
         workload = self._workload()
         remaining = [a for a in self.analyses if workload.applicable[a.name]]
         plan = self._planned(workload, remaining, budget)
@@ -148,12 +149,14 @@ class _Examination:
 
     def result(self, *, seconds: float) -> Study:
         """The study as far as it is complete."""
-        self.store.header["failures"] = [vars(f) for f in self.failures]
-        self.store.header["models"] = [s.name for s in self.subjects]
-        self.store.write()
-        header = {**self.store.header, "seconds": seconds}
         order = {a.name: i for i, a in enumerate(self.analyses)}
         entries = sorted(self.entries, key=lambda e: order.get(e.analysis, -1))
+        self.store.header["failures"] = [vars(f) for f in self.failures]
+        self.store.header["models"] = [s.name for s in self.subjects]
+        self.store.header["keys"] = [e.key for e in entries]
+        self.store.header["seconds"] = seconds
+        self.store.write()
+        header = dict(self.store.header)
         return Study(
             tuple(s.name for s in self.subjects), tuple(entries), tuple(self.failures), header
         )
@@ -287,6 +290,7 @@ class _Examination:
             option_values(analysis),
             subjects[0].num_images,
             seconds,
+            key=self._key(analysis, subjects),
         )
         description = {
             "model": "-and-".join(names),
@@ -296,7 +300,7 @@ class _Examination:
             "images": entry.images,
             "seconds": seconds,
         }
-        self.store.put(self._key(analysis, subjects), results, **description)
+        self.store.put(entry.key, results, **description)
         self.entries.append(entry)
         self.notify(Finished(entry, resumed=False))
 
@@ -309,7 +313,8 @@ class _Examination:
         seconds = self.store.entries[key]["seconds"]
         names = tuple(s.name for s in subjects)
         options = option_values(analysis)
-        entry = Entry(names, analysis.name, results, options, subjects[0].num_images, seconds)
+        images = subjects[0].num_images
+        entry = Entry(names, analysis.name, results, options, images, seconds, key)
         self.entries.append(entry)
         self.notify(Finished(entry, resumed=True))
         return True
