@@ -37,7 +37,7 @@ def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
     """The quantile nearest to the median against depth, and bands between pairs around it."""
     levels = np.unique(result.probability)
     rows = {p: result.select(result.probability == p) for p in levels.tolist()}
-    pairs = [(rows[low], rows[high]) for low, high in zip(levels, levels[::-1], strict=True)]
+    pairs = [(rows[a], rows[b]) for a, b in zip(levels, levels[::-1], strict=True)]
     for below, above in pairs[: len(levels) // 2]:
         ax.fill_between(
             below.depth, below.values, above.values, color=FAINT, alpha=0.18, linewidth=0
