@@ -64,10 +64,10 @@ def test_the_meta_device_counts_the_same_without_arithmetic(name):
 
 
 def test_refuses_a_model_in_training_mode():
-    with pytest.raises(ValueError, match=r"training mode; call model.eval\(\) first"):
+    with pytest.raises(ValueError, match=r"evaluation mode. Call model.eval\(\) first"):
         model_cost(nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 5, 5))
 
 
 def test_refuses_no_images():
-    with pytest.raises(ValueError, match="got no images"):
+    with pytest.raises(ValueError, match="images must hold at least one, got none"):
         model_cost(nn.Conv2d(3, 4, 3).eval(), torch.zeros(0, 3, 5, 5))
