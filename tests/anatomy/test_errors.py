@@ -137,7 +137,7 @@ def test_a_block_of_another_anatomy_is_refused(images):
         layers = nn.Conv2d(3, width, 3), nn.Flatten(), nn.Linear(196 * width, 5)
         return dissect(nn.Sequential(*layers).eval(), images)
 
-    expected = "block 'stem' is not of this anatomy; take it from that of the same model"
+    expected = "block must be of this anatomy, got 'stem' of another"
     with pytest.raises(InputError, match=expected), ablate(small(4), small(8)["stem"]):
         pass
 

@@ -11,6 +11,7 @@ from visprism.anatomy.run.ablations import (
     ablation_cuts,
     block_ablations,
     combine_ablations,
+    convolution_ablations,
     head_ablations,
 )
 from visprism.anatomy.run.attention_weights import ablate_head, attend
@@ -44,6 +45,7 @@ __all__ = [
     "can_start_at",
     "check_repeatable",
     "combine_ablations",
+    "convolution_ablations",
     "costs",
     "dissect",
     "first_images",

@@ -13,16 +13,18 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from visprism.core.errors import InputError
 
+Bound = int | float | None
+
 
 @dataclass(frozen=True)
 class OptionInfo:
     """What is declared about an option beside its type and default."""
 
     help: str  # a noun phrase, with unit
-    minimum: float | None = None  # smallest value
-    above: float | None = None  # every value is larger
-    maximum: float | None = None  # largest value
-    below: float | None = None  # every value is smaller
+    minimum: Bound = None  # smallest value
+    above: Bound = None  # every value is larger
+    maximum: Bound = None  # largest value
+    below: Bound = None  # every value is smaller
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Option:
         self.check(value)
         return value
 
-    def _bounds(self) -> list[tuple[str, float]]:
+    def _bounds(self) -> list[tuple[str, int | float]]:
         words = {
             "of at least": self.info.minimum,
             "above": self.info.above,
@@ -143,10 +145,10 @@ def option(
     default: Any,  # noqa: ANN401 (of any option)
     help: str,
     *,
-    minimum: float | None = None,
-    above: float | None = None,
-    maximum: float | None = None,
-    below: float | None = None,
+    minimum: Bound = None,
+    above: Bound = None,
+    maximum: Bound = None,
+    below: Bound = None,
 ) -> Any:  # noqa: ANN401 (a field)
     """A dataclass field that is an option; `help` is a noun phrase with its unit.
 
@@ -183,6 +185,18 @@ def option_values(instance: object) -> dict[str, Any]:
     """The options of an instance with their values, as JSON can hold them."""
     values = {name: getattr(instance, name) for name in options_of(type(instance))}
     return {name: _plain(value) for name, value in values.items()}
+
+
+def parsed_options(instance: object, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that `option_values` gave, in the types of the options of `instance`."""
+    declared = options_of(type(instance))
+    parsed: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in declared:
+            kind = _element(_without_none(declared[name].type))
+            items = tuple(value) if isinstance(value, list) else value
+            parsed[name] = Path(value) if kind is Path and isinstance(value, str) else items
+    return parsed
 
 
 def _default(f: Field) -> Any:  # noqa: ANN401

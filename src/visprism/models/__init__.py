@@ -4,7 +4,6 @@ from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.loading import LoadedModel, load_model
 from visprism.models.metadata import Metadata, read_metadata
 from visprism.models.zoo import (  # noqa: F401 (they register their models)
-    MODELS,
     alexnet,
     alter_cifar_resnet,
     alter_resnet,
@@ -21,6 +20,7 @@ from visprism.models.zoo import (  # noqa: F401 (they register their models)
     vgg,
     vit,
 )
+from visprism.models.zoo_registry import MODELS
 
 __all__ = [
     "MODELS",

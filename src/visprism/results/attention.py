@@ -1,7 +1,7 @@
 """Attention: statistics of every head, maps of single queries, and rollouts.
 
-Sources: Dosovitskiy et al. (2021), An image is worth 16x16 words, fig. 7 (distance); Park et al.
-(2023), What do self-supervised vision transformers learn?, sec. 2 (normalized mutual
+Sources: Dosovitskiy et al. (2021), An image is worth 16x16 words, fig. 7 (distance); Park et
+al. (2023), What do self-supervised vision transformers learn?, sec. 2 (normalized mutual
 information); Abnar and Zuidema (2020), Quantifying attention flow in transformers (rollout).
 """
 
@@ -109,8 +109,8 @@ class AttentionStatistics(Result):
         if np.isfinite(error):
             text += f" [{mean - Z * error:.3g}, {mean + Z * error:.3g}]"
         return Finding(
-            f"{text}{unit}, mean over {len(self)} heads; of {len(blocks)} attentions (mean over "
-            f"heads) the smallest is {means[least]:.3g} ({blocks[least]}) and the largest "
+            f"{text}{unit}, mean over {len(self)} heads; of {len(blocks)} attentions (mean "
+            f"over heads) the smallest is {means[least]:.3g} ({blocks[least]}) and the largest "
             f"{means[most]:.3g} ({blocks[most]})"
         )
 

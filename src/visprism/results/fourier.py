@@ -1,14 +1,13 @@
 """Fourier spectra of feature maps by block, and their highest frequency.
 
 Two references: the amplitude at frequency 0, as in the paper, and that at the lowest frequency
-that is not 0. A block that raises the mean of its channels lowers every other frequency relative
-to the first reference without filtering anything, so a block is called low-pass or high-pass only
-where both references agree.
+that is not 0. A block that raises the mean of its channels lowers every other frequency
+relative to the first reference without filtering anything, so a block is called low-pass or
+high-pass only where both references agree.
 
 Source: Park and Kim (2022), How do vision transformers work?, fig. 2a and 8.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,10 +22,10 @@ from visprism.results.kind_summary import (
     Quantity,
     summarize,
 )
-from visprism.results.shapes import BLOCK_COLUMNS, PerBlock, ScalarPerBlock
+from visprism.results.shapes import BLOCK_COLUMNS, PerBlock, ScalarPerBlock, result_shape
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@result_shape
 class SpectrumColumns(PerBlock):
     """The columns that a `Spectrum` and a `HighFrequency` share."""
 
@@ -164,8 +163,8 @@ def gaps(block: np.ndarray, previous: np.ndarray, between: np.ndarray) -> tuple[
     """A finding for each block whose change refers to a block before one off the grid."""
     return tuple(
         Finding(
-            f"the change across {b} refers to {p}; it includes {missing}, whose output does not "
-            "lie on a grid, and is not counted by kind"
+            f"the change across {b} refers to {p}; it includes {missing}, whose output does "
+            "not lie on a grid, and is not counted by kind"
         )
         for b, p, missing in zip(block, previous, between, strict=True)
         if missing and p

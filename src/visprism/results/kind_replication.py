@@ -50,7 +50,8 @@ def replicate_by_kind(summaries: Sequence[KindSummary]) -> KindReplication:
     """Interval of the mean change of each kind over networks trained with different seeds.
 
     Args:
-        summaries: of at least 3 checkpoints of one architecture, each trained with its own seed.
+        summaries: of at least 3 checkpoints of one architecture, each trained with its own
+        seed.
 
     Returns:
         A row for each kind and quantity that every summary has.

@@ -35,7 +35,7 @@ class Quantity(NamedTuple):
 
 
 def t_quantile(count: int) -> float:
-    """97.5 % point of Student's t for a mean of `count` values; 1.96 where that is not known."""
+    """97.5 % point of Student's t for a mean of `count` values; 1.96 for an unknown count."""
     if count < 2:
         return Z if count == 0 else float("nan")
     from scipy.special import stdtrit
@@ -155,8 +155,8 @@ def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
     """Whether a kind is a low-pass or a high-pass filter, where both references agree."""
     mean, lowest = rows[TO_MEAN], rows.get(TO_LOWEST)
     text = (
-        f"high-frequency log amplitude changes by {_number(summary, mean)} relative to the mean "
-        f"{_counts(summary, mean)}"
+        f"high-frequency log amplitude changes by {_number(summary, mean)} relative to the "
+        f"mean {_counts(summary, mean)}"
     )
     if lowest is None:
         return Finding(f"{kind} blocks: {text}; {_over(summary)}")

@@ -14,6 +14,8 @@ from visprism.results.base import column as quantity
 from visprism.results.findings import Finding
 from visprism.results.shapes import ScalarPerBlock, Z
 
+SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
+
 
 @result_type("receptive-field")
 class ReceptiveField(ScalarPerBlock):
@@ -22,12 +24,12 @@ class ReceptiveField(ScalarPerBlock):
     value_name: ClassVar[str] = "sigma"
 
     sigma: np.ndarray = quantity(
-        "Receptive field σ",
+        f"Receptive field {SIGMA}",
         "pixels",
         "root mean squared distance along one axis from its center of mass",
     )
     sigma_error: np.ndarray = quantity(
-        "Standard error of σ", "pixels", "over images; NaN for one image"
+        f"Standard error of {SIGMA}", "pixels", "over images; NaN for one image"
     )
     side_50: np.ndarray = quantity(
         "Side of the 50% square",
@@ -58,7 +60,9 @@ class ReceptiveField(ScalarPerBlock):
         "Column of the center of mass", "pixels", "0 is the middle of the leftmost pixel"
     )
     uniform_sigma: float = scalar(
-        "σ of a uniform field", "pixels", "of a field that weighs all pixels of the image alike"
+        f"{SIGMA} of a uniform field",
+        "pixels",
+        "of a field that weighs all pixels of the image alike",
     )
 
     def findings(self) -> tuple[Finding, ...]:
@@ -73,8 +77,8 @@ class ReceptiveField(ScalarPerBlock):
         ]
         return (
             Finding(
-                f"effective receptive field, σ: {', '.join(sizes)}; half of it lies in a square "
-                f"around its center of mass of about {', '.join(squares)} pixels"
+                f"effective receptive field, {SIGMA}: {', '.join(sizes)}; half of it lies in a "
+                f"square around its center of mass of about {', '.join(squares)} pixels"
             ),
         )
 
@@ -87,7 +91,7 @@ class ReceptiveField(ScalarPerBlock):
         return (
             Answer(
                 question="How large is the receptive field?",
-                quantity="σ of the last block's effective receptive field",
+                quantity=f"{SIGMA} of the last block's effective receptive field",
                 value=value,
                 low=value - Z * error,
                 high=value + Z * error,

@@ -10,22 +10,33 @@ error, where there is one, is the column ``<value_name>_error``::
         norm: np.ndarray = column("Token norm", "", "mean Euclidean norm of the tokens")
         norm_error: np.ndarray = column("Standard error of the norm", "", "over images")
 
-`visprism.figures.shapes` draws every shape; a subclass may have a figure and findings of its own.
+`visprism.figures.shapes` draws every shape; a subclass may have a figure and findings of its
+own.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from visprism.results.base import ColumnInfo, Result, column
+from visprism.results.base import ColumnInfo, Result, column, scalar
 from visprism.results.findings import Finding
 
 Z = 1.96  # half the width of a 95 % interval, in standard errors
 
+R = TypeVar("R", bound=Result)
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(column, scalar)
+)
+def result_shape(cls: type[R]) -> type[R]:
+    """Declare a class that types of result inherit columns from, and that no file holds."""
+    return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+
+
+@result_shape
 class Valued(Result):
     """A result with one main column of values."""
 
@@ -57,7 +68,7 @@ class Valued(Result):
         return f"{text} {unit}" if unit else text
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@result_shape
 class PerBlock(Result):
     """One or more rows for each block, in forward order."""
 
@@ -81,7 +92,7 @@ class PerBlock(Result):
 BLOCK_COLUMNS = ("block", "kind", "stage", "depth", "subsampling")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@result_shape
 class ScalarPerBlock(Valued, PerBlock):
     """One value for each block. Figure: the value against depth, with its 95 % interval."""
 
@@ -101,7 +112,7 @@ class ScalarPerBlock(Valued, PerBlock):
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@result_shape
 class QuantilesPerBlock(Valued, PerBlock):
     """Quantiles of a distribution for each block; a row for each block and probability.
 
@@ -133,7 +144,7 @@ class QuantilesPerBlock(Valued, PerBlock):
         return (Finding(f"{info.label.lower()}, median: {', '.join(texts)}"),)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@result_shape
 class BlockMatrix(Valued, PerBlock):
     """A value for each ordered pair of blocks, the first block changing slowest.
 
@@ -167,7 +178,7 @@ class BlockMatrix(Valued, PerBlock):
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@result_shape
 class Curve(Valued):
     """A value as a function of one variable; a row for each point.
 
@@ -207,7 +218,7 @@ class Curve(Valued):
         return tuple(found)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@result_shape
 class Surface(Valued):
     """A value as a function of two variables, on a rectangular grid; a row for each point.
 
@@ -229,7 +240,7 @@ class Surface(Valued):
         return (Finding(f"{label}: smallest of {len(rows)} points {least}, largest {most}"),)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@result_shape
 class Pictures(Valued):
     """Several pictures of one size each; a row for each pixel. Figure: side by side."""
 

@@ -51,7 +51,7 @@ class Similarity(BlockMatrix):
     null: np.ndarray = column(
         "CKA of shuffled images",
         "",
-        "permutation null: debiased CKA with the images of the other block shuffled in each batch",
+        "permutation null: debiased CKA with the images of the other block shuffled",
     )
     defined: np.ndarray = column(
         "Defined", "", "False where a block's features are the same for all images"
@@ -84,7 +84,7 @@ class Similarity(BlockMatrix):
                 f"debiased CKA, mean over {len(pairs)} pairs of "
                 f"{'blocks of two models' if self.other_model else 'different blocks'}: "
                 f"{cka.mean():.2f}; largest of them {self._interval(most)} "
-                f"({self.block[most]}, {self.other[most]}), intervals over {self.batches} batches"
+                f"({self.block[most]}, {self.other[most]}; over {self.batches} batches)"
             )
         ]
         null = self.null[pairs]
@@ -115,11 +115,11 @@ class Similarity(BlockMatrix):
     def block_structure(self) -> "BlockStructure":
         """How far the stages of a model show in its CKA.
 
-        The score is the mean, over pairs of different blocks in one stage, of their CKA less the
-        mean CKA of the pairs in two stages that lie as many blocks apart; distances at which only
-        one of the two occurs are left out. It is 1 where CKA is 1 within stages and 0 between,
-        and 0 where CKA depends on the distance alone. Blocks whose CKA is not defined are left
-        out, and so is the stem, which is a stage of its own.
+        The score is the mean, over pairs of different blocks in one stage, of their CKA less
+        the mean CKA of the pairs in two stages that lie as many blocks apart; distances at
+        which only one of the two occurs are left out. It is 1 where CKA is 1 within stages and
+        0 between, and 0 where CKA depends on the distance alone. Blocks whose CKA is not
+        defined are left out, and so is the stem, which is a stage of its own.
 
         Raises:
             InputError: if the similarity is that of two models.

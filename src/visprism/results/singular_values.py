@@ -97,8 +97,8 @@ class EffectiveRanks(ScalarPerBlock):
             for i in (rows[0], rows[-1], least)
         ]
         text = (
-            f"effective rank of tokens {of[0]}, {of[1]}; smallest fraction of {len(rows)} blocks: "
-            f"{of[2]} (no interval: one number of all images)"
+            f"effective rank of tokens {of[0]}, {of[1]}; smallest fraction of {len(rows)} "
+            f"blocks: {of[2]} (no interval: one number of all images)"
         )
         return (Finding(text),)
 

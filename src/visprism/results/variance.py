@@ -101,10 +101,10 @@ class Variances(ScalarPerBlock):
     def summarize_by_kind(self) -> KindSummary:
         """Change of the variance across the blocks of each kind, in logs.
 
-        Both the variance and the scale-free variance over mean square are given, for the scale of
-        the residual stream grows with depth. Counted are blocks on the grid of the previous block
-        with no block off the grid between them; blocks that subsample are left out. Intervals
-        are over images.
+        Both the variance and the scale-free variance over mean square are given, for the scale
+        of the residual stream grows with depth. Counted are blocks on the grid of the previous
+        block with no block off the grid between them; blocks that subsample are left out.
+        Intervals are over images.
         """
         quantities = Quantity(VARIANCE, "log_ratio"), Quantity(SCALE_FREE, "relative_log_ratio")
         return summarize(self, quantities, self.between)
@@ -127,8 +127,8 @@ class Variances(ScalarPerBlock):
             found.append(
                 Finding(
                     f"blocks that change nothing: {len(idle)} "
-                    f"({_few([str(self.block[i]) for i in idle])}). Residual branches that still "
-                    "end in zeros, as many libraries initialize them, do that",
+                    f"({_few([str(self.block[i]) for i in idle])}). Residual branches that "
+                    "still end in zeros, as many libraries initialize them, do that",
                     "VP109",
                 )
             )

@@ -231,7 +231,7 @@ def test_a_block_that_subsamples_cannot_be_lesioned(dissected):
 
 def test_a_replacement_of_another_shape_is_refused(anatomy, images):
     block = anatomy[1]
-    wanted = rf"the replacement of block '{block.name}' gives .*; wanted .*, as the block gives"
+    wanted = rf"output of function must have shape .*, that of block '{block.name}', got"
     with (
         pytest.raises(InputError, match=wanted),
         replace(anatomy, block, lambda x: x[:, :1]),

@@ -1,6 +1,5 @@
 """Measurements of predictions: calibration, robustness, ablation, and perturbed images."""
 
-from visprism.measure.outputs.ablation_result import Ablations
 from visprism.measure.outputs.adversarial import Adversarial, adversarial
 from visprism.measure.outputs.block_ablation import ablation
 from visprism.measure.outputs.calibration import calibration
@@ -10,7 +9,6 @@ from visprism.measure.outputs.fourier_sensitivity import (
     fourier_sensitivity,
 )
 from visprism.measure.outputs.frequency_noise import FrequencyRobustness, frequency_noise
-from visprism.measure.outputs.joint_ablation import JointAblations, joint_ablations
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.perturbation_ball import ATTACKS, Attack
 from visprism.measure.outputs.predict import predict
@@ -23,12 +21,10 @@ from visprism.measure.outputs.temperature import temperature
 
 __all__ = [
     "ATTACKS",
-    "Ablations",
     "Adversarial",
     "Attack",
     "FourierSensitivity",
     "FrequencyRobustness",
-    "JointAblations",
     "Predictions",
     "ablation",
     "adversarial",
@@ -37,7 +33,6 @@ __all__ = [
     "classes_of",
     "fourier_sensitivity",
     "frequency_noise",
-    "joint_ablations",
     "outcomes",
     "predict",
     "reliability",

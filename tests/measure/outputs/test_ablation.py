@@ -1,4 +1,4 @@
-"""Laws of lesions (src/visprism/measure/outputs/ablation_result.py, anatomy/{removals,resuming}.py)."""
+"""Ablation: accuracy and NLL without one part (measure/outputs, anatomy/run)."""
 
 import pytest
 import timm
@@ -15,13 +15,16 @@ from visprism.anatomy import (
     cache_cuts,
     can_start_at,
     combine_ablations,
+    convolution_ablations,
     dissect,
     forward,
     forward_from_cut,
     head_ablations,
 )
 from visprism.core.errors import InputError
-from visprism.measure.outputs import Ablations, ablation, joint_ablations
+from visprism.core.run import Run
+from visprism.measure.outputs import ablation
+from visprism.results.ablation import Ablations
 from visprism.results.base import Result
 
 MODELS = {
@@ -99,20 +102,28 @@ def labelled_batches(images, size=3, classes=5):
 
 def test_a_block_that_is_the_identity_can_go_without_any_change(line):
     anatomy, images = line
-    found = ablation(anatomy, labelled_batches(images, classes=3), pieces=["blocks"])
+    found, *_ = ablation(anatomy, labelled_batches(images, classes=3), parts=["blocks"])
     at = found.block.tolist().index("convs.1")
     assert found.drop[at] == found.nll_rise[at] == found.nll_rise_error[at] == 0
     assert (found.nll_rise[[i for i in range(3) if i != at]] != 0).all()
-    assert found.accuracy[at] == found.whole_accuracy
-    assert found.nll[at] == found.whole_nll
+    assert found.accuracy[at] == found.baseline_accuracy
+    assert found.nll[at] == found.baseline_nll
 
 
 @pytest.mark.parametrize("size", [12, 5, 1])
 def test_however_the_data_is_cut_the_answer_is_the_same(line, size):
     anatomy, images = line
-    one = ablation(anatomy, labelled_batches(images, 12, 3), together=[2], draws=2)
-    cut = ablation(anatomy, labelled_batches(images, size, 3), together=[2], draws=2)
-    for name in ("accuracy", "drop", "drop_error", "nll", "nll_rise", "nll_rise_error"):
+    one, *_ = ablation(anatomy, labelled_batches(images, 12, 3), joint=[2], draws=2)
+    cut, *_ = ablation(anatomy, labelled_batches(images, size, 3), joint=[2], draws=2)
+    for name in (
+        "accuracy",
+        "drop",
+        "drop_low",
+        "drop_high",
+        "nll",
+        "nll_rise",
+        "nll_rise_error",
+    ):
         assert getattr(one, name) == pytest.approx(getattr(cut, name), abs=1e-6)
     assert cut.provenance.images == 12
 
@@ -121,7 +132,7 @@ def test_the_model_is_given_back(each):
     anatomy, images = each
     with torch.no_grad():
         before = anatomy.model(images)
-        ablation(anatomy, labelled_batches(images), pieces=["units"])
+        ablation(anatomy, labelled_batches(images), parts=["blocks", "convolutions"])
         assert torch.equal(anatomy.model(images), before)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in anatomy.model.modules())
 
@@ -132,14 +143,14 @@ def test_the_model_is_given_back(each):
 @torch.no_grad()
 def test_resuming_gives_what_the_whole_model_gives(each):
     anatomy, images = each
-    units, _ = block_ablations(anatomy)
-    blocks, _ = block_ablations(anatomy, whole=[b.kind for b in anatomy])
+    convolutions, _ = convolution_ablations(anatomy)
+    blocks, _ = block_ablations(anatomy)
     heads, _ = head_ablations(anatomy)
     removals = [
-        *units,
+        *convolutions,
         *blocks,
         *heads,
-        combine_ablations(units[::2]),
+        combine_ablations(blocks[::2]),
         combine_ablations(blocks[-2:]),
     ]
     cuts = [r.cut for r in removals]
@@ -147,20 +158,20 @@ def test_resuming_gives_what_the_whole_model_gives(each):
     recording = cache_cuts(anatomy, images, ablation_cuts(removals))
     for removal in removals:
         whole = removal.full_pass(anatomy, images)
-        assert (whole - recording.logits).abs().max() > 1e-4  # the lesion does something
+        assert (whole - recording.logits).abs().max() > 1e-4  # the ablation has an effect
         again = removal.from_cut(anatomy, images, recording)
         torch.testing.assert_close(again, whole, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
-def test_the_study_is_that_of_lesions_one_by_one(each):
+def test_the_study_is_that_of_ablations_one_by_one(each):
     anatomy, images = each
     batches = labelled_batches(images)
-    found = ablation(anatomy, batches, pieces=["blocks"])
+    found, *_ = ablation(anatomy, batches, parts=["blocks"])
     targets = torch.cat([t for _, t in batches])
     losses = functional.cross_entropy(anatomy.model(images), targets, reduction="none").double()
-    assert found.resumed.all()
-    assert found.whole_nll == pytest.approx(losses.mean().item(), abs=1e-5)
+    assert found.partial.all()
+    assert found.baseline_nll == pytest.approx(losses.mean().item(), abs=1e-5)
     for row, name in enumerate(found.block.tolist()):
         with ablate(anatomy, anatomy[name]):
             logits = anatomy.model(images)
@@ -203,7 +214,7 @@ def test_a_head_that_is_silent_is_one_whose_values_do_not_reach_the_output(vit):
     module = anatomy.model.get_submodule(attention.block.name)
     own = module.proj.weight.detach().clone()
     width = own.shape[1] // attention.geometry.heads
-    module.proj.weight[:, head * width : (head + 1) * width] = 0
+    module.proj.weight[:, (head - 1) * width : head * width] = 0
     expected = anatomy.model(images)
     module.proj.weight.copy_(own)
     torch.testing.assert_close(silent, expected, rtol=1e-4, atol=1e-5)
@@ -212,9 +223,9 @@ def test_a_head_that_is_silent_is_one_whose_values_do_not_reach_the_output(vit):
 @torch.no_grad()
 def test_of_a_bottleneck_its_convolution_goes():
     anatomy, images = network("resnet")
-    units, _ = block_ablations(anatomy)
-    removal = next(r for r in units if r.blocks[0].name == "layer2.1")
-    assert removal.removed == "convolution"
+    convolutions, _ = convolution_ablations(anatomy)
+    removal = next(r for r in convolutions if r.blocks[0].name == "layer2.1")
+    assert removal.ablated == "convolution"
     found = removal.full_pass(anatomy, images)
     block = anatomy.model.layer2[1]
     own, block.conv2 = block.conv2, nn.Identity()
@@ -247,9 +258,9 @@ class Counting(nn.Module):
 def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
     anatomy = dissect(Counting().eval(), torch.randn(2, 3, 8, 8))
     images = torch.randn(6, 3, 8, 8)
-    found = ablation(anatomy, labelled_batches(images, 6, 3), pieces=["blocks"])
-    assert not found.resumed.any()
-    assert any("2 of 2 lesions ran the whole model" in s for s in found.sentences())
+    found, *_ = ablation(anatomy, labelled_batches(images, 6, 3), parts=["blocks"])
+    assert not found.partial.any()
+    assert any("2 of 2 ablations ran the full model" in f.text for f in found.findings())
     targets = torch.arange(6) % 3
     for row, name in enumerate(found.block.tolist()):
         with ablate(anatomy, anatomy[name]):
@@ -262,9 +273,9 @@ def test_within_other_surgery_the_whole_model_runs(line):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
     with ablate(anatomy, anatomy["convs.0"]):
-        found = ablation(anatomy, batches, pieces=["blocks"])
-    assert not found.resumed.any()
-    joint = ablation(anatomy, batches, together=[2], draws=30, pieces=["blocks"])
+        found, *_ = ablation(anatomy, batches, parts=["blocks"])
+    assert not found.partial.any()
+    joint, *_ = ablation(anatomy, batches, joint=[2], draws=30, parts=["blocks"])
     at = joint.block.tolist().index("convs.0+convs.2")
     assert found.nll[found.block == "convs.2"] == pytest.approx(joint.nll[at])
 
@@ -275,32 +286,39 @@ def test_within_other_surgery_the_whole_model_runs(line):
 def test_as_many_blocks_go_as_are_asked_for_and_the_seed_says_which(line):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
-    found = ablation(anatomy, batches, together=[1, 3], draws=4, seed=3)
-    several = found.select(found.removed == "several")
-    assert several.number.tolist() == [1] * 4 + [3] * 4
-    assert [len(b.split("+")) for b in several.block.tolist()] == several.number.tolist()
+    found, *_ = ablation(anatomy, batches, joint=[1, 3], draws=4, run=Run(seed=3))
+    several = found.select(found.ablated == "several")
+    assert several.num_blocks.tolist() == [1] * 4 + [3] * 4
+    assert [len(b.split("+")) for b in several.block.tolist()] == several.num_blocks.tolist()
     assert (several.block[4:] == "convs.0+convs.1+convs.2").all()
-    again = ablation(anatomy, batches, together=[1, 3], draws=4, seed=3)
+    again, *_ = ablation(anatomy, batches, joint=[1, 3], draws=4, run=Run(seed=3))
     assert again.block.tolist() == found.block.tolist()
 
 
 def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
-    study = ablation(anatomy, batches, together=[1, 2], draws=5, seed=3)
-    found = joint_ablations(study)
-    assert found.number.tolist() == [1, 2]
+    study, *_ = ablation(anatomy, batches, joint=[1, 2], draws=5, run=Run(seed=3))
+    found = study.joint()
+    assert found.num_blocks.tolist() == [1, 2]
     assert found.draws.tolist() == [5, 5]
-    assert found.drop[0] == found.drop_apart[0]  # of one block they are the same
-    assert found.accuracy == pytest.approx(study.whole_accuracy - found.drop)
-    alone = dict(zip(study.single.block.tolist(), study.single.drop.tolist(), strict=True))
-    pairs = study.select(study.number == 2)
+    assert found.drop[0] == found.sum_of_drops[0]  # of one block they are the same
+    assert found.accuracy == pytest.approx(study.baseline_accuracy - found.drop)
+    alone = dict(
+        zip(
+            study.experiment("block").block.tolist(),
+            study.experiment("block").drop.tolist(),
+            strict=True,
+        )
+    )
+    pairs = study.select(study.num_blocks == 2)
     sums = [sum(alone[name] for name in pair.split("+")) for pair in pairs.block.tolist()]
-    assert found.drop_apart[1] == pytest.approx(sum(sums) / 5)
-    assert (found.drop_least[1], found.drop_most[1]) == (pairs.drop.min(), pairs.drop.max())
-    assert found.sentences()[1].startswith("2 blocks at once cost ")
-    with pytest.raises(InputError, match=r"ask ablation for together=\[2, 4\]"):
-        joint_ablations(ablation(anatomy, batches))
+    assert found.sum_of_drops[1] == pytest.approx(sum(sums) / 5)
+    assert (found.drop_min[1], found.drop_max[1]) == (pairs.drop.min(), pairs.drop.max())
+    assert found.findings()[1].text.startswith("2 blocks removed together: mean accuracy drop")
+    single, *_ = ablation(anatomy, batches)
+    with pytest.raises(InputError, match=r"Pass joint=\(2, 4\) to ablation"):
+        single.joint()
 
 
 # Contracts and errors.
@@ -308,41 +326,52 @@ def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
 
 def test_a_study_is_saved_and_read(line, tmp_path):
     anatomy, images = line
-    found = ablation(anatomy, labelled_batches(images, classes=3))
+    found, *_ = ablation(anatomy, labelled_batches(images, classes=3))
     found.save(tmp_path / "a.npz")
     read = Result.load(tmp_path / "a.npz")
     assert isinstance(read, Ablations)
-    assert read.left_out == found.left_out
-    assert "accuracy falls most, by" in read.sentences()[0]
+    assert read.not_ablated == found.not_ablated
+    assert "largest drop of 3: convs." in read.findings()[0].text
 
 
-def test_what_cannot_be_lesioned_is_left_out_and_named():
+def test_what_cannot_be_ablated_is_left_out_and_named():
     anatomy, images = network("convnext")
-    found = ablation(anatomy, labelled_batches(images))
-    assert "block 'stages.1.downsample' (downsample) maps" in found.left_out
+    found, *_ = ablation(anatomy, labelled_batches(images))
+    assert "block 'stages.1.downsample' (downsample) must keep the shape" in found.not_ablated
     assert "stages.1.downsample" not in found.block.tolist()
 
 
 def test_what_a_user_can_get_wrong(line, vit):
     anatomy, images = line
     batches = labelled_batches(images, classes=3)
-    with pytest.raises(InputError, match="unknown piece 'stages'; wants some of units, blocks"):
-        ablation(anatomy, batches, pieces=["stages"])
-    with pytest.raises(InputError, match="together is 4; wants 1 to 3, as so many blocks"):
-        ablation(anatomy, batches, together=[4])
-    with pytest.raises(InputError, match="metrics need targets"):
+    with pytest.raises(
+        InputError, match="parts must be some of blocks, convolutions, heads, got stages"
+    ):
+        ablation(anatomy, batches, parts=["stages"])
+    with pytest.raises(
+        InputError,
+        match="joint must be between 1 and 3, the number of blocks that can be ablated, got 4",
+    ):
+        ablation(anatomy, batches, joint=[4])
+    with pytest.raises(InputError, match="this measurement needs targets"):
         ablation(anatomy, [images])
     with pytest.raises(InputError, match="have no label"):
         ablation(anatomy, [(images, torch.full((12,), -1))])
-    with pytest.raises(InputError, match="no images were seen"):
+    with pytest.raises(InputError, match="at least one image, got none"):
         ablation(anatomy, [])
-    with pytest.raises(InputError, match="nothing of Line can be lesioned"):
-        ablation(anatomy, batches, pieces=["heads"])
-    silent = ablate_head(vit[0], attentions(vit[0])[0], 3)
-    with pytest.raises(InputError, match="has heads 0 to 2, and no head 3"), silent:
+    with pytest.raises(InputError, match="Line must have a part that can be ablated"):
+        ablation(anatomy, batches, parts=["heads"])
+    silent = ablate_head(vit[0], attentions(vit[0])[0], 4)
+    with (
+        pytest.raises(
+            InputError,
+            match="head must be between 1 and 3, the number of heads of blocks.0.attn, got 4",
+        ),
+        silent,
+    ):
         pass
     anatomy.model.train()
-    with pytest.raises(InputError, match=r"training mode; call model.eval\(\) first"):
+    with pytest.raises(InputError, match=r"evaluation mode. Call model.eval\(\) first"):
         ablation(anatomy, batches)
 
 
@@ -362,6 +391,6 @@ def test_heads_within_one_operation_are_refused():
 
     images = torch.randn(4, 3, 16, 16)
     anatomy = dissect(Attending().eval(), images)
-    found = ablation(anatomy, labelled_batches(images, 4, 3), pieces=["units", "heads"])
-    assert "must expose its heads" in found.left_out
-    assert found.removed.tolist() == ["block"]
+    found, *_ = ablation(anatomy, labelled_batches(images, 4, 3), parts=["blocks", "heads"])
+    assert "must expose its heads" in found.not_ablated
+    assert found.ablated.tolist() == ["block"]
