@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
@@ -13,6 +13,7 @@ from visprism.core.provenance import Provenance
 T = TypeVar("T")
 
 
+@runtime_checkable
 class Progress(Protocol):
     """Wraps an iterable and shows how far it is; ``tqdm.tqdm`` is one.
 
