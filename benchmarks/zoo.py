@@ -3,6 +3,7 @@
     python benchmarks/zoo.py                    # prints a row for each network and size
     python benchmarks/zoo.py --write            # and writes results/zoo.json and the document
     python benchmarks/zoo.py --repeats 0 ...    # counts alone: a minute, on torch's meta device
+    python benchmarks/zoo.py 'alter_*' --write  # those that fit; the stored rows of others stay
 
 The number of classes is the literature's, 100 for images of 32x32 and 1000 for 224x224. Speed
 is the median over passes of one batch in fp32, without gradients, after one that warms up, by
@@ -21,6 +22,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
+from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -40,17 +42,22 @@ BATCH = {32: 16, 224: 4}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("patterns", nargs="*", default=["*"], help="of names, as 'alter_*'")
     parser.add_argument("--repeats", type=int, default=3, help="0: counts alone")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}, the table")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    for name in MODELS:
+    chosen = [n for n in MODELS if any(fnmatch(n, p) for p in arguments.patterns)]
+    for name in chosen:
         rows.append(row := measured(name, arguments.repeats))
         print(
             f"{name:<36}{row['parameters']:>13,}{row['macs']:>17,}{speed(row):>9}", flush=True
         )
     if arguments.write:
+        stored = json.loads(RESULTS.read_text("utf-8"))["rows"] if RESULTS.is_file() else []
+        by_name = {row["name"]: row for row in (*stored, *rows)}
+        rows = [by_name[name] for name in MODELS if name in by_name]
         RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
         before, _, after = DOCUMENT.read_text("utf-8").partition("| network |")
         rest = re.sub(r"^.*?\n\n", "", after, count=1, flags=re.DOTALL)

@@ -2,7 +2,8 @@
 
     python benchmarks/zoo_steps.py                      # a line for each network
     python benchmarks/zoo_steps.py --write              # and writes results/zoo_steps.json
-    python benchmarks/zoo_steps.py 'alter_*' '*_32'     # those that fit a pattern
+    python benchmarks/zoo_steps.py 'alter_*' '*_32'     # those that fit a pattern; with --write
+                                                        # the stored rows of others stay
 
 Each is built twice with one seed. Then it learns one step from two images of noise: forward and
 backward under bfloat16 autocast, AdamW. A parameter counts as reached if its gradient is finite
@@ -57,8 +58,16 @@ def main() -> None:
     whole = sum(is_whole(row) for row in rows)
     print(f"{whole} of {len(rows)} networks: same weights, all reached, all finite")
     if arguments.write:
+        rows = with_stored(rows)
         RESULTS.write_text(json.dumps({"setting": setting(), "rows": rows}, indent=2) + "\n")
         print(f"wrote {RESULTS}")
+
+
+def with_stored(rows: Sequence[dict]) -> list[dict]:
+    """These rows, and the stored ones of all other networks of the zoo."""
+    stored = json.loads(RESULTS.read_text("utf-8"))["rows"] if RESULTS.is_file() else []
+    by_name = {row["name"]: row for row in (*stored, *rows)}
+    return [by_name[name] for name in MODELS if name in by_name]
 
 
 def is_whole(row: dict) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from visprism.core.devices import Compute
+from visprism.core.errors import InputError
 from visprism.core.processes import RankSlice, gather, processes, rank, share, world_size
 
 
@@ -87,6 +88,14 @@ def test_an_unknown_device_is_refused():
         ValueError, match=r"device 'gpu' cannot be used here \(.*\); 'cpu' always can"
     ):
         Compute("gpu")
+
+
+@pytest.mark.parametrize("device", ["meta", "hpu", "privateuseone", "xla", "", "cpu:"])
+def test_a_device_that_cannot_compute_is_refused(device):
+    with pytest.raises(
+        InputError, match=rf"device '{device}' cannot be used here \(.*\); 'cpu' always can"
+    ):
+        Compute(device)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

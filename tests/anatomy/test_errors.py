@@ -8,7 +8,7 @@ import timm
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect, forward, lesion, pixels, watch
+from visprism.anatomy import ablate, dissect, forward, pixels, watch
 from visprism.core.errors import InputError
 
 
@@ -137,15 +137,17 @@ def test_a_block_of_another_anatomy_is_refused(images):
         layers = nn.Conv2d(3, width, 3), nn.Flatten(), nn.Linear(196 * width, 5)
         return dissect(nn.Sequential(*layers).eval(), images)
 
-    expected = "block 'stem' is not of this anatomy; take it from that of the same model"
-    with pytest.raises(InputError, match=expected), lesion(small(4), small(8)["stem"]):
+    expected = "block must be of this anatomy, got 'stem' of another"
+    with pytest.raises(InputError, match=expected), ablate(small(4), small(8)["stem"]):
         pass
 
 
 def test_tokens_of_images_of_another_size_are_refused():
     model = timm.create_model("vit_tiny_patch16_224", depth=1, dynamic_img_size=True).eval()
     anatomy = dissect(model, torch.randn(2, 3, 32, 64))
-    expected = "the images are 64x32, the model was dissected with 32x64; resize the images, or"
+    expected = (
+        "images must be 32x64, as the model was dissected with, got 64x32. Resize the images"
+    )
     with watch(anatomy), pytest.raises(InputError, match=expected):
         model(torch.randn(2, 3, 64, 32))
     assert model(torch.randn(2, 3, 64, 32)).shape == (2, 1000)  # outside it may

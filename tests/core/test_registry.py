@@ -34,7 +34,7 @@ def test_names_come_in_alphabetical_order(models):
 
 
 def test_an_unknown_name_suggests_the_nearest(models):
-    with pytest.raises(ValueError, match=r"unknown model 'resnet-20'; did you mean resnet20\?"):
+    with pytest.raises(ValueError, match=r"unknown model 'resnet-20'. Did you mean resnet20\?"):
         models["resnet-20"]
 
 

@@ -3,22 +3,8 @@
 import numpy as np
 import pytest
 
-from visprism.anatomy import Costs
 from visprism.core.provenance import Provenance
 from visprism.harmonize import ReplacementSearch
-from visprism.measure.features import (
-    AttentionStatistics,
-    EffectiveRanks,
-    HighFrequency,
-    ReceptiveField,
-    ReceptiveMaps,
-    Similarity,
-    SingularValues,
-    Spectrum,
-    Tally,
-    Variances,
-    block_structure,
-)
 from visprism.measure.loss.curvature import (
     Eigenvalues,
     HessianCurves,
@@ -40,6 +26,15 @@ from visprism.measure.outputs import (
     Stability,
 )
 from visprism.measure.weights import PatchFilters, PositionalSimilarity, RelativeScores
+from visprism.results.anatomy import Costs
+from visprism.results.attention import AttentionStatistics
+from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
+from visprism.results.kind_replication import KindReplication
+from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
+from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.results.similarity import Similarity
+from visprism.results.singular_values import EffectiveRanks, SingularValues
+from visprism.results.variance import Variances
 from visprism.training import History
 
 PROVENANCE = Provenance(
@@ -63,7 +58,17 @@ CHANGES = {
     "change": np.array([np.nan, 0.5, np.nan, -0.7, 0.2]),
     "change_error": np.array([np.nan, 0.1, np.nan, 0.1, 0.1]),
 }
+VARIANCE_LOGS = (
+    "log_ratio", "relative_log_ratio", "kind_log_ratio", "kind_relative_log_ratio"
+)  # fmt: skip
 FREQUENCIES = 3  # of each block
+NEIGHBORS = {"previous": np.array(["", "stem", "", "down", "attn"]), "between": np.full(5, "")}
+
+
+def unused_columns(rows, **columns):
+    """NaN in the numeric columns of a spectrum that are not given."""
+    named = {*BLOCKS, *NEIGHBORS, "profile", *columns}
+    return {n: np.full(rows, np.nan) for n in SpectrumColumns.infos() if n not in named}
 
 
 def history():
@@ -86,25 +91,33 @@ def history():
 def spectrum():
     rows = np.repeat(np.arange(5), FREQUENCIES)
     relative = np.tile([0.0, -1.0, -2.0], 5) * (1 + rows)
+    columns = {
+        "frequency": np.tile([0.0, 0.5, 1.0], 5),
+        "log_amplitude": relative + 3,
+        "relative": relative,
+        "relative_error": np.tile([0.0, 0.1, 0.2], 5),
+    }
     return Spectrum(
-        **{name: column[rows] for name, column in BLOCKS.items()},
-        frequency=np.tile([0.0, 0.5, 1.0], 5),
-        log_amplitude=relative + 3,
-        relative=relative,
-        relative_error=np.tile([0.0, 0.1, 0.2], 5),
-        change=np.full(15, np.nan),
-        change_error=np.full(15, np.nan),
+        **{name: column[rows] for name, column in (BLOCKS | NEIGHBORS).items()},
+        **columns,
+        **unused_columns(15, **columns),
         provenance=PROVENANCE,
     )
 
 
 def high_frequency():
+    columns = CHANGES | {
+        "frequency": np.ones(5),
+        "relative": np.array([-2.0, -1.5, -1.0, -1.7, -1.5]),
+        "relative_error": np.array([0.1, 0.1, 0.1, 0.2, 0.2]),
+        "relative_lowest": np.array([-1.0, -0.5, -0.6, -0.7, -0.5]),
+        "relative_lowest_error": np.full(5, 0.1),
+    }
     return HighFrequency(
         **BLOCKS,
-        **CHANGES,
-        frequency=np.ones(5),
-        relative=np.array([-2.0, -1.5, -1.0, -1.7, -1.5]),
-        relative_error=np.array([0.1, 0.1, 0.1, 0.2, 0.2]),
+        **NEIGHBORS,
+        **columns,
+        **unused_columns(5, **columns),
         provenance=PROVENANCE,
     )
 
@@ -117,6 +130,10 @@ def variances():
         variance_error=np.array([0.1, 0.1, 0.05, 0.02, 1.0]),
         relative=np.array([0.5, 0.6, 0.3, 0.2, 0.9]),
         relative_error=np.full(5, 0.01),
+        **NEIGHBORS,
+        **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
+        **{f"{name}_error": CHANGES["change_error"] for name in VARIANCE_LOGS},
+        dead_channels=np.zeros(5),
         provenance=PROVENANCE,
     )
 
@@ -218,16 +235,31 @@ def positional_similarity():
     )
 
 
-def tally():
-    return Tally(
-        kind=np.array(["attention", "mlp"]),
-        blocks=np.array([3, 1]),
-        falls=np.array([2, 0]),
-        mean=np.array([-0.4, 0.2]),
-        low=np.array([-0.9, np.nan]),
-        high=np.array([0.1, np.nan]),
-        p=np.array([1.0, 1.0]),
-        quantity="high-frequency log amplitude",
+def kind_summary():
+    return KindSummary(
+        kind=np.array(["attention", "attention", "mlp", "mlp"]),
+        quantity=np.array([TO_MEAN, TO_LOWEST, TO_MEAN, TO_LOWEST]),
+        blocks=np.array([3, 3, 1, 1]),
+        falls=np.array([2, 1, 0, 0]),
+        rises=np.array([0, 2, 1, 0]),
+        undecided=np.array([1, 0, 0, 1]),
+        mean=np.array([-0.4, 0.1, 0.2, 0.0]),
+        low=np.array([-0.9, 0.05, np.nan, -0.1]),
+        high=np.array([0.1, 0.15, np.nan, 0.1]),
+        provenance=PROVENANCE,
+    )
+
+
+def kind_replication():
+    return KindReplication(
+        kind=np.array(["attention", "attention"]),
+        quantity=np.array([VARIANCE, SCALE_FREE]),
+        seeds=np.array([3, 3]),
+        negative=np.array([3, 1]),
+        positive=np.array([0, 0]),
+        mean=np.array([-0.5, -0.1]),
+        low=np.array([-0.7, -0.4]),
+        high=np.array([-0.3, 0.2]),
         provenance=PROVENANCE,
     )
 
@@ -264,6 +296,7 @@ def similarity():
         cka_error=np.full(25, 0.1),
         biased=cka**0.5,
         biased_error=np.full(25, 0.1),
+        null=np.linspace(-0.05, 0.05, 25),
         defined=np.ones(25, dtype=bool),
         batches=2,
         batch_size=4.0,
@@ -311,7 +344,7 @@ def trajectory():
 
 
 def structure():
-    return block_structure(similarity())
+    return similarity().block_structure()
 
 
 def costs():
@@ -321,7 +354,9 @@ def costs():
         stage=np.append(BLOCKS["stage"], 1),
         depth=np.append(BLOCKS["depth"], 1.0),
         subsampling=np.append(BLOCKS["subsampling"], values=False),
-        shape=np.array(["8x16x16", "8x16x16", "16x4x4", "16x4x4", "16x4x4", "10"]),
+        channels=np.array([8, 8, 16, 16, 16, 10]),
+        height=np.array([16, 16, 4, 4, 4, 1]),
+        width=np.array([16, 16, 4, 4, 4, 1]),
         parameters=np.array([100, 200, 300, 400, 500, 0]),
         macs=np.array([1000, 4000, 2000, 500, 500, 0]),
         distinct_parameters=1500,
@@ -603,7 +638,8 @@ MAKERS = {
         patch_filters,
         positional_similarity,
         relative_scores,
-        tally,
+        kind_summary,
+        kind_replication,
         costs,
         hessian_curves,
         hessian_summary,

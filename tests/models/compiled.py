@@ -13,17 +13,17 @@ from torch.nn.init import normal_
 
 from visprism.models import MODELS
 from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
-from visprism.models.zoo.alter_resnet import alter_resnet
-from visprism.models.zoo.conv_vit import conv_vit
-from visprism.models.zoo.deit import deit
-from visprism.models.zoo.mixer import mixer
-from visprism.models.zoo.pit import pit
-from visprism.models.zoo.preact_resnet import preact_resnet
-from visprism.models.zoo.resnet import resnet
-from visprism.models.zoo.sasa_resnet import sasa_resnet
-from visprism.models.zoo.swin import swin
-from visprism.models.zoo.vgg import vgg
-from visprism.models.zoo.vit import vit
+from visprism.models.zoo_registry.alter_resnet import alter_resnet
+from visprism.models.zoo_registry.conv_vit import conv_vit
+from visprism.models.zoo_registry.deit import deit
+from visprism.models.zoo_registry.mixer import mixer
+from visprism.models.zoo_registry.pit import pit
+from visprism.models.zoo_registry.preact_resnet import preact_resnet
+from visprism.models.zoo_registry.resnet import resnet
+from visprism.models.zoo_registry.sasa_resnet import sasa_resnet
+from visprism.models.zoo_registry.swin import swin
+from visprism.models.zoo_registry.vgg import vgg
+from visprism.models.zoo_registry.vit import vit
 
 PATCHES = {"img_size": 16, "patch_size": 2, "num_classes": 5}
 FOUR = (1, 1, 1, 1)  # stages of one block
@@ -47,6 +47,7 @@ NETWORKS = {
     "se_resnet": lambda: resnet(FOUR, Bottleneck, 32, attn_layer=SEModule, num_classes=5),
     "cbam_resnet": lambda: resnet(FOUR, Bottleneck, 32, attn_layer=CbamModule, num_classes=5),
     "resnet20": lambda: MODELS["resnet20"](),
+    "alter_resnet20": lambda: MODELS["alter_resnet20"](window=4),
     "preact_resnet": lambda: preact_resnet(PreActBottleneck, 32, depths=FOUR, num_classes=5),
     "alter_resnet": lambda: alter_resnet(PreActBasic, 32, **ALTER),
     "sasa_resnet": lambda: sasa_resnet(FOUR, 32, kernel=3, num_classes=5),

@@ -5,11 +5,13 @@ import timm
 import torch
 
 from visprism.anatomy import attentions, dissect
+from visprism.core.errors import InputError
 from visprism.core.rng import stream
+from visprism.harmonize import harmonize
 from visprism.models import MODELS, load_model
 from visprism.models.layers.msa_block import MSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
-from visprism.models.zoo.alter_resnet import attention_places
+from visprism.models.zoo_registry.alter_resnet import attention_places
 
 SMALL = "alter_resnet18_32"
 
@@ -123,3 +125,32 @@ def test_the_attention_of_each_head_is_found_with_its_windows():
 def test_rejects_what_does_not_fit_in_one_sentence(options, message):
     with pytest.raises(ValueError, match=message):
         load_model(f"{SMALL}?{options}")
+
+
+# ResNet-20 with attention.
+
+
+@pytest.mark.parametrize("msas", [(0, 1, 1), (0, 1, 2), (1, 2, 2), (0, 0, 0)])
+def test_alter_resnet20_is_what_harmonize_makes_of_resnet20(msas):
+    """The same tree of modules and shapes, by the placement, heads and window of its rule."""
+    converted = harmonize(load_model("resnet20").model, torch.zeros(2, 3, 32, 32), msas)
+    assert shapes(MODELS["alter_resnet20"](msas=msas)) == shapes(converted)
+
+
+def shapes(model):
+    return {name: tensor.shape for name, tensor in model.state_dict().items()}
+
+
+def test_stochastic_depth_of_alter_resnet20_grows_evenly_through_all_blocks():
+    model = MODELS["alter_resnet20"](msas=(1, 2, 2), drop_path_rate=0.4)
+    rates = [
+        getattr(block.drop_path, "drop_prob", 0.0)
+        for stage in (model.layer1, model.layer2, model.layer3)
+        for block in stage
+    ]
+    assert rates == pytest.approx([0.05 * i for i in range(9)])
+
+
+def test_alter_resnet20_wants_heads_for_each_stage():
+    with pytest.raises(InputError, match=r"num_heads=\(1, 2\) names 2 stages, but .* has 3"):
+        MODELS["alter_resnet20"](num_heads=(1, 2))

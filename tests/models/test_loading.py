@@ -299,9 +299,7 @@ def test_pretrained_weights_without_a_network(text, way_out, monkeypatch, tmp_pa
         load_model(text, pretrained=True)
 
 
-def test_the_zoo_has_no_pretrained_weights():
+def test_pretrained_is_refused_where_the_zoo_has_no_weights():
     name = next(iter(MODELS))
-    with pytest.raises(
-        ValueError, match=r"comes without pretrained weights; name a checkpoint"
-    ):
+    with pytest.raises(ValueError, match=rf"pretrained must be False for {name}, which has no"):
         load_model(name, pretrained=True)

@@ -31,9 +31,11 @@ SMALLEST = {
     "preact_resnet": "preact_resnet18_32",
     "mobilenetv2": "mobilenetv2_32",
     "alter_resnet": "alter_resnet18_32",
+    "alter_resnet20": "alter_resnet20",
     "sasa_resnet": "sasa_resnet26_32",
     "vit": "vit_tiny_patch2_32",
     "vit_pico": "vit_pico_patch4_32",
+    "vit_nano": "vit_nano_patch4_32",
     "deit": "deit_tiny_patch2_32",
     "conv_vit": "conv_vit_tiny_patch2_32",
     "pit": "pit_tiny_patch2_32",
@@ -58,7 +60,12 @@ OTHER = {  # than every default
     "depths": (2, 2, 2, 3),
     "msas": (0, 0, 0, 1),
 }
-BY_STAGE = {"swin": (2, 2, 2, 2), "pit": (1, 1, 1), "alter_resnet": (2, 2, 2, 2)}
+BY_STAGE = {
+    "swin": (2, 2, 2, 2),
+    "pit": (1, 1, 1),
+    "alter_resnet": (2, 2, 2, 2),
+    "alter_resnet20": (2, 4, 2),
+}
 FURTHER = {"num_classes", "in_chans"}  # of all
 ALL = {option for _, options in TABLE.values() for option in options}
 PROMISED = [(family, option) for family, (_, options) in TABLE.items() for option in options]
@@ -78,8 +85,10 @@ def look(model):
 def other_value(family, option):
     if option == "num_heads":
         return BY_STAGE.get(family, 2)
+    if option == "msas" and family == "alter_resnet20":
+        return (0, 0, 1)
     if option == "qkv_bias":
-        return family not in ("deit", "swin", "vit_pico")
+        return family not in ("deit", "swin", "vit_pico", "vit_nano")
     return OTHER[option]
 
 

@@ -25,6 +25,10 @@ NAMES = {  # one of each family that gives feature maps, and the channels of all
     "conv_vit_tiny_patch2_32": [192] * 12,
     "mixer_tiny_patch2_32": [256] * 8,
     "resnet20": [16, 32, 64],
+    "alter_resnet20": [16, 32, 64],
+    "pit_pico_patch4_32": [32, 64, 128],
+    "mixer_pico_patch4_32": [96] * 8,
+    "vit_nano_patch4_32": [96] * 8,
 }
 
 
@@ -213,9 +217,11 @@ def test_an_unknown_option_is_refused_through_timm_in_one_sentence():
         timm.create_model("visprism_resnet18_32", window=2)
 
 
-def test_pretrained_weights_are_refused():
-    with pytest.raises(ValueError, match="visprism_resnet20 comes without pretrained weights"):
-        timm.create_model("visprism_resnet20", pretrained=True)
+def test_pretrained_weights_are_refused_where_a_network_has_none():
+    with pytest.raises(
+        InputError, match="must be False for visprism_resnet18_32, which has no"
+    ):
+        timm.create_model("visprism_resnet18_32", pretrained=True)
 
 
 def test_a_feature_map_that_is_not_there_is_refused():

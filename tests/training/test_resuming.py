@@ -23,7 +23,7 @@ from visprism.data import MemoryFeed, load_data, loader_feed
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
 from visprism.training import fit, load_recipe
-from visprism.training.state_files import valid_state, read_state, write_state
+from visprism.training.state_files import read_state, valid_state, write_state
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
 script = runpy.run_path(str(SCRIPT))

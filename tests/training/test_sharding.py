@@ -17,8 +17,7 @@ import torch
 from torch import nn
 
 from visprism.models.state_dicts import read_state_dict
-from visprism.training import epoch_metrics
-from visprism.training import fit, sharding
+from visprism.training import epoch_metrics, fit, sharding
 from visprism.training.state_files import read_state
 
 SCRIPT = Path(__file__).with_name("fit_sharded.py")

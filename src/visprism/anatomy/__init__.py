@@ -2,7 +2,7 @@
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
-from visprism.anatomy.blocks.cost import Costs, costs
+from visprism.anatomy.blocks.cost import costs
 from visprism.anatomy.blocks.dissect import dissect
 from visprism.anatomy.blocks.kinds import Kind
 from visprism.anatomy.blocks.layers import layers
@@ -11,11 +11,17 @@ from visprism.anatomy.run.ablations import (
     ablation_cuts,
     block_ablations,
     combine_ablations,
+    convolution_ablations,
     head_ablations,
 )
-from visprism.anatomy.run.attention_weights import attend, without_head
-from visprism.anatomy.run.cached_forward import first_images, record, resumable, resumed
-from visprism.anatomy.run.surgery import lesion, replace, watch
+from visprism.anatomy.run.attention_weights import ablate_head, attend
+from visprism.anatomy.run.cached_forward import (
+    cache_cuts,
+    can_start_at,
+    first_images,
+    forward_from_cut,
+)
+from visprism.anatomy.run.surgery import ablate, replace, watch
 from visprism.anatomy.trace.forward import Images, batch_size, check_repeatable, forward, pixels
 from visprism.anatomy.trace.layout import Layout
 
@@ -24,30 +30,30 @@ __all__ = [
     "Anatomy",
     "Attention",
     "Block",
-    "Costs",
     "Images",
     "Kind",
     "Layout",
     "Weights",
+    "ablate",
+    "ablate_head",
     "ablation_cuts",
     "attend",
     "attentions",
     "batch_size",
     "block_ablations",
+    "cache_cuts",
+    "can_start_at",
     "check_repeatable",
     "combine_ablations",
+    "convolution_ablations",
     "costs",
     "dissect",
     "first_images",
     "forward",
+    "forward_from_cut",
     "head_ablations",
     "layers",
-    "lesion",
     "pixels",
-    "record",
     "replace",
-    "resumable",
-    "resumed",
     "watch",
-    "without_head",
 ]

@@ -1,23 +1,24 @@
 """``visprism models`` and ``visprism data``: what can be named."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING
 
 from visprism.cli.naming import DATA, MODEL, WEIGHTS
 from visprism.cli.text import columns
 from visprism.cli.values import positive
 from visprism.core.errors import InputError
 
-if TYPE_CHECKING:
-    from visprism.cli.commands import Commands
-
 
 def models(arguments: Namespace) -> None:
     """List the zoo, or every name of any source that fits a pattern, or what they cost."""
     from visprism.models import MODELS
 
+    if arguments.trained:
+        from visprism.models.pretrained import card_table
+
+        print(columns(*card_table(arguments.pattern)))
+        return
     if arguments.cost:
         names = _costed(arguments.pattern)
         _print_costs(names, arguments.batch_size)
@@ -42,7 +43,7 @@ def _costed(pattern: str | None) -> list[str]:
 def _found(text: str) -> list[str]:
     """Names of any source that fit a pattern, in capitals or not.
 
-    One without wildcards may stand random_start.
+    A text without wildcards matches any part of a name.
 
     Raises:
         InputError: if there is none.
@@ -101,17 +102,35 @@ def described(registry: Mapping[str, Callable]) -> Iterable[tuple[str, str]]:
         yield name, (function.__doc__ or "").strip().partition("\n")[0]
 
 
-def add_commands(commands: "Commands") -> None:
-    """``models`` and ``data``."""
-    named = commands.add("models", models, "models that can be named, or ways to", MODEL)
-    named.add_argument("pattern", nargs="?", metavar="PATTERN", help="such as '*vit_tiny*'")
-    named.add_argument(
+def add_models(to: ArgumentParser) -> None:
+    """The arguments of ``models``."""
+    to.add_argument(
+        "pattern",
+        nargs="?",
+        metavar="PATTERN",
+        help="part of a name, or a pattern such as '*vit*'",
+    )
+    tables = to.add_mutually_exclusive_group()
+    tables.add_argument(
         "--cost",
         action="store_true",
-        help="parameters, multiply-accumulates for one image, and images a second, of each"
-        " (of the zoo, if no PATTERN is named)",
+        help="parameters, MACs per image and images per second of each model",
     )
-    named.add_argument(
-        "--batch-size", type=positive, default=8, metavar="N", help="of --cost (8)"
+    tables.add_argument(
+        "--trained",
+        action="store_true",
+        help="networks with weights inside the package: accuracy, recipe, data",
     )
-    commands.add("data", data, "data that can be named", DATA)
+    to.add_argument(
+        "--batch-size",
+        type=positive,
+        default=8,
+        metavar="N",
+        help="images per forward pass for --cost (default: 8)",
+    )
+    to.set_defaults(run=models)
+
+
+def add_data(to: ArgumentParser) -> None:
+    """The arguments of ``data``, of which there are none."""
+    to.set_defaults(run=data)

@@ -1,46 +1,74 @@
-"""``visprism demo``: train two small networks, examine both, say where the report lies."""
+"""``visprism demo``: examine two small networks that ship trained, or train them first."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from visprism.cli.options import out_options, seed_options
-from visprism.cli.text import columns, verdicts
-
-if TYPE_CHECKING:
-    from visprism.cli.commands import Commands
+from visprism.cli.text import columns
+from visprism.cli.values import minutes
 
 
-def demo(arguments: Namespace) -> None:
-    """Print how well each network learned, what was found, and where the report lies."""
+def demo(arguments: Namespace) -> int:
+    """Examine the networks and print the table; with ``--train`` train them before."""
     from visprism.cli.progress import progress_shown
-    from visprism.demo import demo
-    from visprism.examine import output_folder, write_figures, write_report, write_tables
+    from visprism.cli.study_commands import print_event, print_study
+    from visprism.core.provenance import Provenance
+    from visprism.core.run import Run
+    from visprism.demo import SHIPPED, trained_networks
+    from visprism.study import examine
+    from visprism.study.files import write_files
+    from visprism.study.subjects import DataOptions
 
-    with output_folder(arguments.out) as folder, progress_shown() as progress:
-        learned, examinations = demo(
-            folder, progress=progress, seed=arguments.seed, command=arguments.command
+    with progress_shown() as progress:
+        run = Run(
+            seed=arguments.seed,
+            progress=progress,
+            provenance=Provenance(command=arguments.command),
         )
-        for write in progress(
-            (write_tables, write_figures, write_report), "figures and tables"
-        ):
-            write(examinations, folder)
-    rows = [
-        (
-            each.network.label,
-            f"{each.before:.1%}",
-            f"{each.after:.1%}",
-            f"{each.images} images in {each.seconds:.0f} s",
+        if arguments.train:
+            networks = trained_networks(arguments.out / "checkpoints", run=run)
+            rows = [
+                (
+                    n.name,
+                    f"{n.before:.1%}",
+                    f"{n.after:.1%}",
+                    f"{n.images} in {n.seconds:.0f} s",
+                )
+                for n in networks
+            ]
+            header = ["network", "accuracy before", "after", "training images"]
+            print(columns(header, rows))
+            models = {n.name: n.network for n in networks}
+        else:
+            models = dict(SHIPPED)
+        study = examine(
+            models,
+            "shapes",
+            minutes=arguments.minutes,
+            images=DataOptions(limit=256, batch_size=32),
+            out=arguments.out,
+            fresh=arguments.train,
+            run=run,
+            listener=print_event,
         )
-        for each in learned
-    ]
-    print(columns(["network", "accuracy before", "after", "training"], rows))
-    print(f"\n{verdicts(examinations)}\n")
-    print(f"Written, look at {arguments.out / 'report.html'}")
+        write_files(study, arguments.out)
+    print_study(study)
+    print(f"Wrote {arguments.out / 'report.html'}")
+    return int(any(failure.kind == "failed" for failure in study.failures))
 
 
-def add_commands(commands: "Commands") -> None:
-    """``demo``."""
-    tour = commands.add("demo", demo, "train two small networks on shapes and examine both")
-    out_options(tour, default=Path("demo"))
-    seed_options(tour)
+def add(to: ArgumentParser) -> None:
+    """The arguments of ``demo``."""
+    out_options(to, default=Path("demo"))
+    seed_options(to)
+    to.add_argument(
+        "--train", action="store_true", help="train the networks first (about two minutes)"
+    )
+    to.add_argument(
+        "--minutes",
+        type=minutes,
+        default=0.6,
+        metavar="N",
+        help="time budget of the measurements in minutes (default: 0.6)",
+    )
+    to.set_defaults(run=demo)

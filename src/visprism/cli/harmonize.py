@@ -5,7 +5,6 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from visprism.cli.naming import BOTH
 from visprism.cli.options import out_options, size_options, weights_options
 from visprism.cli.text import columns
 from visprism.cli.train import changes_options, recipe_of
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from visprism.cli.commands import Commands
     from visprism.harmonize import Placement, ReplacementSearch, Shape
     from visprism.models import LoadedModel
 
@@ -27,8 +25,8 @@ def harmonize(arguments: Namespace) -> None:
 
     import torch
 
+    from visprism.core.files import output_folder
     from visprism.core.processes import require_single_process
-    from visprism.examine import output_folder
     from visprism.harmonize import Shape, conv_blocks, placed, save_alternet
     from visprism.harmonize import harmonize as converted
     from visprism.harmonize.model_file import MODULE, WEIGHTS
@@ -142,15 +140,10 @@ def _heads(text: str) -> int | tuple[int, ...]:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def add_commands(commands: "Commands") -> None:
-    """``harmonize``."""
-    to = commands.add(
-        "harmonize",
-        harmonize,
-        "a CNN with self-attention in the place of some of its convolutions",
-        BOTH,
-    )
-    to.add_argument("model", metavar="MODEL")
+def add(to: argparse.ArgumentParser) -> None:
+    """The arguments of ``harmonize``."""
+    to.set_defaults(run=harmonize)
+    to.add_argument("model", metavar="MODEL", help="convolutional network, see below")
     weights_options(to)
     out_options(to)
     size_options(to)

@@ -16,7 +16,10 @@ Weights are random, or come from
   NAME@FILE             .safetensors, as visprism and timm write it, or a pickle of tensors;
                         whatever wraps a state dict is taken off, and a pickle that would run
                         code is refused
-  --pretrained          for timm:, torchvision: and hf:NAME, which fetch them, or have them here
+  NAME.TAG              such as resnet20.cifar10: weights inside the package, which
+                        `visprism models --trained` lists
+  --pretrained          the default weights of NAME, timm:, torchvision: or hf:NAME; the last
+                        three fetch them, or have them here
   hf:FOLDER             as they lie there
 The checkpoints for CIFAR-100 of the authors of "How do vision transformers work?" load as
 resnet50_32@FILE, vit_tiny_patch2_32@FILE, pit_tiny_patch2_32@FILE and

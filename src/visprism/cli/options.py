@@ -6,16 +6,9 @@ from pathlib import Path
 from visprism.cli.values import folder, positive, size
 
 
-def measured_options(to: argparse.ArgumentParser) -> None:
-    """Which models, on which images, where to write, and on what to compute."""
-    models_options(to)
-    data_options(to)
-    measuring_options(to)
-
-
 def models_options(to: argparse.ArgumentParser) -> None:
-    """Which models."""
-    to.add_argument("models", nargs="+", metavar="MODEL")
+    """Which models, with which weights."""
+    to.add_argument("models", nargs="+", metavar="MODEL", help="models, see below")
     weights_options(to)
 
 
@@ -24,7 +17,7 @@ def weights_options(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--pretrained",
         action="store_true",
-        help="with the weights that timm, torchvision or Hugging Face offers",
+        help="load published weights of models that are given by name",
     )
     seed_options(to)
 
@@ -32,7 +25,11 @@ def weights_options(to: argparse.ArgumentParser) -> None:
 def seed_options(to: argparse.ArgumentParser) -> None:
     """The seed."""
     to.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of random weights and data"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed of random weights, of the order of images, and of measurements (default: 0)",
     )
 
 
@@ -44,7 +41,7 @@ def out_options(to: argparse.ArgumentParser, default: Path | None = None) -> Non
         metavar="DIR",
         required=default is None,
         default=default,
-        help="folder to write into" + (f" ({default})" if default else ""),
+        help="output folder" + (f" (default: {default})" if default else ""),
     )
 
 
@@ -54,47 +51,48 @@ def size_options(to: argparse.ArgumentParser) -> None:
         "--size",
         type=size,
         metavar="N|HxW",
-        help="of the images in pixels; by default what the model wants",
+        help="image size in pixels (default: the model's own, or that of the data)",
     )
 
 
 def data_options(to: argparse.ArgumentParser) -> None:
     """Which images."""
-    to.add_argument("--data", required=True, metavar="DATA")
-    to.add_argument("--split", metavar="NAME", help="such as train, val or test")
+    to.add_argument("--data", required=True, metavar="DATA", help="images, see below")
     to.add_argument(
-        "--limit", type=positive, metavar="N", help="at most N images, as many of each class"
+        "--train-data",
+        metavar="DATA",
+        help="images for quantities of the training loss (default: the training split of DATA)",
     )
-    to.add_argument("--batch-size", type=positive, default=16, metavar="N")
+    to.add_argument(
+        "--split",
+        metavar="NAME",
+        help="split to evaluate on, such as train, val or test (default: test images)",
+    )
+    to.add_argument(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="largest number of images, balanced over classes (default: all)",
+    )
+    to.add_argument(
+        "--batch-size",
+        type=positive,
+        default=16,
+        metavar="N",
+        help="images per forward pass (default: 16)",
+    )
     to.add_argument(
         "--skip-bad", action="store_true", help="leave out images that cannot be read"
     )
     size_options(to)
 
 
-def measuring_options(to: argparse.ArgumentParser) -> None:
-    """Where to write, and on what to compute."""
-    out_options(to)
-    to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
-    to.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "fp16"])
-
-
-def fourier_options(to: argparse.ArgumentParser) -> None:
-    """How spectra are taken."""
+def compute_options(to: argparse.ArgumentParser) -> None:
+    """On what to compute."""
+    to.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
     to.add_argument(
-        "--protocol",
-        default="default",
-        choices=["default", "paper"],
-        help="default: true frequencies; paper: the numbers of Park & Kim's code",
-    )
-    to.add_argument("--profile", default="diagonal", choices=["diagonal", "radial"])
-
-
-def kernel_options(to: argparse.ArgumentParser) -> None:
-    """Of CKA."""
-    to.add_argument(
-        "--kernel",
-        default="linear",
-        choices=["linear", "rbf"],
-        help="of CKA; rbf is as wide as half the median distance of two images",
+        "--precision",
+        default="fp32",
+        choices=["fp32", "bf16", "fp16"],
+        help="precision of forward passes (default: fp32)",
     )

@@ -6,12 +6,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from visprism.cli.naming import BOTH
 from visprism.cli.options import out_options, size_options
 from visprism.cli.values import from_zero, minutes, positive
 
 if TYPE_CHECKING:
-    from visprism.cli.commands import Commands
     from visprism.training import Recipe
 
 
@@ -45,13 +43,13 @@ def train(arguments: Namespace) -> None:
                 figure = panel([history], quantity="accuracy")
                 save_figure(figure, arguments.out / "curves-accuracy")
     except KeyboardInterrupt as stop:
-        kept = good_state(arguments.out)
-        told = "no state was kept yet"
-        if kept is not None:
-            told = f"{kept} is kept, and the same command with --resume goes on from it"
-        raise KeyboardInterrupt(told) from stop
+        checkpoint = good_state(arguments.out)
+        message = "no checkpoint was saved yet"
+        if checkpoint is not None:
+            message = f"saved {checkpoint}; rerun the same command with --resume to resume"
+        raise KeyboardInterrupt(message) from stop
     print("\n".join(history.sentences()))
-    print(f"Written, look at {arguments.out}")
+    print(f"Wrote {arguments.out}")
 
 
 def recipes(arguments: Namespace) -> None:
@@ -66,43 +64,60 @@ def recipes(arguments: Namespace) -> None:
         print(as_yaml(recipe_of(arguments)), end="")
 
 
-def add_commands(commands: "Commands") -> None:
-    """``train`` and ``recipes``."""
-    _train_options(commands.add("train", train, "train a model by a recipe", BOTH))
-    known = commands.add(
-        "recipes", recipes, "recipes that can be named, or one of them as YAML"
-    )
-    known.add_argument("recipe", nargs="?", metavar="RECIPE", help="to print")
-    changes_options(known)
+def add_recipes(to: ArgumentParser) -> None:
+    """The arguments of ``recipes``."""
+    to.add_argument("recipe", nargs="?", metavar="RECIPE", help="recipe to print as YAML")
+    changes_options(to)
+    to.set_defaults(run=recipes)
 
 
-def _train_options(to: ArgumentParser) -> None:
+def add_train(to: ArgumentParser) -> None:
+    """The arguments of ``train``."""
+    to.set_defaults(run=train)
     to.add_argument("recipe", metavar="RECIPE", help="a name (`visprism recipes`) or FILE.yaml")
-    to.add_argument("--model", required=True, metavar="MODEL")
-    to.add_argument("--data", required=True, metavar="DATA")
+    to.add_argument("--model", required=True, metavar="MODEL", help="model, see below")
+    to.add_argument("--data", required=True, metavar="DATA", help="training data, see below")
     out_options(to)
     changes_options(to)
-    to.add_argument("--epochs", type=positive, metavar="N", help="as --set epochs=N")
-    to.add_argument("--limit", type=positive, metavar="N", help="as --set images=N")
+    to.add_argument("--epochs", type=positive, metavar="N", help="epochs, as --set epochs=N")
     to.add_argument(
-        "--subset", type=float, default=1.0, metavar="F", help="a part of each class, as 0.1"
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="number of training images, as --set images=N",
     )
     to.add_argument(
-        "--resume", action="store_true", help="go on with the run that DIR holds, if any"
+        "--subset",
+        type=float,
+        default=1.0,
+        metavar="F",
+        help="fraction of each class to train on (default: 1)",
     )
     to.add_argument(
-        "--split", metavar="NAME", help="to train on (train, or all images of data without)"
+        "--resume", action="store_true", help="resume the run that DIR holds, if there is one"
     )
-    to.add_argument("--test", default="", metavar="DATA", help="other data to evaluate on")
-    to.add_argument("--test-split", metavar="NAME", help="to evaluate on (test, or val)")
+    to.add_argument(
+        "--split", metavar="NAME", help="split to train on (default: train, or all images)"
+    )
+    to.add_argument(
+        "--test",
+        default="",
+        metavar="DATA",
+        help="other data to evaluate on (default: the test split)",
+    )
+    to.add_argument(
+        "--test-split", metavar="NAME", help="split to evaluate on (default: test, or val)"
+    )
     to.add_argument(
         "--test-limit",
         type=positive,
         metavar="N",
-        help="at most N of them, as many of each class",
+        help="largest number of test images, balanced over classes",
     )
-    to.add_argument("--teacher", default="", metavar="MODEL@FILE", help="to distil from")
-    to.add_argument("--pretrained", action="store_true", help="begin with published weights")
+    to.add_argument(
+        "--teacher", default="", metavar="MODEL@FILE", help="teacher for distillation"
+    )
+    to.add_argument("--pretrained", action="store_true", help="start from published weights")
     to.add_argument(
         "--skip-bad", action="store_true", help="leave out images that cannot be read"
     )
@@ -112,23 +127,27 @@ def _train_options(to: ArgumentParser) -> None:
         type=from_zero,
         default=4,
         metavar="N",
-        help="processes that read images of over 64 pixels a side (4)",
+        help="processes that read images larger than 64 pixels (default: 4)",
     )
-    to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    to.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
     to.add_argument(
         "--sharded",
         action="store_true",
-        help="share weights out among the processes of torchrun, for what one GPU cannot hold",
+        help="shard weights over the processes of torchrun (FSDP)",
     )
     to.add_argument(
-        "--minutes", type=minutes, default=10.0, metavar="M", help="between states kept (10)"
+        "--minutes",
+        type=minutes,
+        default=10.0,
+        metavar="M",
+        help="minutes between checkpoints (default: 10)",
     )
     to.add_argument(
         "--log",
         action="append",
         metavar="NAME",
-        help="tensorboard (default, where it is installed), wandb or trackio; history.csv"
-        " always",
+        help="logger: tensorboard, wandb or trackio; repeatable (default: tensorboard if"
+        " installed; history.csv is always written)",
     )
 
 
@@ -141,7 +160,7 @@ def changes_options(to: ArgumentParser) -> None:
         type=_change,
         dest="changes",
         metavar="FIELD=VALUE",
-        help="another value for a field of the recipe, as lr=1e-3",
+        help="a field of the recipe, such as lr=1e-3; repeatable",
     )
 
 
@@ -159,7 +178,7 @@ def recipe_of(arguments: Namespace) -> "Recipe":
 def _change(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (equals and name):
-        raise argparse.ArgumentTypeError(f"{text!r} should read FIELD=VALUE, as lr=1e-3")
+        raise argparse.ArgumentTypeError(f"must be FIELD=VALUE, such as lr=1e-3, got {text!r}")
     return name, value
 
 

@@ -35,8 +35,10 @@ class Compute:
             known = ", ".join(PRECISIONS)
             raise InputError(f"unknown precision {self.precision!r}; wanted one of {known}")
         try:
+            if self.torch_device.type == "meta":
+                raise NotImplementedError("its tensors hold no numbers")
             torch.empty(0, device=self.torch_device)
-        except (RuntimeError, AssertionError, NotImplementedError) as error:
+        except (RuntimeError, AssertionError, ImportError, NotImplementedError) as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise InputError(
                 f"device {self.device!r} cannot be used here ({reason}); 'cpu' always can"

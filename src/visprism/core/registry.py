@@ -5,7 +5,7 @@ importing that module registers what it offers, with the same decorator as the b
 """
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -22,6 +22,19 @@ def load_plugins() -> None:
         plugin.load()
 
 
+def suggestion(name: str, names: Sequence[str]) -> str:
+    """A sentence with the names that are close to `name`, or with all names.
+
+    Example:
+        >>> suggestion("furier", ["fourier", "cka"]), suggestion("x", ["fourier", "cka"])
+        ('Did you mean fourier?', 'Available: cka, fourier.')
+    """
+    close = difflib.get_close_matches(name, names)
+    if close:
+        return f"Did you mean {', '.join(close)}?"
+    return f"Available: {', '.join(sorted(names))}."
+
+
 class Registry(Mapping[str, Callable[..., Any]]):
     """A read-only mapping from name to function, filled by `register`."""
 
@@ -35,18 +48,26 @@ class Registry(Mapping[str, Callable[..., Any]]):
         Raises:
             InputError: if the name is taken; a plugin must not shadow a built-in silently.
         """
-        name = function.__name__
+        self.add(function.__name__, function)
+        return function
+
+    def add(self, name: str, function: Callable[..., Any]) -> None:
+        """Add `function` under a name.
+
+        Raises:
+            InputError: if the name is taken; a plug-in must not shadow a built-in silently.
+        """
         if name in self._functions:
             raise InputError(f"{self._kind} {name!r} is already registered")
         self._functions[name] = function
-        return function
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         load_plugins()
         if name in self._functions:
             return self._functions[name]
-        close = difflib.get_close_matches(name, self._functions) or sorted(self._functions)
-        raise InputError(f"unknown {self._kind} {name!r}; did you mean {', '.join(close)}?")
+        raise InputError(
+            f"unknown {self._kind} {name!r}. {suggestion(name, sorted(self._functions))}"
+        )
 
     def __iter__(self) -> Iterator[str]:
         load_plugins()

@@ -61,7 +61,9 @@ class Run:
         several processes would have to agree at every step.
         """
         if world_size() == 1 and self.seconds_left < 0:
-            raise TimeBudgetError("the time budget was used up before the measurement was complete")
+            raise TimeBudgetError(
+                "the time budget was used up before the measurement was complete"
+            )
 
     def track(self, items: Iterable[T], label: str) -> Iterator[T]:
         """Iterate over all `items` with progress (in the first process) and the deadline."""

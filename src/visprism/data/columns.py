@@ -7,6 +7,8 @@ from jaxtyping import Int64
 
 from visprism.core.errors import InputError
 
+_MOST_CLASSES = 10**6  # numbers of classes without names; more are not classes
+
 
 def chosen_column(
     wanted: str, candidates: Sequence[str], *, kind: str, option: str, name: str
@@ -31,17 +33,28 @@ def chosen_column(
     return candidates[0]
 
 
-def class_names(
-    known: Sequence[str] | None, targets: Int64[np.ndarray, " n"], name: str
-) -> tuple[str, ...]:
+def class_names(known: object, targets: Int64[np.ndarray, " n"], name: str) -> tuple[str, ...]:
     """The names of the classes; their numbers, where the data does not name them.
+
+    Args:
+        known: what the data holds as names, which should be a list of text; None: nothing.
+        targets: the labels.
+        name: of the data.
 
     Raises:
         InputError: if there is no image, or one whose class is missing or not among the names.
     """
     if not len(targets):
         raise InputError(f"{name} holds no image")
-    names = tuple(map(str, range(targets.max() + 1))) if known is None else tuple(known)
+    if known is None:
+        if targets.max() >= _MOST_CLASSES:
+            raise InputError(
+                f"labels of {name} must be less than {_MOST_CLASSES}, got {targets.max()}"
+            )
+        known = list(map(str, range(targets.max() + 1)))
+    if not isinstance(known, list | tuple) or not all(isinstance(n, str) for n in known):
+        raise InputError(f"the class names of {name} must be a list of text, got {known!r:.80}")
+    names = tuple(known)
     wrong = (targets < 0) | (targets >= len(names))
     if wrong.any():
         raise InputError(

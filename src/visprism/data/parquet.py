@@ -30,8 +30,14 @@ def _split_of(file: Path, root: Path) -> str:
 
 def _features(schema: "Schema") -> dict[str, Any]:
     """What Hugging Face's ``datasets`` notes about the columns; empty where it did not."""
-    notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    return notes.get("info", {}).get("features", {})
+    try:
+        notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = notes.get("info", {}).get("features", {})
+    except (ValueError, AttributeError, RecursionError):  # other programs write there too
+        return {}
+    if not isinstance(features, dict):
+        return {}
+    return {k: v for k, v in features.items() if isinstance(v, dict) and k in schema.names}
 
 
 class _Rows:
@@ -73,7 +79,7 @@ def parquet(
     """
     name = f"parquet:{path}"
     try:
-        from pyarrow import ArrowInvalid, types
+        from pyarrow import ArrowException, ArrowInvalid, types
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError as error:
         raise InputError(
@@ -82,7 +88,7 @@ def parquet(
     paths, split = _files(Path(path).expanduser(), split, name)
     try:
         files = [ParquetFile(file, memory_map=True) for file in paths]
-    except ArrowInvalid as error:
+    except (ArrowInvalid, OSError) as error:
         raise InputError(f"{name} is not a Parquet file: {error}") from error
     schema, features = files[0].schema_arrow, _features(files[0].schema_arrow)
 
@@ -99,16 +105,22 @@ def parquet(
     labels = columns("ClassLabel", types.is_integer)
     image = chosen_column(image, images, kind="image", option="image", name=name)
     label = chosen_column(label, labels, kind="class", option="label", name=name)
-    targets = np.concatenate(
-        [
-            file.read(columns=[label]).column(0).fill_null(-1).to_numpy().astype(np.int64)
-            for file in files
-        ]
-    )
+    try:
+        targets = np.concatenate(
+            [
+                file.read(columns=[label]).column(0).fill_null(-1).to_numpy().astype(np.int64)
+                for file in files
+            ]
+        )
+    except (ArrowException, OSError, ValueError, TypeError, IndexError) as error:
+        raise InputError(f"the classes in {name} cannot be read ({error})") from error
     rows = _Rows(files, image)
 
     def found(i: int) -> str | None:
-        reason = fault(rows[i])
+        try:
+            reason = fault(rows[i])
+        except (ArrowException, OSError) as error:  # its whole row group is damaged
+            reason = str(error)
         return reason and f"row {i} ({reason})"
 
     return ImageSet(

@@ -15,6 +15,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     frequency_noise,
     hessian,
     history,
+    kind_summary,
     landscape,
     receptive_field,
     relative_scores,
@@ -22,9 +23,9 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     replacement_search,
     robustness,
     shape_bias,
+    shapes,
     singular_values,
     spectral_density,
-    tally,
     trajectory,
     variance,
     weights,
@@ -32,15 +33,18 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
 from visprism.figures.overview import overview
 from visprism.figures.panel import panel
 from visprism.figures.registry import Frame, figure, plot
-from visprism.figures.save import save_figure
+from visprism.figures.save import FORMATS, check_formats, render_figure, save_figure
 from visprism.figures.style import paper_style
 
 __all__ = [
+    "FORMATS",
     "Frame",
+    "check_formats",
     "figure",
     "overview",
     "panel",
     "paper_style",
     "plot",
+    "render_figure",
     "save_figure",
 ]

@@ -9,7 +9,7 @@ from matplotlib.ticker import PercentFormatter
 from visprism.figures.depth import kinds_key, points, stages
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, colour_of, tip
-from visprism.measure.features import AttentionStatistics
+from visprism.results.attention import AttentionStatistics
 from visprism.measure.outputs import Ablations, JointAblations
 
 LABELS = {"drop": "Accuracy drop", "nll_rise": "Rise of NLL (nats)"}

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from visprism.figures.style import FAINT, INK, paper_style
 from visprism.figures.text import caption
-from visprism.measure.features import AttentionMaps, Rollout
+from visprism.results.attention import AttentionMaps, Rollout
 
-_COLOURS = "magma"
+_COLORS = "magma"
 _VEIL = 0.72  # how much of a map hides the image below
 _SIDE = 0.95  # inches
 _BLOCKS, _HEADS = 4, 6  # most that are shown
@@ -25,7 +25,7 @@ def over_image(
     """Each head of some attentions over the image, a row for each attention.
 
     Of more than four attentions four are shown, spread over the depth, and of more than six
-    heads the first six. A map's colours go from 0 to its own largest weight. The first column
+    heads the first six. A map's colors go from 0 to its own largest weight. The first column
     has the image with the query, or the rollout.
     """
     names = list(dict.fromkeys(maps.block.tolist()))
@@ -79,7 +79,7 @@ def _over(ax: Axes, shown: np.ndarray, image: np.ndarray, *, least: float = 0.0)
     top = shown.max() or 1.0
     ax.imshow(
         shown,
-        cmap=_COLOURS,
+        cmap=_COLORS,
         vmin=least,
         vmax=top,
         alpha=_VEIL,

@@ -89,6 +89,8 @@ def eigenpairs(
     p = start.shape[2]
     if not 0 < tol <= _LOOSEST:
         raise InputError(f"tol is {tol}; wants a relative residual above 0, up to {_LOOSEST}")
+    if seconds is not None and not seconds >= 0:
+        raise InputError(f"seconds must be at least 0, got {seconds}")
     for request in requests:
         _check(request, p)
     begun = time.monotonic()

@@ -44,7 +44,7 @@ def blocks_on_grid(anatomy: Anatomy) -> list[Block]:
 
 def image_shape(anatomy: Anatomy) -> tuple[int, ...]:
     """(C, H, W) of the images that the model was dissected with."""
-    return tuple(anatomy.graph.nodes[0].shape or ())[1:]
+    return anatomy.image_shape
 
 
 def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:

@@ -81,6 +81,16 @@ def from_attributes(
     return _resized(Preprocessing(size=_pair(size or default)), arguments)
 
 
+def states_preprocessing(model: nn.Module, arguments: Arguments) -> bool:
+    """Whether a model says by itself, or its arguments say, how large its images are."""
+    config = getattr(model, "config", None)
+    return (
+        isinstance(getattr(model, "preprocessing", None), Preprocessing)
+        or bool(getattr(model, "img_size", None) or getattr(config, "image_size", None))
+        or bool({"img_size", "image_size"} & set(arguments))
+    )
+
+
 def _resized(authors: Preprocessing, arguments: Arguments) -> Preprocessing:
     size = arguments.get("img_size", arguments.get("image_size"))
     if size is None or _pair(size) == authors.size:

@@ -4,6 +4,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,10 +15,13 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
 from visprism.models.author_formats import author_format
 from visprism.models.checkpoints import load_state
+from visprism.models.data_configs import states_preprocessing
 from visprism.models.metadata import read_metadata
-from visprism.models.sources import SOURCES
+from visprism.models.pretrained import default_card, with_pretrained_weights
+from visprism.models.sources import RANDOM, SOURCES
 from visprism.models.spec import ModelSpec
 from visprism.models.state_dicts import read_state_dict
+from visprism.models.stored_names import stored_model_name
 
 
 @dataclass(frozen=True)
@@ -28,15 +32,22 @@ class LoadedModel:
     preprocessing: Preprocessing
     name: str  # as the user wrote it, and what its weights are
     label: str  # the same, short: for the title of a figure
+    trained: bool = True  # False: the weights are random
+    preprocessing_stated: bool = True  # False: nothing says how the model takes its images
+    recipe: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # of its training, where it is known
 
 
 def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
     """The model that `text` names; see `visprism.models.spec` for the ways to name one.
 
-    Weights are random, drawn from `seed`, unless `text` names a checkpoint or a Hugging Face
-    folder that holds weights, or `pretrained` asks timm, torchvision or Hugging Face. A
+    Weights are random, drawn from `seed`, unless `text` names a checkpoint, a tag of the zoo's
+    pretrained weights (``resnet20.cifar10``) or a Hugging Face folder that holds weights, or
+    `pretrained` asks the zoo, timm, torchvision or Hugging Face. A
     checkpoint that says how its model wants the images is followed; one that says which model
-    it is of, as those of `visprism train` do, may stand alone. Those that the authors of
+    it is of, as those of `visprism train` do, may stand alone if that is a model of the zoo,
+    timm, torchvision or Hugging Face: metadata never run code. Those that the authors of
     "How do vision transformers work?" publish load as ``resnet50_32@FILE``,
     ``vit_tiny_patch2_32@FILE``, ``pit_tiny_patch2_32@FILE`` and
     ``swin_tiny_patch1_window4_32@FILE``.
@@ -45,7 +56,8 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
         InputError: if there is no such model, it does not take an argument, cannot be built,
             its pretrained weights cannot be fetched, or the checkpoint does not fit.
     """
-    spec = ModelSpec.parse(_with_model(text))
+    named = ModelSpec.parse(_with_model(text))
+    spec = with_pretrained_weights(named, pretrained=pretrained)
     asked = pretrained and spec.checkpoint is None
     stored = _Stored.read(spec)
     spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
@@ -55,9 +67,24 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     if spec.checkpoint is not None:
         load_state(model, stored.state, spec.checkpoint)
         preprocessing = stored.preprocessing or preprocessing
-        weights = ""
+        weights = "" if named.checkpoint else _default_weights(named)
     remark = f" ({weights})" if weights else ""
-    return LoadedModel(model.eval(), preprocessing, text + remark, spec.label + remark)
+    stated = spec.source != "file" or stored.preprocessing is not None
+    return LoadedModel(
+        model.eval(),
+        preprocessing,
+        text + remark,
+        named.label + remark,
+        trained=weights != RANDOM,
+        preprocessing_stated=stated or states_preprocessing(model, spec.arguments),
+        recipe=stored.recipe,
+    )
+
+
+def _default_weights(named: ModelSpec) -> str:
+    """Which pretrained weights of the zoo these are, where the name does not say."""
+    card = default_card(named.name)
+    return f"pretrained {card.tag}" if card else ""
 
 
 @dataclass(frozen=True)
@@ -67,6 +94,7 @@ class _Stored:
     state: Mapping[str, Tensor] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)  # that the weights ask for
     preprocessing: Preprocessing | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, spec: ModelSpec) -> "_Stored":
@@ -81,7 +109,8 @@ class _Stored:
         pickled = spec.checkpoint.suffix != ".safetensors"
         known = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
         if known is None:
-            return cls(state, {}, read_metadata(spec.checkpoint).preprocessing)
+            metadata = read_metadata(spec.checkpoint)
+            return cls(state, {}, metadata.preprocessing, metadata.recipe)
         translated = known.translated(state, spec.checkpoint)
         return cls(translated, known.options(state), known.preprocessing(state))
 
@@ -96,7 +125,7 @@ def _with_model(text: str) -> str:
             f"{text} does not say which model it is of; name it before the file, as "
             f"resnet20@{text}"
         )
-    return f"{provenance.model}@{text}"
+    return f"{stored_model_name(provenance.model, Path(text))}@{text}"
 
 
 @contextmanager

@@ -1,19 +1,22 @@
 """The zoo inside timm: `timm.create_model("visprism_resnet50_32", features_only=True)`.
 
 timm drops what stands before a slash in a name and would find a network of its own, so the
-prefix is joined by an underscore.
+prefix is joined by an underscore. Networks with weights inside the package give them to
+`timm.create_model("visprism_resnet20.cifar10", pretrained=True)`.
 """
 
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models._features import FeatureGetterNet, FeatureHookNet
 from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.models.build_errors import explain_unknown_argument
+from visprism.models.pretrained import PretrainedCard, pretrained_cards
 from visprism.models.spec import ModelSpec
 
 PREFIX = "visprism_"
@@ -27,29 +30,51 @@ def offer(function: Callable[..., Any], side: int) -> None:
     options = inspect.signature(function).parameters
     classes = options["num_classes"].default if "num_classes" in options else 1000
     sized = "img_size" in options
+    cards = [card for card in pretrained_cards().values() if PREFIX + card.architecture == name]
 
     def entry(pretrained: bool = False, **arguments: Any) -> nn.Module:  # noqa: ANN401, FBT001, FBT002
-        if pretrained:
+        if pretrained and not cards:
             raise InputError(
-                f"{name} comes without pretrained weights; leave pretrained=True out"
+                f"pretrained must be False for {name}, which has no pretrained weights"
             )
         if sized:  # one number, where timm would give two
             arguments.setdefault("img_size", side)
+        if pretrained:  # timm adapts the first and the last layer to other numbers of channels
+            with torch.device("meta"):
+                ends = _ends(function(**cards[0].arguments))
+            overlay = arguments.get("pretrained_cfg_overlay") or {}
+            arguments["pretrained_cfg_overlay"] = {**ends, **overlay}
         features = {"feature_cls": _features, "out_indices": None}
         with explain_unknown_argument(ModelSpec(name, "zoo", name, arguments), function):
             model = build_model_with_cfg(
-                function, name, pretrained=False, feature_cfg=features, **arguments
+                function, name, pretrained=pretrained, feature_cfg=features, **arguments
             )
         if not arguments.get("features_only"):
             model.pretrained_cfg.update(_ends(model))
         return model
 
     config = {"num_classes": classes, "input_size": (3, side, side), "fixed_input_size": sized}
-    default_cfgs.update(generate_default_cfgs({name: config}))
+    configs = {f"{name}.{card.tag}": {**config, **_source(card)} for card in cards}
+    default_cfgs.update(generate_default_cfgs(configs or {name: config}))
     entry.__name__ = entry.__qualname__ = name
     entry.__doc__ = function.__doc__
     globals()[name] = entry
     register_model(entry)
+
+
+def _source(card: PretrainedCard) -> dict[str, Any]:
+    """Where the weights are, and how their images are prepared, in timm's words."""
+    images = card.preprocessing
+    return {
+        "file": str(card.weights),
+        "num_classes": len(card.class_names),
+        "input_size": (3, *images.size),
+        "mean": images.mean,
+        "std": images.std,
+        "interpolation": images.interpolation,
+        "crop_pct": images.crop,
+        "license": card.data_license,
+    }
 
 
 def _ends(model: nn.Module) -> dict[str, Any]:

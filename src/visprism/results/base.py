@@ -14,19 +14,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 
+from visprism.core.archives import check_uncompressed
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
 from visprism.core.registry import load_plugins
 from visprism.results.answers import Answer
 from visprism.results.findings import Finding
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Columns = dict[str, np.ndarray]
 R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
@@ -198,7 +196,7 @@ class Result:
         n = len(self)
         return {f.name: np.broadcast_to(getattr(self, f.name), n) for f in _content(self)}
 
-    def to_pandas(self) -> "pd.DataFrame":
+    def to_pandas(self) -> Any:  # noqa: ANN401 (a pandas.DataFrame; pandas is optional)
         """The table as a data frame; units and provenance stand in its `attrs`.
 
         Raises:
@@ -239,7 +237,7 @@ class Result:
         values = {f.name: getattr(self, f.name) for f in _content(self)}
         # Through an open file, for NumPy would add a suffix to a bare path.
         with atomic_write(Path(path)) as scratch, scratch.open("wb") as file:
-            np.savez_compressed(
+            np.savez(
                 file,
                 **values,
                 __type__=self.identifier,
@@ -273,7 +271,7 @@ class Result:
         load_plugins()
         values = _stored_values(Path(path))
         name, schema = str(values.pop("__type__")), int(values.pop("__schema__", 0))
-        origin = Provenance.from_stored(json.loads(str(values.pop("__provenance__"))))
+        origin = _origin(values.pop("__provenance__"), Path(path))
         stored = _TYPES.get(name)
         if stored is None or not issubclass(stored.type, cls):
             raise InputError(f"{path} must hold a {cls.__name__}, got a {name}")
@@ -292,6 +290,7 @@ class Result:
             raise InputError(f"{path} lacks columns of a {name}: {', '.join(missing)}")
         chosen = {f.name for f in fields(stored.type)} & values.keys()
         try:
+            _check_types(stored.type, values)
             return stored.type(**{k: values[k] for k in chosen}, provenance=origin)
         except (ValueError, TypeError) as error:
             raise InputError(f"{path} does not hold a valid {name}: {error}") from error
@@ -317,6 +316,7 @@ def _identical(a: object, b: object) -> bool:
 
 def _stored_values(path: Path) -> dict[str, Any]:
     """Arrays and scalars of a file; an array without axes comes back as a scalar."""
+    check_uncompressed(path)  # which a small file could expand beyond all memory
     try:
         with np.load(path, allow_pickle=False) as stored:
             values = {name: stored[name] for name in stored.files}
@@ -327,6 +327,33 @@ def _stored_values(path: Path) -> dict[str, Any]:
     if not {"__type__", "__provenance__"} <= values.keys():
         raise InputError(f"{path} must be a file that Result.save wrote")
     return {k: v if v.ndim else v.item() for k, v in values.items()}
+
+
+def _origin(text: Any, path: Path) -> Provenance:  # noqa: ANN401 (of an untrusted file)
+    try:
+        values = json.loads(str(text))
+        _check_types(Provenance, values)
+        return Provenance.from_stored(values)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} does not hold a valid provenance: {error}") from error
+
+
+def _check_types(cls: type, values: Mapping[str, Any]) -> None:
+    """Check that columns are arrays and scalars are of their type.
+
+    Raises:
+        TypeError: if one is not.
+    """
+    for name, hint in get_type_hints(cls).items():
+        if name not in values:
+            continue
+        value = values[name]
+        if hint is np.ndarray and not isinstance(value, np.ndarray):
+            raise TypeError(f"{name} must be a column, got {value!r:.80}")
+        if hint in (str, int, float, bool):
+            types = (int, float) if hint is float else (hint,)
+            if type(value) not in types:
+                raise TypeError(f"{name} must be a {hint.__name__}, got {value!r:.80}")
 
 
 def _cell(value: object) -> str:

@@ -75,6 +75,18 @@ class ReplacementSearch(Result):
             search.select(search.candidate == number) for number in np.unique(search.candidate)
         ]
 
+    def confirmed(self) -> list["ReplacementSearch"]:
+        """The rows of the CNN and of the selected network with new seeds; empty without."""
+        fresh = self.select(self.phase == CONFIRMATION)
+        return [
+            fresh.select(fresh.candidate == number) for number in np.unique(fresh.candidate)
+        ]
+
+    def summary(self) -> tuple[float, float, float]:
+        """MSA blocks of one candidate, its mean accuracy, and the standard error over seeds."""
+        error = self.accuracy.std(ddof=1) / np.sqrt(len(self))
+        return float(self.msas[0]), float(self.accuracy.mean()), float(error)
+
     def confirmed_gain(self) -> tuple[float, float, float]:
         """Gain in accuracy of the selected network over the CNN, with its 95 % t interval.
 
@@ -82,22 +94,21 @@ class ReplacementSearch(Result):
         with t the 97.5 % quantile of Student's distribution with n - 1 degrees of freedom. NaN
         where no block was selected, or no confirmation was run.
         """
-        fresh = self.select(self.phase == CONFIRMATION)
-        if not len(fresh):
+        networks = self.confirmed()
+        if not networks:
             return (float("nan"),) * 3
         from scipy.stats import t as student
 
-        last = fresh.candidate.max()
-        before, after = (fresh.accuracy[fresh.candidate == number] for number in (0, last))
-        gain, error = paired_gain(before, after)
-        half = float(student.ppf(0.975, len(before) - 1)) * error
+        cnn, selected = networks
+        gain, error = paired_gain(cnn.accuracy, selected.accuracy)
+        half = float(student.ppf(0.975, len(cnn) - 1)) * error
         return gain, gain - half, gain + half
 
     def findings(self) -> tuple[Finding, ...]:
         """What was selected by which test, and the gain on seeds that selected nothing."""
         tried = self.candidates()
         number, seeds = len(tried) - 1, len(tried[0])
-        test = f"one-sided paired t-test over {seeds} seeds, α = {self.alpha:.2g} per block"
+        test = f"one-sided paired t-test over {seeds} seeds, alpha = {self.alpha:.2g} per block"
         if not self.best:
             return (
                 Finding(
@@ -122,12 +133,8 @@ class ReplacementSearch(Result):
                     "which overestimate the gain"
                 ),
             )
-        fresh = self.select(self.phase == CONFIRMATION)
-        means = [
-            fresh.accuracy[fresh.candidate == number].mean()
-            for number in (0, fresh.candidate.max())
-        ]
-        count = len(np.unique(fresh.seed))
+        means = [network.accuracy.mean() for network in self.confirmed()]
+        count = len(self.confirmed()[0])
         significant = "" if low > 0 or high < 0 else ", not significant"
         return (
             selected,

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
+from visprism.core.fingerprint import fingerprint
 from visprism.core.processes import gather, rank
 from visprism.data import Feed
-from visprism.core.fingerprint import fingerprint
 from visprism.training.engine import Engine
 from visprism.training.epoch_metrics import EpochMetrics
 from visprism.training.optimizers import warmup_steps

@@ -27,7 +27,7 @@ from visprism.data import (
 )
 from visprism.data.image_set import NoSplitsError
 from visprism.models import LoadedModel, load_model, save_checkpoint
-from visprism.models.sources import RANDOM
+from visprism.models.pretrained import names_weights
 from visprism.results.training import History
 from visprism.training.loggers import Logger, make_loggers
 from visprism.training.loop import fit
@@ -227,7 +227,7 @@ def choose_preprocessing(job: Job, network: LoadedModel, images: ImageSet) -> Pr
     preprocessing = network.preprocessing
     if job.size:
         preprocessing = replace(preprocessing, size=job.size, crop=1.0)
-    if job.pretrained or "@" in job.model or max(preprocessing.size) > _SMALL:
+    if job.pretrained or names_weights(job.model) or max(preprocessing.size) > _SMALL:
         return preprocessing
     mean, std = statistics(images)
     nonzero_std = tuple(value or 1.0 for value in std)  # 0: a constant channel
@@ -294,7 +294,7 @@ def _teacher(job: Job) -> nn.Module | None:
     if not job.teacher:
         return None
     loaded = load_model(job.teacher)
-    if loaded.name.endswith(f"({RANDOM})"):
+    if not loaded.trained:
         raise InputError(
             f"teacher must have trained weights, got {job.teacher} with random weights. Name a "
             "checkpoint, as MODEL@FILE."

@@ -92,11 +92,17 @@ def read_recipe(path: Path) -> Recipe:
 
     try:
         text = path.read_text(encoding="utf-8")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise InputError(
+                f"the recipe {path} must not use YAML aliases. Write each value out."
+            )
         values = yaml.safe_load(text)
         root = yaml.compose(text, Loader=yaml.SafeLoader)  # a dictionary would keep the last
     except OSError as error:
         raise InputError(f"the recipe {path} cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except InputError:
+        raise
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(
             f"the recipe {path} is not valid YAML ({error})".replace("\n", " ")
         ) from error

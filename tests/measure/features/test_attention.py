@@ -42,7 +42,7 @@ def windowed():
 def found(attention, *heads):
     """What the probe finds where each head has the same weights in every window and image."""
     weights = torch.stack([torch.as_tensor(h, dtype=torch.float64) for h in heads])
-    windows = len(attention.attended.queries.index)
+    windows = len(attention.geometry.queries.index)
     few = Weights(attention, weights.expand(2, windows, *weights.shape))
     probe = AttentionProbe()
     probe.update({attention: probe.extract(few)})

@@ -1,6 +1,7 @@
 """Laws of the objective and its products (src/visprism/measure/parameters/)."""
 
 import copy
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -158,6 +159,52 @@ def test_folding_leaves_values_as_they_are(convolutional, images):
         inside = convolutional(images)
     np.testing.assert_allclose(inside.detach(), convolutional(images).detach(), rtol=1e-10)
     assert "forward" not in vars(convolutional[0])
+
+
+def patched(module):
+    """A ``forward`` of the instance, as accelerate and others make it."""
+    before = module.forward
+    module.forward = lambda x: 2 * before(x)
+    return module.forward
+
+
+def snapshot(model):
+    return [dict(vars(m)) for m in model.modules()]
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
+def test_after_folding_every_instance_attribute_is_what_it_was(convolutional, images, error):
+    pairs = foldable(convolutional, images[:1])
+    own = patched(convolutional[0]), patched(convolutional[4])
+    before = snapshot(convolutional)
+    with suppress(RuntimeError, KeyboardInterrupt), folded(convolutional, pairs):
+        assert convolutional[0].forward is not own[0]
+        if error:
+            raise error
+    assert (convolutional[0].forward, convolutional[4].forward) == own
+    assert "forward" not in vars(convolutional[1])
+    assert snapshot(convolutional) == before
+
+
+@pytest.mark.parametrize("number", [0, 1])  # the convolution, its norm
+def test_a_patched_module_is_not_folded_and_its_patch_counts(
+    convolutional, images, classes, number
+):
+    plain = Objective(convolutional, [(images, classes)])
+    assert ("0", "1") in plain.folds
+    hook = convolutional[number].register_forward_hook(lambda _m, _x, out: 2 * out)
+    module_hook = Objective(convolutional, [(images, classes)])
+    assert module_hook.folds == (("3", "4"),)
+    value, gradient = module_hook.value(), module_hook.gradient()
+    with torch.no_grad():
+        expected = functional.cross_entropy(convolutional(images), classes)
+    assert value == pytest.approx(float(expected), rel=1e-10)
+    hook.remove()
+    patched(convolutional[number])
+    own = Objective(convolutional, [(images, classes)])
+    assert own.folds == (("3", "4"),)
+    torch.testing.assert_close(own.gradient(), gradient)
+    assert value != pytest.approx(plain.value(), rel=1e-3)
 
 
 def test_an_output_that_something_else_reads_is_not_folded(images):
@@ -408,9 +455,10 @@ def test_refuses_weights_that_are_not_finite(network, images, classes):
         Objective(network, [(images, classes)])
 
 
-def test_refuses_negative_weight_decay(network, images, classes):
-    with pytest.raises(InputError, match=r"weight_decay is -1\.0; wants 0 or more"):
-        Objective(network, [(images, classes)], weight_decay=-1.0)
+@pytest.mark.parametrize("decay", [-1.0, float("nan"), float("inf")])
+def test_refuses_a_weight_decay_without_sense(network, images, classes, decay):
+    with pytest.raises(InputError, match=rf"weight_decay is {decay}; wants 0 or more"):
+        Objective(network, [(images, classes)], weight_decay=decay)
 
 
 def test_refuses_smoothing_that_is_no_part():

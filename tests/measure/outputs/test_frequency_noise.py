@@ -254,7 +254,15 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GREY)
     with pytest.raises(InputError, match="16x16 have frequencies up to 8, not to 9"):
         fourier_sensitivity(model, good, **GREY, reach=9)
-    with pytest.raises(InputError, match="reach is 0, step 1 and rms"):
+    with pytest.raises(InputError, match="reach must be at least 1, got 0"):
         fourier_sensitivity(model, good, **GREY, reach=0)
+    for step in (0, 3, 1000):
+        with pytest.raises(InputError, match=rf"step must be between 1 and 2 .*, got {step}"):
+            fourier_sensitivity(model, good, **GREY, reach=2, step=step)
+    for rms in (0.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="rms must be finite and greater than 0"):
+            fourier_sensitivity(model, good, **GREY, rms=rms)
+        with pytest.raises(InputError, match="both want to be above 0"):
+            frequency_noise(model, good, **GREY, rms=rms)
     with pytest.raises(InputError, match=r"training mode; call model.eval\(\) first"):
         frequency_noise(model.train(), good, **GREY)

@@ -15,7 +15,7 @@ from visprism.core.errors import InputError
 
 @dataclass(frozen=True)
 class Block:
-    """One part of a model: the stretch of its graph between two cuts."""
+    """One part of a model: the segment of its graph between two cuts."""
 
     name: str  # of the module that does the work, e.g. "layer3.0" or "blocks.5.attn"
     kind: Kind
@@ -58,6 +58,11 @@ class Anatomy:
             known = ", ".join(block.name for block in self.blocks)
             raise InputError(f"no block is called {index!r}; the blocks are {known}")
         return self.blocks[index]
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(C, H, W) of the images that the model was dissected with."""
+        return tuple(self.graph.nodes[0].shape or ())[1:]
 
     @property
     def notes(self) -> tuple[str, ...]:

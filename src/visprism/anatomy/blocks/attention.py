@@ -28,7 +28,7 @@ class Attention:
     block: Block
     node: int  # of the graph: the fused operation, or the softmax
     image: tuple[int, int]  # height and width in pixels
-    attended: AttentionGeometry = field(compare=False, repr=False)
+    geometry: AttentionGeometry = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +45,15 @@ def attentions(anatomy: Anatomy) -> tuple[Attention, ...]:
     Attention over channels (XCiT) is left out: its tokens have no places.
     """
     found = []
-    height, width = (anatomy.graph.nodes[0].shape or ())[-2:]
+    height, width = anatomy.image_shape[-2:]
     for block in anatomy:
         if block.layout is None:  # its tokens are not those of one grid
             continue
         inside = anatomy.graph.nodes[block.start + 1 : block.end + 1]
         here = list(_attentions(anatomy.graph, inside))
-        for number, (node, attended) in enumerate(here, start=1):
+        for number, (node, geometry) in enumerate(here, start=1):
             name = block.name if number == 1 else f"{block.name}#{number}"
-            found.append(Attention(name, block, node.index, (height, width), attended))
+            found.append(Attention(name, block, node.index, (height, width), geometry))
     return tuple(found)
 
 
@@ -69,13 +69,13 @@ def _attentions(
         if graph.nodes[index].axis in {-1, -2}
     }
     for node in inside:
-        if node.role == "attention" and node.attended is not None:
-            yield node, node.attended
+        if node.role == "attention" and node.geometry is not None:
+            yield node, node.geometry
         elif node.index in multiplied:
             scores = [graph.nodes[i] for i in _before(graph, node, indices)]
-            products = [n for n in scores if n.role == "bilinear" and n.attended is not None]
-            if products and (attended := products[-1].attended) is not None:
-                yield node, attended if node.axis == -1 else attended.turned
+            products = [n for n in scores if n.role == "bilinear" and n.geometry is not None]
+            if products and (geometry := products[-1].geometry) is not None:
+                yield node, geometry if node.axis == -1 else geometry.transposed
 
 
 def _before(graph: Graph, node: Node, inside: set[int]) -> list[int]:

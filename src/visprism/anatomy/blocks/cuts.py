@@ -20,13 +20,13 @@ class CutSegment:
     ``branches``  several ways, joined by a sum, a concatenation or an attention, with work on
                   at least one: a residual block, a dense block, an inception module
     ``work``      one operation with weights or a window
-    ``light``     the rest: norm, activation, gate (squeeze-and-excitation), change of layout
+    ``trivial``  the rest: norm, activation, gate (squeeze-and-excitation), change of layout
     """
 
     start: int  # the cut before; its output comes in
     end: int  # the cut after
     nodes: tuple[Node, ...]  # start excluded, end included
-    type: Literal["branches", "work", "light"]
+    type: Literal["branches", "work", "trivial"]
 
     @property
     def residual(self) -> bool:
@@ -34,9 +34,9 @@ class CutSegment:
         return self.type == "branches" and self.nodes[-1].op in SUMS
 
     @property
-    def works(self) -> bool:
+    def has_work(self) -> bool:
         """Whether there is more in it than norms, activations, gates and changes of layout."""
-        return self.type != "light"
+        return self.type != "trivial"
 
 
 def cuts(graph: Graph) -> list[int]:
@@ -55,7 +55,7 @@ def cuts(graph: Graph) -> list[int]:
     return found
 
 
-def units(graph: Graph) -> list[CutSegment]:
+def cut_segments(graph: Graph) -> list[CutSegment]:
     """The segments between neighbouring cuts, in forward order."""
     used = sorted(graph.ancestors(graph.output))
     ends = cuts(graph)
@@ -66,11 +66,11 @@ def units(graph: Graph) -> list[CutSegment]:
     return found
 
 
-def _type(nodes: tuple[Node, ...]) -> Literal["branches", "work", "light"]:
+def _type(nodes: tuple[Node, ...]) -> Literal["branches", "work", "trivial"]:
     work = [n for n in nodes if n.role in WORK]
     if not work:
-        return "light"
+        return "trivial"
     if len(nodes) == 1:
         return "work"
     # A product with a gate (squeeze-and-excitation) only rescales what went before.
-    return "branches" if nodes[-1].role in {"merge", *WORK} else "light"
+    return "branches" if nodes[-1].role in {"merge", *WORK} else "trivial"

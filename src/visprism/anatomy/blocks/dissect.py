@@ -1,8 +1,8 @@
 """Dissection: any model as a row of blocks, found in its graph.
 
-The graph is traced, cut where everything passes through one tensor (`visprism.anatomy.blocks.cuts`),
-and the segments between cuts are put together to blocks (`visprism.anatomy.blocks.segments`). Here
-each of them gets its kind, stage, depth and layout. Nothing depends on names or classes.
+The graph is traced, cut where everything passes through one tensor (`cuts`), and the segments
+between cuts are merged to blocks (`segments`). This module assigns each block its kind, stage,
+depth and layout. Nothing depends on names or classes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,18 +61,18 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
     blocks: list[Block] = []
     stage, area = 0, None
     others = len(row) - 1 if headed else len(row)  # than a head
-    for i, stretch in enumerate(row):
-        end = graph.nodes[_readable(graph, stretch.end)]
+    for i, segment in enumerate(row):
+        end = graph.nodes[_readable(graph, segment.end)]
         last = i == others
         layout = None if last else end.layout
         here = prod(layout.grid) if layout else None
         subsampling = bool(area and here and here < area)
         if i == 1 or (i > 1 and subsampling and not last):
             stage += 1
-        kind = _kind(graph, stretch, first=i == 0, last=last, subsampling=subsampling)
+        kind = _kind(graph, segment, first=i == 0, last=last, subsampling=subsampling)
         shape = tuple(end.shape or ())[1:]
         if layout is not None:
-            shape = (shape[0] if layout.axes == "b c h w" else shape[-1], *layout.grid)
+            shape = (end.shape[layout.channels_axis], *layout.grid)
         blocks.append(
             Block(
                 name=names[i],
@@ -82,7 +82,7 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
                 subsampling=subsampling,
                 shape=shape,
                 layout=layout,
-                parameters=tuple(sorted({p for n in stretch.nodes for p in n.parameters})),
+                parameters=tuple(sorted({p for n in segment.nodes for p in n.parameters})),
                 start=blocks[-1].end if blocks else 0,
                 end=end.index,
             )
@@ -103,14 +103,14 @@ def _readable(graph: Graph, end: int) -> int:
 
 
 def _kind(
-    graph: Graph, stretch: Segment, *, first: bool, last: bool, subsampling: bool
+    graph: Graph, segment: Segment, *, first: bool, last: bool, subsampling: bool
 ) -> Kind:
     if last:
         return "head"
     if first:
         return "stem"
-    joined = any(unit.nodes[-1].op in JOINS for unit in stretch.units)
-    residual = stretch.module != "" or (stretch.branches and not joined)
+    joined = any(part.nodes[-1].op in JOINS for part in segment.parts)
+    residual = segment.module != "" or (segment.branches and not joined)
     if subsampling and not residual:
         return "downsample"
-    return kind_of(graph, stretch.nodes)
+    return kind_of(graph, segment.nodes)

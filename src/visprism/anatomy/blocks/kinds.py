@@ -11,7 +11,7 @@ Kind = Literal[
 
 
 def kind_of(graph: Graph, nodes: Sequence[Node]) -> Kind:
-    """The kind of a stretch: what moves information over the grid decides, attention first.
+    """The kind of a segment: what moves information over the grid decides, attention first.
 
     "attention+mlp" is said where a pointwise network stands beside the attention, on a way that
     neither feeds it nor is fed by it (parallel branches).
@@ -66,7 +66,7 @@ def _beside(
 
 
 def _within(graph: Graph, index: int, inside: Collection[int]) -> set[int]:
-    """A node and those that it depends on, as far as they lie in the stretch."""
+    """A node and those that it depends on, as far as they lie in the segment."""
     found, left = {index}, [index]
     while left:
         new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in found]

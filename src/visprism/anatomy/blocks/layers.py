@@ -40,7 +40,7 @@ def layers(anatomy: Anatomy) -> Anatomy:
                 name=name,
                 depth=i / max(1, len(spans) - 1),
                 subsampling=here < prod(before),
-                shape=(node.shape[1 if layout.axes == "b c h w" else -1], *layout.grid),
+                shape=(node.shape[layout.channels_axis], *layout.grid),
                 layout=layout,
                 parameters=_parameters(graph, span),
                 start=min(span.inputs),

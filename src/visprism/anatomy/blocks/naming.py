@@ -10,7 +10,7 @@ from visprism.anatomy.trace.operations import WORK
 def names_of(
     graph: Graph, segments: Sequence[Sequence[Node]], modules: Sequence[str], *, headed: bool
 ) -> list[str]:
-    """A unique name for each stretch; the first is the stem, the last, `headed`, the head."""
+    """A unique name for each segment; the first is the stem, the last, `headed`, the head."""
     nodes_of: dict[str, set[int]] = {}
     for node in graph.nodes:
         for path in _ancestors(node.module):
@@ -33,7 +33,7 @@ def _ancestors(path: str) -> list[str]:
 
 
 def _worker(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> str:
-    """The largest module that works in this stretch alone and does most of its arithmetic."""
+    """The largest module that works in this segment alone and does most of its arithmetic."""
     here = {n.index for n in nodes}
     work = [n for n in nodes if n.role in WORK] or [nodes[-1]]
     shared = _shared([n.module for n in work])

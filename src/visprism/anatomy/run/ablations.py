@@ -1,7 +1,7 @@
-"""Removals: what can be taken out of a model, and how to run it without, from a cut on.
+"""Ablations: the parts of a model that can be ablated, and partial passes without them.
 
-A removal that begins at a cut is run from there: of a block that becomes the identity nothing
-but what follows it, of a head or a convolution the block that holds it and what follows.
+A forward pass without a part starts at a cut: after a block that becomes the identity, before
+a block of which a head or a convolution is ablated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,108 +14,110 @@ from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import attentions
-from visprism.anatomy.run.attention_weights import without_head
-from visprism.anatomy.run.cached_forward import Recording, resumed
+from visprism.anatomy.run.attention_weights import ablate_head
+from visprism.anatomy.run.cached_forward import Recording, forward_from_cut
 from visprism.anatomy.run.surgery import (
+    ablate,
     convolutions_of,
     identity_of,
-    lesion,
     without_convolution,
 )
 from visprism.anatomy.trace.forward import Images, forward
 from visprism.core.errors import InputError
 
 Surgery = Callable[[], AbstractContextManager[None]]
-# Kinds of block whose lesion is that of the whole block, the spatial operation being most of
-# what it does.
-_WHOLE = frozenset({"attention", "mlp", "attention+mlp", "token-mixing"})
+_WITHOUT_CONVOLUTIONS = frozenset({"attention", "mlp", "attention+mlp", "token-mixing"})
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """One thing, or several, taken out of a model."""
+    """One part of a model, or several blocks, that are ablated."""
 
     blocks: tuple[Block, ...]
-    removed: str  # "block", "convolution", "head 3"
-    surgery: Surgery = field(repr=False)  # on a whole pass
-    cut: int = field(repr=False)  # node that a pass without it can begin at
-    source: int = field(repr=False)  # node whose tensor the pass begins with
-    begin: Callable[[Tensor], Tensor] = field(repr=False)  # makes that tensor
-    rest: Surgery = field(repr=False)  # on a pass that begins there
+    ablated: str  # "block", "convolution", "head 3", or "several"
+    surgery: Surgery = field(repr=False)  # on a full pass
+    cut: int = field(repr=False)  # node at which a partial pass starts
+    source: int = field(repr=False)  # node whose tensor the partial pass starts with
+    begin: Callable[[Tensor], Tensor] = field(repr=False)  # computes the tensor at the cut
+    rest: Surgery = field(repr=False)  # on the partial pass
 
-    def whole(self, anatomy: Anatomy, images: Images) -> Float[Tensor, "b k"]:
-        """The logits without it, by a whole pass."""
+    def full_pass(self, anatomy: Anatomy, images: Images) -> Float[Tensor, "b k"]:
+        """Logits of the ablated model, by a full forward pass."""
         with self.surgery():
             return forward(anatomy.model, images)
 
-    def resumed(
+    def from_cut(
         self, anatomy: Anatomy, images: Images, recording: Recording
     ) -> Float[Tensor, "b k"]:
-        """The logits without it, by the part of a pass behind the cut."""
+        """Logits of the ablated model, by a forward pass from the cut."""
         value = self.begin(recording.values[self.source])
-        with resumed(anatomy, recording, self.cut, value), self.rest():
+        with forward_from_cut(anatomy, recording, self.cut, value), self.rest():
             return forward(anatomy.model, images)
 
 
-def block_ablations(
-    anatomy: Anatomy, *, whole: Sequence[str] = tuple(_WHOLE)
-) -> tuple[list[Ablation], list[str]]:
-    """One removal for each block, and why others have none.
-
-    A block of a kind in `whole` becomes the identity. Of another, as of a bottleneck, one
-    convolution goes, if one keeps the shape of what comes in; otherwise the block.
-    """
-    found, reasons = [], []
-    for block in anatomy:
-        if block.kind == "head" or block.start == 0:
-            continue  # there is no model without these
-        convolutions = () if block.kind in whole else convolutions_of(anatomy, block)
+def block_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
+    """Each block replaced by the identity, and why other blocks cannot be."""
+    ablations, reasons = [], []
+    for block in _inner_blocks(anatomy):
         try:
-            if convolutions:
-                found.append(_of_convolution(anatomy, block, convolutions[0].index))
-            else:
-                found.append(_of_block(anatomy, block))
+            ablations.append(_of_block(anatomy, block))
         except InputError as error:
             reasons.append(str(error))
-    return found, reasons
+    return ablations, reasons
+
+
+def convolution_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
+    """One spatial convolution of each convolutional block replaced by the identity.
+
+    It is the first that keeps the shape of its input. Blocks of attention, MLP and token mixing
+    have none: their spatial operation is the block itself.
+    """
+    blocks = [b for b in _inner_blocks(anatomy) if b.kind not in _WITHOUT_CONVOLUTIONS]
+    first = [(block, convolutions_of(anatomy, block)[:1]) for block in blocks]
+    return [_of_convolution(anatomy, b, node.index) for b, nodes in first for node in nodes], []
+
+
+def _inner_blocks(anatomy: Anatomy) -> list[Block]:
+    """All blocks but the first and the head, without which nothing is left."""
+    return [block for block in anatomy if block.kind != "head" and block.start != 0]
 
 
 def head_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
-    """One removal for each head of each attention, and why others have none."""
-    found, reasons = [], []
+    """Each head of each attention, numbered from 1, and why other heads cannot be ablated."""
+    ablations, reasons = [], []
     for attention in attentions(anatomy):
         try:
-            for head in range(attention.attended.heads):
-                surgery = partial(without_head, anatomy, attention, head)
-                with surgery():  # whether it can be
+            for head in range(1, attention.geometry.heads + 1):
+                surgery = partial(ablate_head, anatomy, attention, head)
+                with surgery():  # raises where it is impossible
                     pass
                 number = attention.name.removeprefix(attention.block.name)
                 name = f"head {head}{number and f' of {number}'}"
-                found.append(_from_start(attention.block, name, surgery))
+                ablations.append(_from_start(attention.block, name, surgery))
         except InputError as error:
             reasons.append(str(error))
-    return found, reasons
+    return ablations, reasons
 
 
-def combine_ablations(removals: Sequence[Ablation]) -> Ablation:
-    """Several removals at once, of different blocks."""
-    first, *others = sorted(removals, key=lambda r: r.blocks[0].end)
+def combine_ablations(ablations: Sequence[Ablation]) -> Ablation:
+    """Several ablations together, of different blocks."""
+    first, *others = sorted(ablations, key=lambda a: a.blocks[0].end)
     return Ablation(
-        blocks=tuple(block for r in (first, *others) for block in r.blocks),
-        removed="several",
-        surgery=partial(_all, [r.surgery for r in (first, *others)]),
+        blocks=tuple(block for a in (first, *others) for block in a.blocks),
+        ablated="several",
+        surgery=partial(_all, [a.surgery for a in (first, *others)]),
         cut=first.cut,
         source=first.source,
         begin=first.begin,
-        rest=partial(_all, [first.rest, *(r.surgery for r in others)]),
+        rest=partial(_all, [first.rest, *(a.surgery for a in others)]),
     )
 
 
 def _of_block(anatomy: Anatomy, block: Block) -> Ablation:
     return Ablation(
         blocks=(block,),
-        removed="block",
-        surgery=partial(lesion, anatomy, block),
+        ablated="block",
+        surgery=partial(ablate, anatomy, block),
         cut=block.end,
         source=block.start,
         begin=identity_of(anatomy, block),
@@ -128,8 +130,8 @@ def _of_convolution(anatomy: Anatomy, block: Block, node: int) -> Ablation:
     return _from_start(block, "convolution", surgery)
 
 
-def _from_start(block: Block, removed: str, surgery: Surgery) -> Ablation:
-    return Ablation((block,), removed, surgery, block.start, block.start, _same, surgery)
+def _from_start(block: Block, ablated: str, surgery: Surgery) -> Ablation:
+    return Ablation((block,), ablated, surgery, block.start, block.start, _same, surgery)
 
 
 def _same(x: Tensor) -> Tensor:
@@ -144,6 +146,6 @@ def _all(surgeries: Sequence[Surgery]) -> Iterator[None]:
         yield
 
 
-def ablation_cuts(removals: Sequence[Ablation]) -> Mapping[int, None]:
-    """The nodes whose tensors passes begin at or with."""
-    return dict.fromkeys(i for r in removals for i in (r.cut, r.source))
+def ablation_cuts(ablations: Sequence[Ablation]) -> Mapping[int, None]:
+    """The nodes whose tensors partial passes start at or with."""
+    return dict.fromkeys(i for a in ablations for i in (a.cut, a.source))

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
-from visprism.anatomy.run.interception import Call, intercept, sized
+from visprism.anatomy.run.interception import Call, fixed_image_size, intercept
 from visprism.core.errors import InputError
 
 T = TypeVar("T")
@@ -24,8 +24,8 @@ def attend(
     anatomy: Anatomy,
     keep: Callable[[Weights], T],
     *,
-    among: Iterable[Attention] | None = None,
-    explicit: bool = False,
+    only: Iterable[Attention] | None = None,
+    differentiable: bool = False,
 ) -> Iterator[dict[str, T]]:
     """Collect something of each attention's weights of the latest forward pass, by its name.
 
@@ -35,9 +35,9 @@ def attend(
         anatomy: of the model that will run.
         keep: applied to the weights at once, inside the forward pass; it must
             return new memory.
-        among: which to watch; all that `attentions` finds by default.
-        explicit: let the model work with these very weights, so that it can be differentiated
-            with respect to them.
+        only: which to watch; all that `attentions` finds by default.
+        differentiable: compute the model's output from these weights, so that it can be
+            differentiated with respect to them.
 
     Yields:
         A dictionary that each forward pass fills.
@@ -46,7 +46,7 @@ def attend(
         InputError: if there is no attention; on the forward pass, if the images have another
             size than the model was dissected with.
     """
-    watched = attentions(anatomy) if among is None else tuple(among)
+    watched = attentions(anatomy) if only is None else tuple(only)
     if not watched:
         raise InputError(
             f"{type(anatomy.model).__name__} has no attention with a softmax over positions of "
@@ -59,55 +59,62 @@ def attend(
             op = anatomy.graph.nodes[attention.node].op
             weights, anew = _WEIGHTS.get(op, _softmax)(args, kwargs, out)
             images = _images(attention, weights)
-            values = attention.attended.weights(weights, images)
+            values = attention.geometry.weights(weights, images)
             kept[attention.name] = keep(Weights(attention, values))
-            return anew(attention.attended.tensor(values, weights.shape)) if explicit else None
+            return (
+                anew(attention.geometry.tensor(values, weights.shape))
+                if differentiable
+                else None
+            )
 
         return read
 
     calls = {attention.node: reading(attention) for attention in watched}
-    with sized(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
+    with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
         yield kept
 
 
 @contextmanager
-def without_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[None]:
-    """Inside, one head of an attention gives nothing: all its weights are 0.
+def ablate_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[None]:
+    """Inside, one head of an attention contributes nothing: all its weights are 0.
 
     Args:
         anatomy: of the model that will run.
         attention: of this anatomy.
-        head: its number, the first is 0.
+        head: its number, from 1.
 
     Raises:
         InputError: if there is no such head, or the attention is one operation together with
             what follows it, as `nn.MultiheadAttention` is.
     """
     op = anatomy.graph.nodes[attention.node].op
-    heads = attention.attended.heads
-    if not 0 <= head < heads:
-        raise InputError(f"{attention.name} has heads 0 to {heads - 1}, and no head {head}")
+    heads = attention.geometry.heads
+    if not 1 <= head <= heads:
+        raise InputError(
+            f"head must be between 1 and {heads}, the number of heads of {attention.name}, got "
+            f"{head}"
+        )
     if op == "multi_head_attention_forward":
         raise InputError(
-            f"{attention.name} is an nn.MultiheadAttention, which joins its heads within one "
-            "operation; only the whole block can be lesioned"
+            f"{attention.name} must expose its heads, got an nn.MultiheadAttention, which "
+            "computes heads and projection in one operation. Ablate the block instead."
         )
 
     def silence(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
         weights, anew = _WEIGHTS.get(op, _softmax)(args, kwargs, out)
-        values = attention.attended.weights(weights, _images(attention, weights)).clone()
-        values[:, :, head] = 0
-        return anew(attention.attended.tensor(values, weights.shape))
+        values = attention.geometry.weights(weights, _images(attention, weights)).clone()
+        values[:, :, head - 1] = 0
+        return anew(attention.geometry.tensor(values, weights.shape))
 
     calls = {attention.node: silence}
-    with sized(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
+    with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
         yield
 
 
 def _images(attention: Attention, weights: Tensor) -> int:
     """Number of images in a batch, from the size of its weights."""
     rows = weights.shape[:-2].numel()
-    return rows // (len(attention.attended.queries.index) * attention.attended.heads)
+    return rows // (len(attention.geometry.queries.index) * attention.geometry.heads)
 
 
 # The weights, and what the operation gives with the same weights.

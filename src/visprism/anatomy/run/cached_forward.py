@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy
-from visprism.anatomy.run.interception import under_way
-from visprism.anatomy.run.partial_forward import PartialForward, Recorder, numbered, output_spec
+from visprism.anatomy.run.interception import is_intercepted
+from visprism.anatomy.run.partial_forward import PartialForward, Recorder, output_spec
 from visprism.anatomy.trace.forward import Images, batch_size, forward, pixels
+from visprism.anatomy.trace.operation_counter import count_operations
 from visprism.core.errors import InputError
 
 _TOLERANCE = 1e-5  # of the largest logit; kernels may add in another order
@@ -36,7 +37,7 @@ class Recording:
     calls: list[tuple[str, bool, Any]] = field(default_factory=list, repr=False)
 
 
-def record(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recording:
+def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recording:
     """Run the model, and remember the tensors that the nodes `cuts` make.
 
     Costs a forward pass and the memory of those tensors.
@@ -54,13 +55,13 @@ def record(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recording:
             tensor = operands[0] if name == "__setitem__" else out
             found.values[wanted[number]] = tensor.detach().clone()
 
-    with numbered(anatomy.model, Recorder(written)):
+    with count_operations(anatomy.model, Recorder(written)):
         found.logits = forward(anatomy.model, images)
     return found
 
 
 @contextmanager
-def resumed(
+def forward_from_cut(
     anatomy: Anatomy, recording: Recording, cut: int, value: Tensor | None = None
 ) -> Iterator[None]:
     """Inside, the model begins at the cut, of the same images as the recording's.
@@ -75,24 +76,24 @@ def resumed(
     if cut == 0:
         raise InputError("a pass that begins at the image is a pass as ever; call the model")
     number = anatomy.graph.nodes[cut].call
-    with numbered(anatomy.model, PartialForward(recording.calls, number, start)):
+    with count_operations(anatomy.model, PartialForward(recording.calls, number, start)):
         yield
 
 
-def resumable(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> set[int]:
+def can_start_at(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> set[int]:
     """The cuts from which the model gives the logits of a whole pass, to 1e-5 of the largest.
 
     Costs a forward pass, and for each cut the part of one behind it.
     """
     cuts = [i for i in cuts if i > 0 and anatomy.graph.nodes[i].call >= 0]
-    if under_way(anatomy.model):  # whose operations are numbered already
+    if is_intercepted(anatomy.model):  # whose operations are numbered already
         return set()
-    recording = record(anatomy, images, cuts)
+    recording = cache_cuts(anatomy, images, cuts)
     reach = _TOLERANCE * recording.logits.abs().max()
     found = set()
     for cut in cuts:
         try:
-            with resumed(anatomy, recording, cut):
+            with forward_from_cut(anatomy, recording, cut):
                 logits = forward(anatomy.model, images)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
             continue  # whatever the model's own code stumbles over

@@ -1,19 +1,22 @@
 """Acting: reading or exchanging a tensor at the node that makes it, while the model runs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy.blocks.anatomy import Anatomy
-from visprism.anatomy.trace.forward import as_written
 from visprism.anatomy.trace.graph import Address, Graph, Node
-from visprism.anatomy.trace.operations import function_name, tensors_in
+from visprism.anatomy.trace.operation_counter import (
+    Operation,
+    OperationCounter,
+    count_operations,
+)
+from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.errors import InputError
 
 Read = Callable[[Tensor], None]
@@ -45,12 +48,14 @@ def module_hook(
 
     def before(_module, args, kwargs):  # noqa: ANN001, ANN202
         if is_now():
-            _unseen(action, kwargs[address.key] if address.key in kwargs else args[address.key])
+            _outside_mode(
+                action, kwargs[address.key] if address.key in kwargs else args[address.key]
+            )
 
     def after(_module, _args, output):  # noqa: ANN001, ANN202
         if not is_now():
             return None
-        new = _unseen(action, output if address.key is None else output[address.key])
+        new = _outside_mode(action, output if address.key is None else output[address.key])
         return new if new is None or address.key is None else _with(output, address.key, new)
 
     with ExitStack() as stack:
@@ -76,14 +81,14 @@ def _simplest(addresses: Sequence[Address], graph: Graph) -> Address:
     return min(addresses, key=lambda a: (graph.calls[a.module] > 1, a.side == "input"))
 
 
-def _unseen(action: Callable[[Tensor], R], x: Tensor) -> R:
+def _outside_mode(action: Callable[[Tensor], R], x: Tensor) -> R:
     """What an action gives; it is not the model's, so a mode that counts must not see it."""
     with torch._C.DisableTorchFunction():
         return action(x)
 
 
 @contextmanager
-def sized(anatomy: Anatomy) -> Iterator[None]:
+def fixed_image_size(anatomy: Anatomy) -> Iterator[None]:
     """Inside, the model takes images of no other size than it was dissected with.
 
     Where its tokens lie was read off that size.
@@ -91,15 +96,15 @@ def sized(anatomy: Anatomy) -> Iterator[None]:
     Raises:
         InputError: on the forward pass, if the images have another height or width.
     """
-    own = tuple(anatomy.graph.nodes[0].shape or ())[-2:]
+    expected = anatomy.image_shape[-2:]
 
     def check(_module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ANN401
         images = next(t for t in tensors_in([args, kwargs]) if t.ndim == 4)
-        if tuple(images.shape[-2:]) != own:
+        if tuple(images.shape[-2:]) != expected:
             raise InputError(
-                f"the images are {images.shape[-2]}x{images.shape[-1]}, the model was "
-                f"dissected with {own[0]}x{own[1]}; resize the images, or dissect the model "
-                "with images of this size"
+                f"images must be {expected[0]}x{expected[1]}, as the model was dissected with, "
+                f"got {images.shape[-2]}x{images.shape[-1]}. Resize the images, or dissect the "
+                "model with images of this size."
             )
 
     hook = anatomy.model.register_forward_pre_hook(check, with_kwargs=True)
@@ -125,7 +130,7 @@ def intercept(
     with ExitStack() as stack:
         running = _RUNNING.get(anatomy.model)
         if running is None:
-            running = stack.enter_context(_counting(anatomy.model))
+            running = stack.enter_context(_intercepting(anatomy.model))
         stack.enter_context(running.acting(_Actions(nodes, reads, changes, calls)))
         for index, action in [*reads.items(), *changes.items()]:
             if nodes[index].op == "opaque":  # no torch function: its module gives the tensor
@@ -152,16 +157,15 @@ class _Actions:
         self.ops = {n.call: n.op for n in nodes if 0 <= n.call <= last}
 
 
-class _Counting(TorchFunctionMode):
-    """Numbers the torch functions of a forward pass as the trace did, and acts at some.
+class _Interceptor(OperationCounter):
+    """Runs actions at numbered operations.
 
-    One for each model, however many operations are under way: so all number alike, and at one
-    tensor every change comes before every read.
+    One for each model, however many interventions are active, so that all number alike and, at
+    one tensor, every change precedes every read.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.number: int | None = None  # of the next call; None: no forward pass is under way
         self.actions: list[_Actions] = []
 
     @contextmanager
@@ -172,73 +176,59 @@ class _Counting(TorchFunctionMode):
         finally:
             self.actions.remove(actions)
 
-    def begin(self, _module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ANN401
         """A forward pass begins."""
-        self.number = 0
+        super().begin(module, args, kwargs)
         for actions in self.actions:
             if actions.of_image is not None:
-                _unseen(actions.of_image, tensors_in([args, kwargs])[0])
+                _outside_mode(actions.of_image, tensors_in([args, kwargs])[0])
 
-    def end(self, *_: Any) -> None:  # noqa: ANN401
-        """A forward pass has ended, or failed."""
-        self.number = None
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
-        out = func(*args, **(kwargs or {}))
-        name = function_name(func)
-        if self.number is None or not (name == "__setitem__" or tensors_in(out)):
-            return out
-        number, self.number = self.number, self.number + 1
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """Calls, then changes, then reads."""
+        number, _, name, args, kwargs, out = operation
         for actions in self.actions:
-            was = actions.ops.get(number, name)
-            if was != name:
+            traced = actions.ops.get(number, name)
+            if traced != name:
                 raise InputError(
-                    f"operation {number} of this pass is {name}, but was {was} when the model "
-                    "was dissected; dissect it with images like those that it runs on"
+                    f"operation {number} of a forward pass must be {traced}, as when the model "
+                    f"was dissected, got {name}. Dissect the model with images like those that "
+                    "it runs on."
                 )
         for call in (a.calls[number] for a in self.actions if number in a.calls):
             with torch._C.DisableTorchFunction():
-                new = call(args, kwargs or {}, out)
+                new = call(args, kwargs, out)
             out = out if new is None else new
         for change in (a.changes[number] for a in self.actions if number in a.changes):
             out = _exchanged(out, args, name, change)
         for read in (a.reads[number] for a in self.actions if number in a.reads):
-            _unseen(read, args[0] if name == "__setitem__" else out)
+            _outside_mode(read, args[0] if name == "__setitem__" else out)
         return out
 
 
 def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:  # noqa: ANN401
     """What a torch function gives, with its tensor exchanged."""
     tensor = args[0] if name == "__setitem__" else out
-    new = _unseen(change, tensor)
+    new = _outside_mode(change, tensor)
     if any(t is tensor for t in tensors_in(args)):  # in place: others hold this very tensor
-        _unseen(tensor.copy_, new)
+        _outside_mode(tensor.copy_, new)
         return out
     return new
 
 
-def under_way(model: nn.Module) -> bool:
-    """Whether operations of the model are acted at just now."""
+def is_intercepted(model: nn.Module) -> bool:
+    """Whether an intervention is active in the model."""
     return model in _RUNNING
 
 
-# Empty again when all surgery has ended.
-_RUNNING: WeakKeyDictionary[nn.Module, _Counting] = WeakKeyDictionary()
+# Empty again when all interventions have ended.
+_RUNNING: WeakKeyDictionary[nn.Module, _Interceptor] = WeakKeyDictionary()
 
 
 @contextmanager
-def _counting(model: nn.Module) -> Iterator[_Counting]:
-    mode = _Counting()
-    with as_written(), ExitStack() as stack:
-        stack.callback(model.register_forward_pre_hook(mode.begin, with_kwargs=True).remove)
-        stack.callback(model.register_forward_hook(mode.end, always_call=True).remove)
+def _intercepting(model: nn.Module) -> Iterator[_Interceptor]:
+    mode = _Interceptor()
+    with ExitStack() as stack:
         stack.callback(_RUNNING.pop, model)
         _RUNNING[model] = mode
-        stack.enter_context(mode)
+        stack.enter_context(count_operations(model, mode))
         yield mode

@@ -1,152 +1,115 @@
-"""Skipping: torch functions of a forward pass that are recorded, or not computed at all."""
+"""Operations of a forward pass that are recorded, or not computed at all."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
-from visprism.anatomy.trace.forward import as_written
-from visprism.anatomy.trace.operations import function_name, tensors_in
+from visprism.anatomy.trace.operation_counter import Operation, OperationCounter
+from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class _Like:
-    """What is known of a tensor that is not kept."""
+class _TensorSpec:
+    """Shape, type and device of a tensor."""
 
     shape: torch.Size
     dtype: torch.dtype
     device: torch.device
 
     def empty(self) -> Tensor:
-        """A tensor like it, all of whose numbers are one and the same."""
+        """A tensor of this specification with a single value in memory."""
         return torch.zeros((), dtype=self.dtype, device=self.device).expand(self.shape)
 
 
 @dataclass(frozen=True)
-class _Operand:
-    """A tensor that came in: the operation works in place."""
+class _InPlace:
+    """An operand: the operation works in place."""
 
     number: int
 
 
 def output_spec(out: Any, operands: Sequence[Tensor]) -> Any:  # noqa: ANN401 (any nesting of tensors)
-    """An output without its numbers."""
+    """The structure of an output without its values."""
     if isinstance(out, Tensor):
         same = next((i for i, t in enumerate(operands) if t is out), None)
-        like = _Like(out.shape, out.dtype, out.device)
-        return like if same is None else _Operand(same)
+        spec = _TensorSpec(out.shape, out.dtype, out.device)
+        return spec if same is None else _InPlace(same)
     if isinstance(out, tuple | list):
         return type(out)([output_spec(part, operands) for part in out])
     return out
 
 
-def filled(gist: Any, operands: Sequence[Tensor]) -> Any:  # noqa: ANN401
-    """An output like the one that the gist was taken of."""
-    if isinstance(gist, _Like):
-        return gist.empty()
-    if isinstance(gist, _Operand):
-        return operands[gist.number]
-    if isinstance(gist, tuple | list):
-        return type(gist)([filled(part, operands) for part in gist])
-    return gist
+def dummy_output(spec: Any, operands: Sequence[Tensor]) -> Any:  # noqa: ANN401
+    """An output of this specification, without memory of its own."""
+    if isinstance(spec, _TensorSpec):
+        return spec.empty()
+    if isinstance(spec, _InPlace):
+        return operands[spec.number]
+    if isinstance(spec, tuple | list):
+        return type(spec)([dummy_output(part, operands) for part in spec])
+    return spec
 
 
-class _Numbering(TorchFunctionMode):
-    """Numbers the torch functions of a forward pass as the trace did."""
+Observer = Callable[[int, str, list[Tensor], Any], None]
 
-    def __init__(self) -> None:
+
+class Recorder(OperationCounter):
+    """Reports each operation to an observer: number, name, operands, result."""
+
+    def __init__(self, observer: Observer) -> None:
         super().__init__()
-        self.number: int | None = None  # of the next call; None: no forward pass is under way
+        self.observer = observer
 
-    def begin(self, *_: Any) -> None:  # noqa: ANN401
-        """A forward pass begins."""
-        self.number = 0
-
-    def end(self, *_: Any) -> None:  # noqa: ANN401
-        """A forward pass has ended, or failed."""
-        self.number = None
-
-
-class Recorder(_Numbering):
-    """Tells of each torch function that gives a tensor."""
-
-    def __init__(self, tell: Callable[[int, str, list[Tensor], Any], None]) -> None:
-        super().__init__()
-        self.tell = tell
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
-        out = func(*args, **(kwargs or {}))
-        name = function_name(func)
-        if self.number is not None and (name == "__setitem__" or tensors_in(out)):
-            with torch._C.DisableTorchFunction():
-                self.tell(self.number, name, tensors_in([args, kwargs]), out)
-            self.number += 1
-        return out
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """Report the operation."""
+        operands = tensors_in([operation.args, operation.kwargs])
+        with torch._C.DisableTorchFunction():
+            self.observer(operation.number, operation.name, operands, operation.out)
+        return operation.out
 
 
-class PartialForward(_Numbering):
-    """Gives stand-ins before a cut, and a tensor at it."""
+class PartialForward(OperationCounter):
+    """Executes only what follows a cut: before it dummy outputs, at it a given tensor."""
 
     def __init__(self, calls: Sequence[tuple[str, bool, Any]], cut: int, value: Tensor) -> None:
         super().__init__()
         self.calls, self.cut, self.value = calls, cut, value
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
-        number = self.number
-        if number is None or number > self.cut:
-            return func(*args, **(kwargs or {}))
-        name = function_name(func)
-        was, on_images, gist = self.calls[number]
-        if name != was or not on_images:
-            out = func(*args, **(kwargs or {}))
-            if name != "__setitem__" and not tensors_in(out):
-                return out
-            if name != was:
-                raise InputError(
-                    f"operation {number} of this pass is {name}, but was {was} when it was "
-                    "recorded; resume with the images of the recording"
-                )
-            self.number = number + 1
-            return out
-        self.number = number + 1
+    def substitute(
+        self, number: int, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any] | None:
+        """A dummy output before the cut and the tensor at it; what is no image is computed."""
+        if number > self.cut:
+            return None
+        recorded, on_images, spec = self.calls[number]
+        if name != recorded or not on_images:
+            return None
         operands = tensors_in([args, kwargs])
         with torch._C.DisableTorchFunction():
-            return self._instead(number, name, gist, operands)
+            return (self._instead(number, name, spec, operands),)
 
-    def _instead(self, number: int, name: str, gist: Any, operands: list[Tensor]) -> Any:  # noqa: ANN401
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """Check that the operation is the recorded one."""
+        if operation.number <= self.cut:
+            recorded, _, _ = self.calls[operation.number]
+            if operation.name != recorded:
+                raise InputError(
+                    f"operation {operation.number} of a forward pass must be {recorded}, as "
+                    f"when the cuts were cached, got {operation.name}. Use the same images."
+                )
+        return operation.out
+
+    def _instead(self, number: int, name: str, spec: Any, operands: list[Tensor]) -> Any:  # noqa: ANN401
         if number < self.cut:
-            return filled(gist, operands)
+            return dummy_output(spec, operands)
         # A later operation may change it in place, and another pass may begin with it.
         value = self.value.clone()
-        held = operands[0] if name == "__setitem__" else filled(gist, operands)
+        held = operands[0] if name == "__setitem__" else dummy_output(spec, operands)
         if any(held is t for t in operands):  # in place: others hold this very tensor
             held.data = value
             return None if name == "__setitem__" else held
         return value
-
-
-@contextmanager
-def numbered(model: nn.Module, mode: _Numbering) -> Iterator[None]:
-    """Inside, the mode is on, and hears where each forward pass begins and ends."""
-    with as_written(), ExitStack() as stack:
-        stack.callback(model.register_forward_pre_hook(mode.begin).remove)
-        stack.callback(model.register_forward_hook(mode.end, always_call=True).remove)
-        stack.enter_context(mode)
-        yield

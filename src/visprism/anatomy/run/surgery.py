@@ -1,6 +1,6 @@
 """Surgery: watch or change a model inside a ``with`` block; it is given back as it was.
 
-`watch` reads with ordinary forward hooks, at full speed. `replace` and `lesion` change the
+`watch` reads with ordinary forward hooks, at full speed. `replace` and `ablate` change the
 tensor that leaves a block at the very operation that makes it, found by its number in the
 trace, so that they work on any architecture; the model then runs under a `TorchFunctionMode`,
 eagerly. Operations may stand inside each other, in any order: what is watched is what the
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
-from visprism.anatomy.run.interception import Read, intercept, module_hook, sized
+from visprism.anatomy.run.interception import Read, fixed_image_size, intercept, module_hook
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.layout import Layout
 from visprism.core.errors import InputError
@@ -51,9 +51,9 @@ def watch(
     chosen = anatomy.blocks if blocks is None else tuple(blocks)
     with ExitStack() as stack:
         if any(b.layout is not None and "n" in b.layout.axes for b in chosen):
-            stack.enter_context(sized(anatomy))
+            stack.enter_context(fixed_image_size(anatomy))
         for block in chosen:
-            _check_own(anatomy, block)
+            _check_block(anatomy, block)
             if block.layout is None:
                 continue
 
@@ -83,7 +83,7 @@ def replace(
         InputError: if the block is of another anatomy; on the forward pass, if the result has
             another shape than the block's.
     """
-    _check_own(anatomy, block)
+    _check_block(anatomy, block)
     came_in: list[Tensor] = []
 
     def remember(x: Tensor) -> None:
@@ -93,8 +93,8 @@ def replace(
         new = function(came_in.pop())
         if new.shape != out.shape:
             raise InputError(
-                f"the replacement of block {block.name!r} gives {tuple(new.shape)}; wanted "
-                f"{tuple(out.shape)}, as the block gives"
+                f"the output of function must have shape {tuple(out.shape)}, that of block "
+                f"{block.name!r}, got {tuple(new.shape)}"
             )
         return new
 
@@ -102,12 +102,12 @@ def replace(
         yield
 
 
-def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
-    """Cut one block out: inside, it hands its input on unchanged.
+def ablate(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
+    """Replace one block by the identity: inside, it returns its input unchanged.
 
     Raises:
         InputError: if the block is of another anatomy, or changes the shape of the feature map
-            or the order of its tokens: it has no identity to fall back to.
+            or the order of its tokens.
 
     Source: Veit et al. (2016), Residual networks behave like ensembles, sec. 4.1.
     """
@@ -115,17 +115,17 @@ def lesion(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
 
 
 def identity_of(anatomy: Anatomy, block: Block) -> Callable[[Tensor], Tensor]:
-    """What the block would give if it handed its input on, as a function of that input.
+    """The identity in place of a block, as a function of its input.
 
     Raises:
-        InputError: as `lesion`.
+        InputError: as `ablate`.
     """
-    _check_own(anatomy, block)
+    _check_block(anatomy, block)
     before, after = (anatomy.graph.nodes[i] for i in (block.start, block.end))
     if not _has_identity(before, after):
         raise InputError(
-            f"block {block.name!r} ({block.kind}) maps {before.shape} to {after.shape}; only a "
-            "block that keeps the shape of its feature map can be lesioned"
+            f"block {block.name!r} ({block.kind}) must keep the shape of its feature map to be "
+            f"ablated, and it maps {before.shape} to {after.shape}"
         )
     came, goes = before.layout, after.layout
 
@@ -152,7 +152,7 @@ def convolutions_of(anatomy: Anatomy, block: Block) -> tuple[Node, ...]:
 
 
 def without_convolution(anatomy: Anatomy, node: Node) -> AbstractContextManager[None]:
-    """Inside, this convolution hands its input on unchanged."""
+    """Inside, this convolution returns its input unchanged."""
 
     def instead(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Tensor:  # noqa: ANN401
         return (args[0] if args else kwargs["input"]).clone()
@@ -160,11 +160,10 @@ def without_convolution(anatomy: Anatomy, node: Node) -> AbstractContextManager[
     return intercept(anatomy, reads={}, changes={}, calls={node.index: instead})
 
 
-def _check_own(anatomy: Anatomy, block: Block) -> None:
+def _check_block(anatomy: Anatomy, block: Block) -> None:
     if block not in anatomy.blocks:
         raise InputError(
-            f"block {block.name!r} is not of this anatomy; take it from that of the same "
-            "model, as anatomy[name]"
+            f"block must be of this anatomy, got {block.name!r} of another. Use anatomy[name]."
         )
 
 

@@ -33,7 +33,7 @@ class Node:
     parameters: tuple[str, ...] = ()
     layout: Layout | None = None
     macs: int = 0  # multiply-accumulate operations, of the whole batch
-    attended: AttentionGeometry | None = None  # of an attention, or of the scores of one
+    geometry: AttentionGeometry | None = None  # of an attention, or of the scores of one
     axis: int | None = None  # that a softmax adds up to 1 along, counted from the end
     addresses: list[Address] = field(default_factory=list)
 

@@ -20,6 +20,11 @@ class Layout:
     order: tuple[int, ...] | None = field(default=None, repr=False)
     # token of each place, row by row, where tokens are not in that order (Hiera, NesT)
 
+    @property
+    def channels_axis(self) -> int:
+        """Axis of the channels in the block's output."""
+        return 1 if self.axes == "b c h w" else -1
+
     def to_map(self, x: Tensor) -> Float[Tensor, "b c h w"]:
         """The feature map: tokens back on their grid, prefix tokens dropped.
 

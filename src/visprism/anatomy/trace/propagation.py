@@ -1,4 +1,4 @@
-"""Flow: the positions of what one torch function gives, from those of its operands."""
+"""Propagation of token positions through one torch function."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,22 +6,22 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy.trace import torch_functions as vocabulary
-from visprism.anatomy.trace.einsum import through_einsum
 from visprism.anatomy.trace.operations import Call
 from visprism.anatomy.trace.token_positions import (
     TokenPositions,
-    moved,
+    apply_layout_op,
+    propagate_einsum,
+    propagate_linear,
+    propagate_product,
+    propagate_reduction,
     raster,
-    through_linear,
-    through_product,
-    through_reduction,
 )
 
 Known = Callable[[Tensor], TokenPositions | None]
 
 
 def positions_after(call: Call, known: Known, *, chosen: bool) -> list[TokenPositions | None]:
-    """TokenPositions of each tensor that a call gives; None where there is no telling.
+    """Positions of each tensor that a call gives; None where there is no telling.
 
     Args:
         call: of a torch function.
@@ -34,7 +34,9 @@ def positions_after(call: Call, known: Known, *, chosen: bool) -> list[TokenPosi
     if call.name == "__setitem__":
         return [_after_assignment(call, known)]
     if call.name in vocabulary.LAYOUTS:
-        return moved(call.function, call.args, call.kwargs, known) or [None] * len(call.made)
+        return apply_layout_op(call.function, call.args, call.kwargs, known) or [None] * len(
+            call.made
+        )
     rest: list[TokenPositions | None] = [None] * (len(call.made) - 1)
     return [_after_work(call, known), *rest]
 
@@ -44,7 +46,7 @@ def mixes_positions(call: Call, after: Sequence[TokenPositions | None], known: K
     if call.role != "linear":
         return False
     axes = call.made[0].ndim
-    placed = [t for t in call.operands if (p := known(t)) is not None and p.some]
+    placed = [t for t in call.operands if (p := known(t)) is not None and p.any_placed]
     return after[0] is None and any(t.ndim == axes > 2 for t in placed)
 
 
@@ -56,11 +58,11 @@ def _after_assignment(call: Call, known: Known) -> TokenPositions | None:
     some = before or source
     if some is None:
         return None
-    shadow = before.shadow.clone() if before else torch.zeros(target.shape)
+    index_map = before.index_map.clone() if before else torch.zeros(target.shape)
     parts = index if isinstance(index, tuple) else (index,)
     at = tuple(part.cpu() if isinstance(part, Tensor) else part for part in parts)
-    shadow[at] = 0.0 if source is None else source.shadow
-    return TokenPositions(shadow, some.grid)
+    index_map[at] = 0.0 if source is None else source.index_map
+    return TokenPositions(index_map, some.grid)
 
 
 def _after_work(call: Call, known: Known) -> TokenPositions | None:
@@ -70,27 +72,27 @@ def _after_work(call: Call, known: Known) -> TokenPositions | None:
         pooled = call.role == "global pool" and shape[2:].numel() == 1
         return raster(shape) if len(shape) == 4 and not pooled else None
     if call.name == "scaled_dot_product_attention":
-        return through_product(known(call.operands[0]), None, shape)
+        return propagate_product(known(call.operands[0]), None, shape)
     if call.name == "einsum" and isinstance(call.args[0], str):
-        return through_einsum(call.args[0], [known(t) for t in call.operands], shape)
+        return propagate_einsum(call.args[0], [known(t) for t in call.operands], shape)
     if call.role == "bilinear":
         left, right = call.operands[-2:]
-        return through_product(known(left), known(right), shape)
+        return propagate_product(known(left), known(right), shape)
     placed = [(t, p) for t in call.operands if (p := known(t)) is not None]
     if not placed:
         return None
     first, positions = placed[0]
     if call.role == "linear":
         same_axes = first.ndim == len(shape)
-        return through_linear(positions, _summed(call, first), shape) if same_axes else None
+        return propagate_linear(positions, _summed(call, first), shape) if same_axes else None
     if call.name in vocabulary.REDUCTIONS:
         axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else None)
-        return through_reduction(positions, axis, shape) if isinstance(axis, int) else None
+        return propagate_reduction(positions, axis, shape) if isinstance(axis, int) else None
     for tensor, place in placed:
-        if tensor.shape == shape and place.some:
+        if tensor.shape == shape and place.any_placed:
             return place
     try:
-        return TokenPositions(positions.shadow.expand(shape), positions.grid)
+        return TokenPositions(positions.index_map.expand(shape), positions.grid)
     except RuntimeError:  # another shape than its operand's: no telling
         return None
 

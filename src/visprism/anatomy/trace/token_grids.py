@@ -1,4 +1,4 @@
-"""TokenGrid: where on the image's grid the tokens of an attention lie."""
+"""Token grids: where on the image's grid the tokens of an attention lie."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,12 +11,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from visprism.anatomy.trace import torch_functions as vocabulary
-from visprism.anatomy.trace.einsum import through_einsum
 from visprism.anatomy.trace.operations import Call
 from visprism.anatomy.trace.token_positions import (
     TokenPositions,
     constant_along,
-    through_product,
+    propagate_einsum,
+    propagate_product,
 )
 
 Known = Callable[[Tensor], TokenPositions | None]
@@ -52,7 +52,7 @@ class AttentionGeometry:
         return prod(size for axis, size in self.axes if axis == "heads")
 
     @property
-    def turned(self) -> "AttentionGeometry":
+    def transposed(self) -> "AttentionGeometry":
         """The same with keys for queries, for scores that have keys in their rows."""
         return replace(self, queries=self.keys, keys=self.queries)
 
@@ -82,7 +82,7 @@ class AttentionGeometry:
         return [i for kind in _KINDS for i, own in enumerate(kinds) if own == kind]
 
 
-def attended_by(call: Call, known: Known, batch_size: int) -> AttentionGeometry | None:
+def attention_geometry(call: Call, known: Known, batch_size: int) -> AttentionGeometry | None:
     """Who weighs whom, where a call is a whole attention or gives scores.
 
     None where it is neither, where the places are not known, or where channels weigh channels.
@@ -91,7 +91,7 @@ def attended_by(call: Call, known: Known, batch_size: int) -> AttentionGeometry 
     if call.name == "scaled_dot_product_attention":
         queries, keys = (known(t) for t in call.operands[:2])
         columns = _of_heads(_tokens(keys), made.shape[:-2])
-        return _attended(made, _tokens(queries), columns, queries, keys, batch_size)
+        return _assemble(made, _tokens(queries), columns, queries, keys, batch_size)
     if call.name == "multi_head_attention_forward":
         queries, keys = (known(t) for t in call.operands[:2])
         heads = call.kwargs.get("num_heads", call.args[4] if len(call.args) > 4 else None)
@@ -101,7 +101,7 @@ def attended_by(call: Call, known: Known, batch_size: int) -> AttentionGeometry 
         # Torch's own takes tokens first, and gives weights images first.
         rows, columns = (t.T[:, None].expand(-1, heads, -1) for t in (rows, columns))
         images_first = made.transpose(0, 1)[:, None].expand(-1, heads, -1, -1)
-        return _attended(images_first, rows, columns, queries, keys, batch_size)
+        return _assemble(images_first, rows, columns, queries, keys, batch_size)
     if call.role != "bilinear" or made.ndim < 3:
         return None
     left, right = (known(t) for t in call.operands[-2:])
@@ -109,34 +109,38 @@ def attended_by(call: Call, known: Known, batch_size: int) -> AttentionGeometry 
         equation = call.args[0]
         if not isinstance(equation, str) or len(call.operands) != 2:
             return None
-        queries = through_einsum(equation, [left, None], made.shape)
-        keys = through_einsum(equation, [None, right], made.shape)
+        queries = propagate_einsum(equation, [left, None], made.shape)
+        keys = propagate_einsum(equation, [None, right], made.shape)
     elif call.name in vocabulary.PRODUCTS:
-        queries = through_product(left, None, made.shape)
-        keys = through_product(None, right, made.shape)
+        queries = propagate_product(left, None, made.shape)
+        keys = propagate_product(None, right, made.shape)
     else:
         return None
-    columns = None if keys is None else TokenPositions(keys.shadow.mT, keys.grid)
-    return _attended(made, _tokens(queries), _tokens(columns), queries, keys, batch_size)
+    columns = None if keys is None else TokenPositions(keys.index_map.mT, keys.grid)
+    return _assemble(made, _tokens(queries), _tokens(columns), queries, keys, batch_size)
 
 
 def _tokens(positions: TokenPositions | None) -> Float[Tensor, "... n"] | None:
     """One place for each token, where the last axis is that of its channels."""
-    if positions is None or not positions.some or not constant_along(positions.shadow, -1):
+    if (
+        positions is None
+        or not positions.any_placed
+        or not constant_along(positions.index_map, -1)
+    ):
         return None
-    return positions.shadow[..., 0]
+    return positions.index_map[..., 0]
 
 
 def _of_heads(
     tokens: Float[Tensor, "... n"] | None, leading: torch.Size
 ) -> Float[Tensor, "... n"] | None:
-    """TokenGrid of keys for every head of queries, where several heads share one of keys."""
+    """Places of keys for every head of queries, where several heads share one of keys."""
     if tokens is None or tokens.shape[:-1] == leading or tokens.ndim < 3:
         return tokens
     return tokens.repeat_interleave(leading[-1] // tokens.shape[-2], dim=-2)
 
 
-def _attended(
+def _assemble(
     made: Float[Tensor, "... a b"],
     rows: Float[Tensor, "... n"] | None,
     columns: Float[Tensor, "... m"] | None,

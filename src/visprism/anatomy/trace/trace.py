@@ -14,21 +14,21 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from visprism.anatomy.trace.flops import MacCounter, recurrence_macs
 from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward
 from visprism.anatomy.trace.graph import Address, Graph, Node, Span
-from visprism.anatomy.trace.operations import Call, Role, function_name, tensors_in
+from visprism.anatomy.trace.operation_counter import Operation, OperationCounter
+from visprism.anatomy.trace.operations import Call, Role, tensors_in
 from visprism.anatomy.trace.propagation import mixes_positions, positions_after
-from visprism.anatomy.trace.token_grids import attended_by
+from visprism.anatomy.trace.token_grids import attention_geometry
 from visprism.anatomy.trace.token_positions import layout_of, raster
 from visprism.anatomy.trace.torch_functions import CREATIONS, RECURRENCES
 from visprism.core.errors import InputError
 
 
-class _Recorder(TorchFunctionMode):
+class _Recorder(OperationCounter):
     """Writes down each torch function while it is on."""
 
     def __init__(self, model: nn.Module, batch_size: int) -> None:
@@ -37,7 +37,9 @@ class _Recorder(TorchFunctionMode):
         self.nodes: list[Node] = []
         self.spans: list[Span] = []
         self.calls: Counter[str] = Counter()
-        self.running: list[str] = []  # every torch function that gave a tensor
+        self.number = 0
+        self.names: list[str] = []  # of every operation
+        self._macs = 0  # of the latest operation
         self._stack: list[tuple[str, int, frozenset[int]]] = []
         self._made_by: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> node
         self._made_of: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameter names
@@ -63,30 +65,30 @@ class _Recorder(TorchFunctionMode):
                 self._positions[tensor] = raster(tensor.shape)
                 self.nodes[0].layout = layout_of(self._positions[tensor], self.batch_size)
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+    def execute(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401
-        kwargs = kwargs or {}
+        """Execute an operation and count its arithmetic."""
         with MacCounter() as counter:
             out = func(*args, **kwargs)
-        name = function_name(func)
-        made = [args[0]] if name == "__setitem__" else tensors_in(out)
-        if made:
-            # A new tensor of the image's shape holds nothing of the image.
-            inputs = [] if name in CREATIONS else self._nodes_of([args, kwargs])
-            call = Call(func, name, args, kwargs, made, data_inputs=len(inputs))
-            counted = recurrence_macs(call.operands) if name in RECURRENCES else counter.macs
-            self._record(call, inputs, counted)
-            if all(t in self._shown or t in self._made_by for t in call.operands):
-                self._shown.update(dict.fromkeys(made, True))
-            self.running.append(name)
+        self._macs = counter.macs
         return out
 
-    def _record(self, call: Call, inputs: Sequence[int], macs: int) -> None:
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """Record the operation as a node, if its result depends on the image."""
+        number, function, name, args, kwargs, out = operation
+        made = operation.made
+        # A new tensor of the image's shape holds nothing of the image.
+        inputs = [] if name in CREATIONS else self._nodes_of([args, kwargs])
+        call = Call(function, name, args, kwargs, made, data_inputs=len(inputs))
+        macs = recurrence_macs(call.operands) if name in RECURRENCES else self._macs
+        self._record(call, number, inputs, macs)
+        if all(t in self._shown or t in self._made_by for t in call.operands):
+            self._shown.update(dict.fromkeys(made, True))
+        self.names.append(name)
+        return out
+
+    def _record(self, call: Call, number: int, inputs: Sequence[int], macs: int) -> None:
         names = frozenset().union(*(self._made_of.get(t, ()) for t in call.operands))
         chosen = any(t in self._indices for t in call.operands)
         indices = [t for t in call.made if not (t.is_floating_point() or t.is_complex())]
@@ -100,17 +102,18 @@ class _Recorder(TorchFunctionMode):
         known = self._positions.get
         positions = positions_after(call, known, chosen=chosen)
         mixes = mixes_positions(call, positions, known)
-        node = self._add(call.name, "token-mixing" if mixes else call.role, inputs, call.made)
+        role = "token-mixing" if mixes else call.role
+        node = self._add(call.name, role, inputs, call.made, number=number)
         node.parameters = tuple(sorted(names))
         node.macs = macs
-        node.attended = attended_by(call, known, self.batch_size)
+        node.geometry = attention_geometry(call, known, self.batch_size)
         if call.name == "softmax":
             axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else -1)
             node.axis = axis if axis < 0 else axis - call.made[0].ndim
         for tensor, place in zip(call.made, positions, strict=True):
             if tensor._base is not None and any(t is tensor for t in call.operands):
                 self._made_by[tensor._base] = node.index  # changed in place through a view
-            if place is not None and place.shadow.shape == tensor.shape:
+            if place is not None and place.index_map.shape == tensor.shape:
                 self._positions[tensor] = place
             else:
                 self._positions.pop(tensor, None)
@@ -118,7 +121,13 @@ class _Recorder(TorchFunctionMode):
             node.layout = layout_of(self._positions.get(call.made[0]), self.batch_size)
 
     def _add(
-        self, name: str, role: Role, inputs: Sequence[int], made: Sequence[Tensor]
+        self,
+        name: str,
+        role: Role,
+        inputs: Sequence[int],
+        made: Sequence[Tensor],
+        *,
+        number: int = -1,
     ) -> Node:
         """A new node that made these tensors."""
         node = Node(
@@ -126,7 +135,7 @@ class _Recorder(TorchFunctionMode):
             op=name,
             role=role,
             module=self._stack[-1][0] if self._stack else "",
-            call=len(self.running),
+            call=number,
             inputs=tuple(inputs),
             shape=tuple(made[0].shape) if len(made) == 1 else None,
         )
@@ -160,7 +169,6 @@ class _Recorder(TorchFunctionMode):
         hidden = not all(t in self._shown for t in tensors)
         if inputs and hidden and not self._nodes_of(tensors):
             node = self._add("opaque", "opaque", sorted(inputs), tensors)
-            node.call = -1  # no torch function
             node.parameters = tuple(p for p in self._parameters if p.startswith(f"{name}."))
         self._stack.pop()
         if isinstance(output, Tensor):
@@ -184,7 +192,7 @@ class _Recorder(TorchFunctionMode):
 
 
 @contextmanager
-def named_calls(
+def module_calls(
     model: nn.Module,
     enter: Callable[[str, Any, Any], None],
     leave: Callable[[Any], None],
@@ -207,25 +215,18 @@ def named_calls(
         yield
 
 
-class _Names(TorchFunctionMode):
-    """The torch functions that give tensors, by name, and nothing else."""
+class _Names(OperationCounter):
+    """The names of all operations, and nothing else."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.running: list[str] = []
+        self.number = 0
+        self.names: list[str] = []
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
-        out = func(*args, **(kwargs or {}))
-        name = function_name(func)
-        if name == "__setitem__" or tensors_in(out):
-            self.running.append(name)
-        return out
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """Note the name."""
+        self.names.append(operation.name)
+        return operation.out
 
 
 def trace(model: nn.Module, images: Images) -> Graph:
@@ -241,7 +242,7 @@ def trace(model: nn.Module, images: Images) -> Graph:
     again = _Names()
     with torch.no_grad(), as_written(), again:
         forward(model, images)
-    if again.running == names:
+    if again.names == names:
         return first
     later, _ = _trace(model, images)
     _add_parameters(later, of=first)
@@ -263,7 +264,7 @@ def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
     tensors = tensors_in(images)
     recorder = _Recorder(model, batch_size(images))
     recorder.add_images(tensors)
-    heard = named_calls(model, recorder.enter, recorder.leave)
+    heard = module_calls(model, recorder.enter, recorder.leave)
     with torch.no_grad(), as_written(), heard, recorder:
         logits = forward(model, images)
     output = recorder.node_of(logits)
@@ -282,4 +283,4 @@ def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
         output=output,
         batch_size=recorder.batch_size,
     )
-    return graph, recorder.running
+    return graph, recorder.names

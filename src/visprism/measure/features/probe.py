@@ -24,10 +24,14 @@ class Probe(ABC):
 
     def __init__(self) -> None:
         self.sums: Sums = {}
+        self.seed = 0  # of random draws; `observe` sets it
+        self.between: Mapping[
+            str, str
+        ] = {}  # blocks off the grid before a block; `observe` too
 
     @abstractmethod
     def extract(self, x: Any) -> Tensor:  # noqa: ANN401 (by `sees`)
-        """What to keep of one block's feature map; called inside the forward pass.
+        """What is needed of one block's feature map; called inside the forward pass.
 
         It is new memory, does not change `x`, and is finite where `x` is. `x` is the feature
         map (B, C, H, W), float32 or float64, in any order of memory: tokens come as a view with
@@ -36,7 +40,7 @@ class Probe(ABC):
 
     @abstractmethod
     def update(self, batch: Mapping[Any, Tensor]) -> None:
-        """Add one batch: block or attention -> what `extract` kept of it, in forward order."""
+        """Add one batch: block or attention -> what `extract` returned, in forward order."""
 
     @abstractmethod
     def result(self) -> Result:
@@ -47,7 +51,7 @@ class Probe(ABC):
         """
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:  # noqa: ARG002 (for subclasses)
-        """What a reader must know of this statistic on these blocks, in sentences."""
+        """Sentences on what this statistic does not cover for these blocks."""
         return ()
 
     def add(self, sums: Sums) -> None:
@@ -62,5 +66,7 @@ class Probe(ABC):
             InputError: if nothing was added.
         """
         if not self.sums:
-            raise InputError("no feature maps were observed; is the data empty?")
+            raise InputError(
+                "a probe must see at least one batch before it has a result, got none"
+            )
         return self.sums

@@ -12,76 +12,10 @@ from torch.nn.functional import avg_pool2d
 
 from visprism.anatomy import Block
 from visprism.core.statistics import standard_error
-from visprism.measure.features.per_block import PerBlock, described
-from visprism.results.base import Result, result_type, scalar
-from visprism.results.base import column as quantity
+from visprism.measure.features.per_block import described
+from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 
 _CELLS = 56  # most along a side of a map that is drawn
-
-
-@result_type("receptive-field")
-class ReceptiveField(PerBlock):
-    """Size of the effective receptive field; one row for each block. NaN where it is empty."""
-
-    sigma: np.ndarray = quantity(
-        "Sigma",
-        "pixels",
-        "in pixels: root mean squared distance along one axis from its middle",
-    )
-    sigma_error: np.ndarray = quantity(
-        "Sigma error", "", "standard error over images; NaN for one image"
-    )
-    side_50: np.ndarray = quantity(
-        "Side of 50 %",
-        "pixels",
-        "in pixels, of the smallest square about its middle with 50 % of it",
-    )
-    side_95: np.ndarray = quantity("Side of 95 %", "pixels", "the same, with 95 %")
-    area_20: np.ndarray = quantity(
-        "Area of 20 % / image",
-        "",
-        "share of the image that the smallest square with 20 % covers",
-    )
-    area_30: np.ndarray = quantity("Area of 30 % / image")
-    area_50: np.ndarray = quantity("Area of 50 % / image")
-    area_99: np.ndarray = quantity("Area of 99 % / image")
-    row: np.ndarray = quantity(
-        "Row", "", "of its middle (centre of mass); 0 is the middle of the uppermost pixel"
-    )
-    column: np.ndarray = quantity("Column")
-    uniform_sigma: float = scalar(
-        "Uniform sigma", "", "sigma of a field that weighs every pixel of the image alike"
-    )
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        known = np.flatnonzero(np.isfinite(self.sigma))
-        if not len(known):
-            return ["no block's centre depends on the image"]
-        first, last = known[0], known[-1]
-        sides = [f"{self.side_50[i]:.3g} pixels after {self.block[i]}" for i in (first, last)]
-        return [f"half of the receptive field lies in a square of {' and of '.join(sides)}"]
-
-
-@result_type("receptive-maps")
-class ReceptiveMaps(Result):
-    """Receptive fields as maps; one row for each cell, for some blocks spread over the depth.
-
-    A cell is one pixel, or a square of 2x2, 4x4, ... where the image has more than 56 a side.
-    """
-
-    block: np.ndarray = quantity("Block", "", "its name")
-    depth: np.ndarray = quantity(
-        "Depth", "", "0 for the stem ... 1 for the last block before the head"
-    )
-    row: np.ndarray = quantity("Row", "", "of the cell, counted in cells")
-    column: np.ndarray = quantity("Column")
-    share: np.ndarray = quantity(
-        "Share", "", "of the whole field; the shares of a block add up to 1"
-    )
-    relative: np.ndarray = quantity(
-        "Relative", "", "share over that of the block's strongest cell"
-    )
 
 
 @dataclass(frozen=True)
@@ -97,9 +31,9 @@ class Fields:
 
 def fields_of(weight: Float[Tensor, "b h w"]) -> Fields:
     """The sums over the images of a batch; `weight` is how strongly each pixel counts."""
-    each = weight.double().cpu().numpy()
-    moments = _moments(each)
-    return Fields(each.sum(0), moments @ moments.T)
+    fields = weight.double().cpu().numpy()
+    moments = _moments(fields)
+    return Fields(fields.sum(0), moments @ moments.T)
 
 
 def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -107,16 +41,16 @@ def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     return (np.arange(height) - (height - 1) / 2)[:, None], np.arange(width) - (width - 1) / 2
 
 
-def _moments(each: Float[np.ndarray, "b h w"]) -> Float[np.ndarray, "5 b"]:
+def _moments(fields: Float[np.ndarray, "b h w"]) -> Float[np.ndarray, "5 b"]:
     """1, mass, and mass times row, column and squared distance, of each image's field."""
-    row, column = _places(*each.shape[1:])
-    factors = (np.ones_like(each[0]), row, column, row**2 + column**2)
-    return np.stack([np.ones(len(each)), *((each * f).sum((1, 2)) for f in factors)])
+    row, column = _places(*fields.shape[1:])
+    factors = (np.ones_like(fields[0]), row, column, row**2 + column**2)
+    return np.stack([np.ones(len(fields)), *((fields * f).sum((1, 2)) for f in factors)])
 
 
 def extents(fields: Mapping[Block, Fields]) -> ReceptiveField:
     """Sizes of all fields."""
-    rows = [_extent(each) for each in fields.values()]
+    rows = [_extent(field) for field in fields.values()]
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     height, width = next(iter(fields.values())).total.shape
     return ReceptiveField(
@@ -169,7 +103,7 @@ def _side(
 
 
 def _inside(image: tuple[int, int], middle: tuple[float, float], side: float) -> float:
-    """RankSlice of the image that lies in the square."""
+    """Fraction of the image that lies in the square."""
     reach = [
         min(length, at + 0.5 + side / 2) - max(0.0, at + 0.5 - side / 2)
         for length, at in zip(image, middle, strict=True)
@@ -180,16 +114,16 @@ def _inside(image: tuple[int, int], middle: tuple[float, float], side: float) ->
 def maps_of(fields: Mapping[Block, Fields], most: int) -> ReceptiveMaps:
     """The fields of at most `most` blocks, evenly spread, in cells."""
     blocks = list(fields)
-    chosen = np.unique(np.linspace(0, len(blocks) - 1, min(most, len(blocks))).round())
-    drawn = [blocks[i] for i in chosen.astype(int)]
-    cells = [_in_cells(fields[block].total) for block in drawn]
+    places = np.unique(np.linspace(0, len(blocks) - 1, min(most, len(blocks))).round())
+    chosen = [blocks[i] for i in places.astype(int)]
+    cells = [_in_cells(fields[block].total) for block in chosen]
     row, column = np.indices(cells[0].shape).reshape(2, -1)
     share = np.stack([c.ravel() / (c.sum() or np.nan) for c in cells])
     return ReceptiveMaps(
-        block=np.repeat([b.name for b in drawn], len(row)),
-        depth=np.repeat([b.depth for b in drawn], len(row)),
-        row=np.tile(row, len(drawn)),
-        column=np.tile(column, len(drawn)),
+        block=np.repeat([b.name for b in chosen], len(row)),
+        depth=np.repeat([b.depth for b in chosen], len(row)),
+        row=np.tile(row, len(chosen)),
+        column=np.tile(column, len(chosen)),
         share=share.ravel(),
         relative=(share / share.max(1, keepdims=True)).ravel(),
     )

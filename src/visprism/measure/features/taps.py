@@ -1,9 +1,10 @@
-"""Views: what probes see of a forward pass, feature maps or attention."""
+"""Taps: where probes read a forward pass, at feature maps or at attention weights."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,59 +13,64 @@ from visprism.anatomy import Anatomy, Attention, Block, Weights, attend, attenti
 from visprism.core.errors import InputError
 from visprism.measure.features.probe import Probe
 
+Extracts = dict[Any, Tensor]  # by block or attention: what a probe extracts of it
+
 
 @dataclass(frozen=True)
-class View:
-    """Some probes, and what they keep of each thing that they see, by its name."""
+class Tap:
+    """Some probes, and what they extract at each of their sources, by the source's name."""
 
     probes: Sequence[Probe]
-    things: Mapping[str, Block | Attention]
-    kept: dict[str, list[Tensor]]
+    sources: Mapping[str, Block | Attention]
+    extracted: dict[str, list[Tensor]]
 
-    def extracts(self) -> dict[Block | Attention, list[Tensor]]:
-        """What each probe kept of the latest forward pass, in forward order.
+    def extracts(self) -> list[Extracts]:
+        """What each probe extracted from the latest forward pass, in forward order.
 
         Raises:
             InputError: if the pass went another way than the dissected one.
         """
-        for name in self.things:
-            if name not in self.kept:
+        for name in self.sources:
+            if name not in self.extracted:
                 raise InputError(
                     f"block {name!r} did not run for these images as it did when the model was "
-                    "dissected; dissect the model as it is now, with images like these"
+                    "dissected. Dissect the model as it is now, with images like these."
                 )
-        return {thing: [e.cpu() for e in self.kept[n]] for n, thing in self.things.items()}
+        return [
+            {source: self.extracted[name][i].cpu() for name, source in self.sources.items()}
+            for i in range(len(self.probes))
+        ]
 
 
-def _of_feature_maps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> View:
+def _feature_maps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     def extract(x: Tensor) -> list[Tensor]:
         with torch.autocast(x.device.type, enabled=False):
             return [probe.extract(_precise(x)) for probe in probes]
 
     blocks = {block.name: block for block in anatomy if block.layout is not None}
-    return View(probes, blocks, stack.enter_context(watch(anatomy, _eager(extract))))
+    return Tap(probes, blocks, stack.enter_context(watch(anatomy, _eager(extract))))
 
 
-def _of_attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> View:
+def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     def extract(weights: Weights) -> list[Tensor]:
         with torch.autocast(weights.values.device.type, enabled=False):
             precise = replace(weights, values=_precise(weights.values))
             return [probe.extract(precise) for probe in probes]
 
-    kept = attend(anatomy, _eager(extract))
-    things = {attention.name: attention for attention in attentions(anatomy)}
-    return View(probes, things, stack.enter_context(kept))
+    extracted = stack.enter_context(attend(anatomy, _eager(extract)))
+    sources = {attention.name: attention for attention in attentions(anatomy)}
+    return Tap(probes, sources, extracted)
 
 
-_VIEWS = {"feature maps": _of_feature_maps, "attention": _of_attention}
+_TAPS = {"feature maps": _feature_maps, "attention": _attention}
 
 
-def views(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> list[View]:
-    """What these probes see of each forward pass until `stack` is closed."""
+def taps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> list[Tap]:
+    """Taps for these probes, which each forward pass fills until `stack` is closed."""
     return [
-        view(anatomy, some, stack)
-        for sees, view in _VIEWS.items()
-        if (some := [probe for probe in probes if probe.sees == sees])
+        tap(anatomy, members, stack)
+        for sees, tap in _TAPS.items()
+        if (members := [probe for probe in probes if probe.sees == sees])
     ]
 
 

@@ -22,14 +22,16 @@ from visprism.anatomy import Images, forward
 from visprism.anatomy.trace.operations import tensors_in
 
 Pair = tuple[str, str]  # names of a convolution and of its norm
+_ABSENT = object()  # the value of an attribute that is not there
 
 
 def foldable(model: nn.Module, images: Images) -> tuple[Pair, ...]:
     """Convolutions whose output nothing but one frozen BatchNorm reads.
 
-    Runs the model once on `images`, which may be few.
+    Modules with hooks or a ``forward`` of their own, as of accelerate, are left as they are:
+    what these compute is unknown. Runs the model once on `images`, which may be few.
     """
-    named = list(model.named_modules())
+    named = [(name, m) for name, m in model.named_modules() if not _is_patched(m)]
     norms = {m: name for name, m in named if _after(m) is not None}
     convolutions: dict[nn.Module, str] = {m: n for n, m in named if type(m) is nn.Conv2d}
     if not norms or not convolutions:
@@ -67,14 +69,24 @@ def foldable(model: nn.Module, images: Images) -> tuple[Pair, ...]:
 def folded(model: nn.Module, pairs: Sequence[Pair]) -> Iterator[None]:
     """Inside, each convolution does what its norm would do, with the parameters of both."""
     modules = [(model.get_submodule(a), model.get_submodule(b)) for a, b in pairs]
+    before = [(vars(m), vars(m).get("forward", _ABSENT)) for pair in modules for m in pair]
     try:
         for convolution, norm in modules:
             convolution.forward = _both(convolution, norm)  # pyrefly: ignore
             norm.forward = _after(norm)  # pyrefly: ignore
         yield
     finally:
-        for module in (m for pair in modules for m in pair):
-            vars(module).pop("forward", None)
+        for attributes, method in before:
+            if method is _ABSENT:
+                attributes.pop("forward", None)
+            else:
+                attributes["forward"] = method
+
+
+def _is_patched(module: nn.Module) -> bool:
+    """Whether a call of the module does more, or other, than its class says."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+    return "forward" in vars(module) or any(hooks) or bool(module._backward_pre_hooks)
 
 
 def _both(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> Callable[[Tensor], Tensor]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
 
 import torch
@@ -70,7 +71,7 @@ class Objective:
     def __post_init__(self) -> None:
         if any(m.training for m in self.model.modules()):
             raise InputError("the model is in training mode; call model.eval() first")
-        if not self.weight_decay >= 0:
+        if not 0 <= self.weight_decay < inf:
             raise InputError(f"weight_decay is {self.weight_decay}; wants 0 or more")
         if self.batch_norm not in {"frozen", "batch"}:
             raise InputError(f"batch_norm is {self.batch_norm!r}; wants 'frozen' or 'batch'")

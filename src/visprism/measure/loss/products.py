@@ -63,14 +63,10 @@ class Products:
         """A times each row, as `visprism.linalg` asks for it."""
         rows = vectors[0]
         parts = [list(self.objective.unflatten(row).values()) for row in rows]
-        totals, examples = torch.empty_like(rows), 0
+        totals, examples = torch.zeros_like(rows), 0  # what a process without a batch adds
         for multiply, graph in self._batches():
             for total, part in zip(totals, parts, strict=True):
-                product = [piece.flatten() for piece in multiply(part)]
-                if examples:
-                    total += torch.cat(product)
-                else:
-                    torch.cat(product, out=total)
+                total += torch.cat([piece.flatten() for piece in multiply(part)])
             examples += graph.examples
         self.count += len(rows)
         means = self.objective.mean_of(totals, examples)
@@ -81,9 +77,10 @@ class Products:
     @property
     def seen(self) -> tuple[float, int]:
         """NLL and number of examples, after a first product."""
-        sums = [(float(graph.loss.detach()), graph.examples) for _, graph in self._batches()]
-        total = self.objective.add_up(torch.tensor(sums, dtype=torch.float64).sum(0))
-        loss, examples = total.tolist()
+        sums = torch.zeros(2, dtype=torch.float64)  # also of a process without a batch
+        for _, graph in self._batches():
+            sums += torch.tensor([float(graph.loss.detach()), graph.examples], dtype=sums.dtype)
+        loss, examples = self.objective.add_up(sums).tolist()
         return loss / examples, int(examples)
 
     def _batches(self) -> Iterator[tuple[Linear, Graph]]:

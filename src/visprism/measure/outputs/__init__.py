@@ -1,6 +1,5 @@
 """Outputs: what a model's predictions tell."""
 
-from visprism.measure.outputs.ablation_result import Ablations
 from visprism.measure.outputs.adversarial import Adversarial, adversarial
 from visprism.measure.outputs.block_ablation import ablation
 from visprism.measure.outputs.calibration import Uncertainty, uncertainty
@@ -15,7 +14,6 @@ from visprism.measure.outputs.fourier_sensitivity import (
     fourier_sensitivity,
 )
 from visprism.measure.outputs.frequency_noise import FrequencyRobustness, frequency_noise
-from visprism.measure.outputs.joint_ablation import JointAblations, joint_ablations
 from visprism.measure.outputs.outcomes import Outcomes, outcomes
 from visprism.measure.outputs.perturbation_ball import ATTACKS, Attack
 from visprism.measure.outputs.predict import predict
@@ -35,13 +33,11 @@ __all__ = [
     "ALEXNET",
     "ATTACKS",
     "CLEAN",
-    "Ablations",
     "Adversarial",
     "Attack",
     "CorruptionErrors",
     "FourierSensitivity",
     "FrequencyRobustness",
-    "JointAblations",
     "Outcomes",
     "Predictions",
     "Reliability",
@@ -58,7 +54,6 @@ __all__ = [
     "corruption_errors",
     "fourier_sensitivity",
     "frequency_noise",
-    "joint_ablations",
     "outcomes",
     "predict",
     "reliability",

@@ -1,4 +1,4 @@
-"""Plans of a lesion study: what is taken out, one by one and together."""
+"""Plans of ablation: which parts of a model are ablated, one by one and together."""
 
 from collections.abc import Sequence
 
@@ -9,55 +9,59 @@ from visprism.anatomy import (
     Anatomy,
     block_ablations,
     combine_ablations,
+    convolution_ablations,
     head_ablations,
 )
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 
-PIECES = ("units", "blocks", "heads")
+_PLANS = {
+    "blocks": block_ablations,
+    "convolutions": convolution_ablations,
+    "heads": head_ablations,
+}
 
 
-def planned(anatomy: Anatomy, pieces: Sequence[str]) -> tuple[list[Ablation], list[str]]:
-    """What to take out one by one, each once, and why other parts stay.
+def plan_ablations(
+    anatomy: Anatomy, parts: Sequence[str]
+) -> tuple[list[Ablation], tuple[str, ...]]:
+    """Ablations of single parts, and why other parts cannot be ablated.
 
     Raises:
-        InputError: if a piece is unknown.
+        InputError: if `parts` holds an unknown part or none.
     """
-    found: list[Ablation] = []
-    reasons: list[str] = []
-    for piece in pieces:
-        if piece == "units":
-            new, why = block_ablations(anatomy)
-        elif piece == "blocks":
-            new, why = block_ablations(anatomy, whole=[b.kind for b in anatomy])
-        elif piece == "heads":
-            new, why = head_ablations(anatomy)
-        else:
-            raise InputError(f"unknown piece {piece!r}; wants some of {', '.join(PIECES)}")
-        known = {(r.blocks, r.removed) for r in found}
-        found += [r for r in new if (r.blocks, r.removed) not in known]
-        reasons += why
-    return found, list(dict.fromkeys(reasons))
+    unknown = [part for part in parts if part not in _PLANS]
+    if unknown or not parts:
+        raise InputError(
+            f"parts must be some of {', '.join(_PLANS)}, got {', '.join(parts) or 'none'}"
+        )
+    plans = [_PLANS[part](anatomy) for part in dict.fromkeys(parts)]
+    ablations = [ablation for plan, _ in plans for ablation in plan]
+    return ablations, tuple(dict.fromkeys(reason for _, reasons in plans for reason in reasons))
 
 
-def joined(
-    single: Sequence[Ablation], together: Sequence[int], draws: int, seed: int
+def joint_plan(
+    single: Sequence[Ablation], numbers: Sequence[int], draws: int, seed: int
 ) -> list[Ablation]:
-    """Several of the removals at once; of a block that has two, the first.
+    """Random sets of blocks ablated together, all by one experiment.
+
+    Whole blocks where some are ablated one by one, otherwise convolutions, so that a joint drop
+    can be compared with the sum of the single drops.
 
     Raises:
-        InputError: if more are to go than there are.
+        InputError: if a number is below 1 or above the number of ablated blocks.
     """
-    units = list({r.blocks: r for r in reversed(single)}.values())[::-1]
-    found = []
-    for number in together:
-        if not 1 <= number <= len(units):
+    blocks = [a for a in single if a.ablated == "block"]
+    blocks = blocks or [a for a in single if a.ablated == "convolution"]
+    joint = []
+    for number in numbers:
+        if not 1 <= number <= len(blocks):
             raise InputError(
-                f"together is {number}; wants 1 to {len(units)}, as so many blocks can be "
-                "lesioned one by one"
+                f"joint must be between 1 and {len(blocks)}, the number of blocks that can be "
+                f"ablated, got {number}"
             )
         for draw in range(draws):
-            generator = stream(seed, "lesions", number, draw)
-            some = torch.randperm(len(units), generator=generator)[:number].tolist()
-            found.append(combine_ablations([units[i] for i in some]))
-    return found
+            generator = stream(seed, "joint ablations", number, draw)
+            order = torch.randperm(len(blocks), generator=generator)
+            joint.append(combine_ablations([blocks[i] for i in order[:number].tolist()]))
+    return joint

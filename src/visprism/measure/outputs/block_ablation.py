@@ -1,11 +1,11 @@
-"""The lesion study: what a trained model loses when one of its parts is taken out.
+"""Ablation: accuracy and NLL of a trained model without one of its parts.
 
-Source: Park and Kim (2022), How do vision transformers work?, fig. 10 and app. D.4; Veit et al.
-(2016), Residual networks behave like ensembles of relatively shallow networks, sec. 4.
+Source: Park and Kim (2022), How do vision transformers work?, fig. 10 and app. D.4 (there a
+lesion study); Veit et al. (2016), Residual networks behave like ensembles of relatively shallow
+networks, sec. 4.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,158 +18,165 @@ from visprism.anatomy import (
     Anatomy,
     Images,
     ablation_cuts,
+    cache_cuts,
+    can_start_at,
     first_images,
     forward,
     pixels,
-    record,
-    resumable,
 )
-from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
-from visprism.core.processes import rank, share, world_size
 from visprism.core.provenance import Provenance
-from visprism.measure.batches import Batch, check_evaluation_mode, labeled
-from visprism.measure.features.per_block import described
-from visprism.measure.outputs.ablation_plan import joined, planned
-from visprism.measure.outputs.ablation_result import Ablations
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.statistics import paired_proportions_interval
+from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
+from visprism.measure.outputs.ablation_contrasts import summarize_by_kind
+from visprism.measure.outputs.ablation_plan import joint_plan, plan_ablations
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.predictions import Predictions
+from visprism.results.ablation import Ablations, KindAblations
+from visprism.results.per_image import PerImage
 
-Progress = Callable[[Iterable], Iterable]
-_TRIED = 2  # images, on which it is seen whether passes resume
+_TRIAL_IMAGES = 2  # images on which partial forward passes are compared with full ones
 
 
 def ablation(
     anatomy: Anatomy,
     batches: Iterable[Batch],
     *,
-    pieces: Sequence[str] = ("units",),
-    together: Sequence[int] = (),
+    parts: Sequence[str] = ("blocks", "convolutions"),
+    joint: Sequence[int] = (),
     draws: int = 10,
-    seed: int = 0,
-    compute: Compute = CPU,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-) -> Ablations:
-    """Accuracy and NLL without each part of a model in turn.
+    run: Run = DEFAULT_RUN,
+) -> tuple[Ablations, KindAblations, PerImage]:
+    """Accuracy and NLL without each part of a model in turn; nothing is trained again.
 
-    The drop is mean(right with the part) - mean(right without it), over the same images; its
-    standard error is that of the mean of their differences. Nothing is trained again.
+    The accuracy drop is mean(correct) - mean(correct without the part) over the same images.
 
-    Each batch runs through the whole model once, and the tensors at its cuts are kept. A lesion
-    then runs only what follows it: of n equal blocks n / 2 passes in all instead of n. On the
-    first images it is seen whether the model gives the same logits when it resumes so; where it
-    does not, the whole model runs, and `resumed` says so. Memory is that of a batch's tensors
-    at all cuts.
+    Removing a whole block and removing one convolution inside it are two experiments, which are
+    never ranked together: the rest of the block still depends on the convolution. Park and Kim
+    remove whole attention and MLP blocks, and one 3x3 convolution of a ResNet block.
+
+    Each batch runs through the full model once, and the tensors at its cuts are cached. An
+    ablation then computes only what follows it: of n equal blocks n / 2 forward passes in all.
+    Where a model does not return the same logits on a partial pass, full passes are run.
+    Memory is that of a batch's tensors at all cuts.
 
     Args:
         anatomy: of the model, in evaluation mode.
         batches: each is (images, targets).
-        pieces: what to take out one by one. "units": of a block that is an attention, an MLP or
-            a mixing of tokens all, so that it becomes the identity; of another one spatial
-            convolution, or all where none keeps its shape. "blocks": each block as a whole.
-            "heads": each head of each attention.
-        together: numbers of blocks to take out at once, drawn at random.
-        draws: how many times for each number.
-        seed: of the draws.
-        compute: device and precision.
-        progress: wraps the batches to show how far it is.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        parts: "blocks", each of which becomes the identity; "convolutions", of each
+            convolutional block one spatial convolution that keeps the shape of its input;
+            "heads", each head of each attention.
+        joint: numbers of blocks to ablate together, drawn at random.
+        draws: random sets of blocks for each number in `joint`.
+        run: device, precision, seed of the draws, and progress.
+
+    Returns:
+        One row per ablation; means by kind with their differences; and the drop of each image.
 
     Raises:
-        InputError: if the model is in training mode, images have no labels, a piece is unknown,
-            more blocks are to go than there are, or nothing can be lesioned.
+        InputError: if the model is in training mode, images have no labels, a part is unknown,
+            `joint` exceeds the number of blocks, or no part can be ablated.
 
     Source: Park and Kim (2022), app. D.4.
     """
     check_evaluation_mode(anatomy.model)
-    removals, reasons = planned(anatomy, pieces)
-    single = [r for r in removals if "head" not in r.removed]
-    removals += joined(single, together, draws, seed)
-    if not removals:
+    single, reasons = plan_ablations(anatomy, parts)
+    ablations = [*single, *joint_plan(single, joint, draws, run.seed)]
+    if not ablations:
+        because = f": {reasons[0]}" if reasons else ""
         raise InputError(
-            f"nothing of {type(anatomy.model).__name__} can be lesioned"
-            + (
-                f": {reasons[0]}"
-                if reasons
-                else "; no block keeps the shape of its feature map"
-            )
+            f"{type(anatomy.model).__name__} must have a part that can be ablated ("
+            f"{', '.join(parts)}), got none{because}"
         )
-    sums = Paired(len(removals))
-    resumes: set[int] | None = None
+    paired = Paired(len(ablations))
+    partial: set[int] | None = None  # cuts at which a forward pass can start
     shape, largest = (), 0
-    with torch.no_grad(), ExitStack() as borrowed:
-        borrowed.enter_context(compute.borrow(anatomy.model))
-        for batch in (progress if progress and rank() == 0 else iter)(share(batches)):
-            images, targets = labeled(batch, compute)
+    with torch.no_grad(), run.compute.borrow(anatomy.model):
+        for start, batch in positioned(run.track_share(batches, "ablation")):
+            images, targets = labeled(batch, run.compute)
             shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
-            with compute.autocast():
-                if resumes is None:
-                    some = first_images(images, _TRIED)
-                    resumes = resumable(anatomy, some, [r.cut for r in removals])
-                _add(sums, anatomy, removals, resumes, images, targets)
-    sums = sums.gathered()
-    facts = replace(
-        provenance or Provenance(),
-        images=sums.images,
-        image_shape=shape,
-        batch_size=largest,
-        precision=compute.precision,
-        device=compute.device,
-        processes=world_size(),
-        seed=seed if together else (provenance or Provenance()).seed,
+            with run.compute.autocast():
+                if partial is None:
+                    trial = first_images(images, _TRIAL_IMAGES)
+                    partial = can_start_at(anatomy, trial, [a.cut for a in ablations])
+                _add(paired, anatomy, ablations, partial, images, targets, start)
+    paired = paired.gathered()
+    provenance = run.measured(images=paired.images, batch_size=largest, image_shape=shape)
+    drops = paired.correct[:, :1] - paired.correct[:, 1:]
+    kinds, per_image = summarize_by_kind(
+        ablations[: len(single)], drops[:, : len(single)], paired.indices, provenance
     )
-    return _result(removals, resumes or set(), sums, reasons, facts)
+    rows = _result(ablations, partial or set(), paired, provenance)
+    return replace(rows, not_ablated="; ".join(reasons)), kinds, per_image
 
 
 def _add(
-    sums: Paired,
+    paired: Paired,
     anatomy: Anatomy,
-    removals: Sequence[Ablation],
-    resumes: set[int],
+    ablations: Sequence[Ablation],
+    partial: set[int],
     images: Images,
     targets: Int64[Tensor, " b"],
+    start: int,
 ) -> None:
-    """What a batch adds."""
-    resuming = [r for r in removals if r.cut in resumes]
-    if resuming:
-        recording = record(anatomy, images, ablation_cuts(resuming))
+    """Add the outcomes of one batch."""
+    from_cut = [a for a in ablations if a.cut in partial]
+    if from_cut:
+        recording = cache_cuts(anatomy, images, ablation_cuts(from_cut))
         logits = recording.logits
     else:
         recording, logits = None, forward(anatomy.model, images)
-    # Whether these are logits and targets, which a lesion does not change.
-    sums.reference(Predictions(logits.float().cpu(), targets).logits, targets)
-    for row, removal in enumerate(removals):
-        if recording is not None and removal.cut in resumes:
-            without = removal.resumed(anatomy, images, recording)
+    logits = logits.float().cpu()
+    paired.reference(Predictions(logits, targets).logits, targets, start)  # checks both
+    for column, ablated in enumerate(ablations):
+        if recording is not None and ablated.cut in partial:
+            logits = ablated.from_cut(anatomy, images, recording)
         else:
-            without = removal.whole(anatomy, images)
-        sums.add(row, without.float().cpu())
+            logits = ablated.full_pass(anatomy, images)
+        paired.add(column, logits.float().cpu())
 
 
 def _result(
-    removals: Sequence[Ablation],
-    resumes: set[int],
-    sums: Paired,
-    reasons: Sequence[str],
-    facts: Provenance,
+    ablations: Sequence[Ablation],
+    partial: set[int],
+    paired: Paired,
+    provenance: Provenance,
 ) -> Ablations:
-    columns = described([r.blocks[0] for r in removals])
-    several = np.array([r.removed == "several" for r in removals])
-    names = ["+".join(b.name for b in r.blocks) for r in removals]
+    several = np.array([a.ablated == "several" for a in ablations])
+    first = [a.blocks[0] for a in ablations]
+    low, high = drop_intervals(paired)
+    columns = paired.columns()
+    columns.pop("drop_error")
     return Ablations(
-        **columns
-        | {
-            "block": np.array(names),
-            "kind": np.where(several, "several", columns["kind"]),
-            "depth": np.where(several, np.nan, columns["depth"]),
-        },
-        removed=np.array([r.removed for r in removals]),
-        number=np.array([len(r.blocks) for r in removals]),
-        **sums.columns(),
-        resumed=np.array([r.cut in resumes for r in removals]),
-        whole_accuracy=sums.accuracy,
-        whole_nll=sums.nll,
-        left_out="; ".join(reasons),
-        provenance=facts,
+        block=np.array(["+".join(b.name for b in a.blocks) for a in ablations]),
+        kind=np.where(several, "several", np.array([b.kind for b in first])),
+        stage=np.array([b.stage for b in first]),
+        depth=np.where(several, np.nan, np.array([b.depth for b in first])),
+        subsampling=np.array([b.subsampling for b in first]),
+        ablated=np.array([a.ablated for a in ablations]),
+        num_blocks=np.array([len(a.blocks) for a in ablations]),
+        **columns,
+        drop_low=low,
+        drop_high=high,
+        partial=np.array([a.cut in partial for a in ablations]),
+        baseline_accuracy=paired.accuracy,
+        baseline_nll=paired.nll,
+        provenance=provenance,
     )
+
+
+def drop_intervals(paired: Paired) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % interval of the accuracy drop under each condition, paired by image.
+
+    Source: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of
+    binomial proportions based on paired data.
+    """
+    before, after = paired.correct[:, :1], paired.correct[:, 1:]
+    lost, gained = (before > after).sum(0), (before < after).sum(0)
+    intervals = [
+        paired_proportions_interval(int(a), int(b), paired.images)
+        for a, b in zip(lost, gained, strict=True)
+    ]
+    low, high = np.array(intervals).reshape(-1, 2).T
+    return low, high

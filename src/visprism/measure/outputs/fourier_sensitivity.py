@@ -5,6 +5,7 @@ Source: Yin et al. (2019), A Fourier perspective on model robustness in computer
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import torch
@@ -93,11 +94,12 @@ def fourier_sensitivity(
 
     Source: Yin et al. (2019), eq. 1 and fig. 3.
     """
-    if reach < 1 or step < 1 or not rms > 0:
-        raise InputError(
-            f"reach is {reach}, step {step} and rms {rms}; wants whole numbers from 1 on, and "
-            "a strength above 0"
-        )
+    if reach < 1:
+        raise InputError(f"reach must be at least 1, got {reach}")
+    if not 1 <= step <= reach:
+        raise InputError(f"step must be between 1 and {reach} (the reach), got {step}")
+    if not 0 < rms < inf:
+        raise InputError(f"rms must be finite and greater than 0, got {rms}")
     half = half_plane(reach, step)
 
     def changed(which: int, pixels: Tensor, _targets: Tensor, numbers: range) -> Tensor:

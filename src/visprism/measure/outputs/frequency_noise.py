@@ -5,6 +5,7 @@ Source: Park and Kim (2022), How do vision transformers work?, fig. 2b.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import torch
@@ -124,7 +125,7 @@ def frequency_noise(
     """
     if protocol not in ("default", "paper"):
         raise InputError(f"protocol is {protocol!r}; wants 'default' or 'paper'")
-    if not rms > 0 or not epsilon > 0:
+    if not (0 < rms < inf and 0 < epsilon < inf):
         raise InputError(f"rms is {rms} and epsilon is {epsilon}; both want to be above 0")
     for frequency in frequencies:
         check_band(frequency)

@@ -96,7 +96,7 @@ def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width chann
         if not adds or node.layout is None or node.shape is None:
             continue
         stored = {name: anatomy.model.get_parameter(name) for name in node.parameters}
-        channels = node.shape[1 if node.layout.axes == "b c h w" else -1]
+        channels = node.shape[node.layout.channels_axis]
         if not any(p.numel() > channels for p in stored.values()):
             continue  # a bias, the same at every position
         batch = 1 if node.layout.axes == "n b c" else 0

@@ -106,3 +106,14 @@ for _patch, _side in ((2, 32), (16, 224)):
         },
         (_side,),
     )
+
+MODELS.register_family(
+    mixer,
+    {
+        "mixer_pico_patch4": (
+            "Mixer-Pico/4 (0.6 million parameters)",
+            {"width": 96, "depth": 8, "patch_size": 4},
+        )
+    },
+    (32,),
+)

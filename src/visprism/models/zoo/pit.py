@@ -145,3 +145,20 @@ for _size, (_letters, _width, _depths, _heads) in _SHAPES.items():
         },
         (224,),
     )
+
+MODELS.register_family(
+    pit,
+    {
+        "pit_pico_patch4": (
+            "PiT-Pico (0.6 million parameters) with overlapping patches of 4x4 pixels",
+            {
+                "head_channels": 16,
+                "depths": (2, 4, 2),
+                "heads": (2, 4, 8),
+                "patch_size": 4,
+                "stride": 2,
+            },
+        )
+    },
+    (32,),
+)

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 
 from visprism.models.layers.vision_transformer import ViT, assembled
-from visprism.models.options import checked
 from visprism.models.zoo_registry import MODELS
 
 SIZES = {"tiny": ("Ti", 192, 3), "small": ("S", 384, 6), "base": ("B", 768, 12)}
@@ -86,15 +85,15 @@ MODELS.register_family(vit, variants("vit", 2), (32,))
 MODELS.register_family(vit, variants("vit", 16), (224,))
 
 
-@MODELS.register
-@checked
-def vit_pico_patch4_32(
+def small_vit(
+    width: int,
+    heads: int,
     *,
     img_size: int = 32,
     patch_size: int = 4,
     in_chans: int = 3,
     num_classes: int = 10,
-    depth: int = 4,
+    depth: int = 8,
     num_heads: int | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = True,
@@ -102,7 +101,7 @@ def vit_pico_patch4_32(
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> ViT:
-    """ViT of 0.2 million parameters for images of 32x32, with 4x4 patches.
+    """A ViT that learns small images in minutes.
 
     It has no class token, its table of positions starts as sines and cosines, and its branches
     start at a fifth of their strength (LayerScale): from timm's usual start it learns less in a
@@ -118,8 +117,8 @@ def vit_pico_patch4_32(
 
     model = assembled(
         ViT,
-        64,
-        4,
+        width,
+        heads,
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
@@ -141,3 +140,19 @@ def vit_pico_patch4_32(
         table = model.get_parameter("pos_embed")
         table[:, model.num_prefix_tokens :].copy_(positions / 2)
     return model
+
+
+MODELS.register_family(
+    small_vit,
+    {
+        "vit_pico_patch4": (
+            "ViT-Pico/4 (0.2 million parameters)",
+            {"width": 64, "heads": 4, "depth": 4},
+        ),
+        "vit_nano_patch4": (
+            "ViT-Nano/4 (0.9 million parameters)",
+            {"width": 96, "heads": 3, "depth": 8},
+        ),
+    },
+    (32,),
+)

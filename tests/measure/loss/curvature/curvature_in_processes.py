@@ -12,7 +12,7 @@ from visprism.measure.loss.curvature import hessian_spectrum, spectral_density, 
 
 
 def curvature():
-    """Results that all processes share the work for."""
+    """Results that all processes share the work for: of three batches, and of a single one."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = nn.Sequential(
@@ -21,14 +21,17 @@ def curvature():
         model = model.double().eval()
         images = torch.randn(10, 3, 8, 8).double()
     targets = torch.arange(10) % 5
-    batches = list(zip(images.split(4), targets.split(4), strict=True))
-    with processes():
-        objective = Objective(model, batches, weight_decay=0.1)
-        return (
-            hessian_spectrum(model, batches, k=2, tol=1e-6),
-            top_eigenvalues(objective, k=3, tol=1e-8),
-            spectral_density(objective, runs=2, steps=6),
-        )
+    results = []
+    for size in (4, 10):
+        batches = list(zip(images.split(size), targets.split(size), strict=True))
+        with processes():
+            objective = Objective(model, batches, weight_decay=0.1)
+            results += [
+                hessian_spectrum(model, batches, k=2, tol=1e-6),
+                top_eigenvalues(objective, k=3, tol=1e-8),
+                spectral_density(objective, runs=2, steps=6),
+            ]
+    return results
 
 
 if __name__ == "__main__":

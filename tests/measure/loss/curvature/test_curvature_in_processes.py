@@ -14,7 +14,7 @@ from visprism.results.base import Result
 SCRIPT = Path(__file__).with_name("curvature_in_processes.py")
 
 
-def test_two_processes_share_the_batches_and_find_the_same(tmp_path, monkeypatch):
+def test_two_processes_find_the_same_of_three_batches_and_of_one(tmp_path, monkeypatch):
     curvature = runpy.run_path(str(SCRIPT))["curvature"]
     alone = curvature()
     with socket.socket() as s:

@@ -209,9 +209,18 @@ def test_refuses_spectra_of_two_models(network, batches, regression):
         joined(spectra)
 
 
-def test_refuses_negative_weight_decay(network, batches):
-    with pytest.raises(InputError, match=r"weight_decay is -1\.0; wants 0 or more"):
-        hessian_spectrum(network, batches, weight_decay=-1.0)
+@pytest.mark.parametrize("decay", [-1.0, float("nan"), float("inf")])
+def test_refuses_a_weight_decay_without_sense(network, batches, decay):
+    with pytest.raises(InputError, match=rf"weight_decay is {decay}; wants 0 or more"):
+        hessian_spectrum(network, batches, weight_decay=decay)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_refuses_a_limit_of_time_without_sense(network, batches, seconds):
+    with pytest.raises(InputError, match=rf"seconds must be at least 0, got {seconds}"):
+        hessian_spectrum(network, batches, seconds=seconds)
+    with pytest.raises(InputError, match=rf"seconds must be at least 0, got {seconds}"):
+        top_eigenvalues(Objective(network, batches), k=1, seconds=seconds)
 
 
 def test_refuses_no_data(network):

@@ -7,6 +7,7 @@ it bends downwards.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -110,8 +111,10 @@ def hessian_spectrum(
     Source: Park & Kim (2022), How do vision transformers work?, fig. 1b and 4, and their
     Blurs behave like ensembles (2022), sec. 2.
     """
-    if not weight_decay >= 0:
+    if not 0 <= weight_decay < inf:
         raise InputError(f"weight_decay is {weight_decay}; wants 0 or more")
+    if seconds is not None and not seconds >= 0:
+        raise InputError(f"seconds must be at least 0, got {seconds}")
     if together is not None and together < 1:
         raise InputError(f"together is {together}; wants at least 1 mini-batch at once")
     named = batches if isinstance(batches, Mapping) else {"": batches}

@@ -19,7 +19,7 @@ def reestimate(model: nn.Module, samples: Samples, compute: Compute) -> None:
     The average over batches, each counted alike. The buffers are overwritten.
     """
     norms = batch_norms(model)
-    momenta = [norm.momentum for norm in norms]
+    before = [(norm.momentum, norm.training) for norm in norms]
     try:
         for norm in norms:
             norm.reset_running_stats()
@@ -29,8 +29,8 @@ def reestimate(model: nn.Module, samples: Samples, compute: Compute) -> None:
             with compute.autocast():
                 forward(model, images)
     finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum, norm.training = momentum, False
+        for norm, (momentum, training) in zip(norms, before, strict=True):
+            norm.momentum, norm.training = momentum, training
 
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:

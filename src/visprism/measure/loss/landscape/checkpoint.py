@@ -5,17 +5,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from visprism.core.archives import check_uncompressed
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.processes import gather, rank
 
 Rows = dict[int, tuple[float, ...]]  # by the number of the point
 
+_DAMAGED = (ValueError, TypeError, LookupError, EOFError, MemoryError, BadZipFile)
 _SECONDS = 2.0  # at least, from one writing to the next
 
 
@@ -41,13 +44,14 @@ def read_partial(path: Path, prints: Mapping[str, str]) -> Rows:
     """
     rows: Rows = {}
     for file in sorted(path.parent.glob(f"{_escaped(path.name)}.[0-9]*")):
+        check_uncompressed(file)
         try:
             with np.load(file, allow_pickle=False) as stored:
                 other = [what for what in prints if str(stored[what]) != prints[what]]
                 found = dict(
                     zip(stored["number"].tolist(), stored["row"].tolist(), strict=True)
                 )
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, *_DAMAGED) as error:
             raise InputError(
                 f"{file} holds no part of a landscape ({error}); delete it, or name another"
             ) from error

@@ -1,0 +1,255 @@
+"""Pretrained weights inside the package: how they load, and that they are what cards state."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch
+from safetensors import safe_open
+
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.data import batches, load_data
+from visprism.measure.outputs.wilson import wilson
+from visprism.models import MODELS, load_model, read_metadata, save_checkpoint
+from visprism.models.pretrained import (
+    card_table,
+    default_card,
+    epochs_in_words,
+    names_weights,
+    pretrained_cards,
+)
+from visprism.models.timm_entries import PREFIX
+
+PROJECT = Path(__file__).parents[2]
+CARDS = pretrained_cards()
+BYTES = 15 * 10**6  # of all weights together
+ROUNDING = 3  # images of the subset that another processor may classify differently
+
+pytestmark = pytest.mark.filterwarnings("default::UserWarning:timm")
+
+
+@pytest.fixture(params=CARDS)
+def card(request):
+    return CARDS[request.param]
+
+
+def images_of(card):
+    return torch.randn(2, 3, *card.preprocessing.size, generator=stream(0, "images"))
+
+
+# Every way to load.
+
+
+@torch.no_grad()
+def test_every_way_to_load_gives_the_same_logits(card):
+    images = images_of(card)
+    logits = load_model(card.name).model(images)
+    file = load_model(f"{card.architecture}@{card.weights}").model
+    through_timm = timm.create_model(PREFIX + card.name, pretrained=True).eval()
+    for model in (file, through_timm):
+        torch.testing.assert_close(model(images), logits, rtol=0, atol=0)
+    assert logits.shape == (2, len(card.class_names))
+    assert logits.std() > 0.1  # not those of random weights, where heads begin at zero
+
+
+def test_pretrained_names_the_default_weights_of_an_architecture(card):
+    default = default_card(card.architecture)
+    loaded = load_model(card.architecture, pretrained=True)
+    named = load_model(default.name).model.state_dict()
+    assert all(torch.equal(v, named[k]) for k, v in loaded.model.state_dict().items())
+    assert loaded.label == f"{card.architecture} (pretrained {default.tag})"
+    through_timm = timm.create_model(PREFIX + card.architecture, pretrained=True)
+    assert through_timm.pretrained_cfg["tag"] == default.tag
+
+
+def test_cifar10_is_the_default_where_an_architecture_has_both():
+    tags = {}
+    for card in CARDS.values():
+        tags.setdefault(card.architecture, []).append(card.tag)
+    for architecture, names in tags.items():
+        if "cifar10" in names:
+            assert default_card(architecture).tag == "cifar10"
+    assert "shapes" in {card.tag for card in CARDS.values()}
+
+
+def test_a_fresh_process_loads_them_without_a_network():
+    code = (
+        "import socket\n"
+        "def refuse(*_): raise OSError('no network')\n"
+        "socket.socket.connect = refuse\n"
+        "from visprism.models import load_model\n"
+        f"for name in {list(CARDS)!r}: load_model(name)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_timm_lists_them():
+    assert {PREFIX + name for name in CARDS} <= set(timm.list_pretrained(f"{PREFIX}*"))
+
+
+@torch.no_grad()
+def test_timm_exchanges_the_classifier_and_the_first_layer():
+    name = PREFIX + "resnet20.shapes"
+    other = timm.create_model(name, pretrained=True, num_classes=7, in_chans=1).eval()
+    same = timm.create_model(name, pretrained=True).eval()
+    assert other(torch.zeros(2, 1, 32, 32)).shape == (2, 7)
+    # A first layer for one channel is the sum over the three: timm's rule for gray images.
+    expected = same.conv1.weight.sum(1, keepdim=True)  # the sum is rounded to 16 bits
+    torch.testing.assert_close(other.conv1.weight, expected, rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(other.layer1[0].conv1.weight, same.layer1[0].conv1.weight)
+
+
+@torch.no_grad()
+def test_timm_gives_feature_maps_of_pretrained_networks():
+    maps = timm.create_model(f"{PREFIX}resnet20.shapes", pretrained=True, features_only=True)
+    x = images_of(CARDS["resnet20.shapes"])
+    expected = load_model("resnet20.shapes").model.forward_features(x)
+    torch.testing.assert_close(maps.eval()(x)[-1], expected)
+
+
+def test_a_checkpoint_replaces_the_weights_of_a_tag(tmp_path):
+    other = load_model("resnet20", seed=1).model
+    save_checkpoint(other, tmp_path / "other.safetensors")
+    loaded = load_model(f"resnet20.shapes@{tmp_path / 'other.safetensors'}").model
+    assert torch.equal(loaded.conv1.weight, other.conv1.weight)
+
+
+def test_what_names_weights():
+    texts = ("resnet20.shapes", "resnet20@a.pt", "run/model.safetensors", "resnet20?head=gap")
+    assert [names_weights(text) for text in texts] == [True, True, True, False]
+    assert not names_weights("timm:resnet18.a1_in1k")  # timm asks for pretrained=True
+
+
+# What the cards say.
+
+
+def test_the_card_matches_the_weight_file(card):
+    assert hashlib.sha256(card.weights.read_bytes()).hexdigest() == card.sha256
+    stated = read_metadata(card.weights)
+    loaded = load_model(card.name)
+    assert stated.class_names == card.class_names
+    assert stated.preprocessing == card.preprocessing == loaded.preprocessing
+    assert sum(p.numel() for p in loaded.model.parameters()) == card.parameters
+    assert card.architecture in set(MODELS)
+    assert stated.recipe["seed"] == card.seed
+    assert 1 <= card.epochs <= card.recipe_epochs == stated.recipe["epochs"]
+
+
+def test_weights_are_of_16_bits_and_small(card):
+    with safe_open(card.weights, "pt") as file:
+        kinds = {file.get_tensor(name).dtype for name in file.keys()}  # noqa: SIM118
+    assert kinds <= {torch.float16, torch.int64}
+    assert sum(each.weights.stat().st_size for each in CARDS.values()) <= BYTES
+
+
+def test_rounding_to_16_bits_costs_no_accuracy(card):
+    assert abs(card.accuracy - card.accuracy_fp32) <= 0.002
+
+
+def test_the_interval_is_that_of_wilson(card):
+    correct = np.array([round(card.accuracy * card.test_images)])
+    low, high = wilson(correct, np.array([card.test_images]))
+    assert card.accuracy_low == pytest.approx(low[0], abs=1e-6)
+    assert card.accuracy_high == pytest.approx(high[0], abs=1e-6)
+
+
+def test_no_file_names_a_place_on_a_machine(card):
+    with safe_open(card.weights, "pt") as file:
+        head = file.metadata()["visprism"]
+    for text in (head, card.weights.with_suffix(".json").read_text("utf-8")):
+        assert "/work" not in text
+        assert "/home" not in text
+        assert "/tmp" not in text
+        json.loads(text)
+
+
+def subset_correct(card, data):
+    images = load_data(data, split="test", limit=card.subset_images, seed=0)
+    network = load_model(card.name)
+    with torch.no_grad():
+        return sum(
+            int((network.model(x).argmax(1) == torch.as_tensor(y)).sum())
+            for x, y in batches(images, network.preprocessing, 100)
+        )
+
+
+@pytest.mark.parametrize("name", [name for name in CARDS if name.endswith(".shapes")])
+def test_the_stated_accuracy_on_shapes_is_measured_again(name):
+    card = CARDS[name]
+    assert abs(subset_correct(card, "shapes") - card.subset_correct) <= ROUNDING
+    assert card.subset_correct / card.subset_images > 0.8
+
+
+@pytest.mark.parametrize("name", [name for name in CARDS if name.endswith(".cifar10")])
+def test_the_stated_accuracy_on_cifar10_is_measured_again(name, real_images):
+    card = CARDS[name]
+    correct = subset_correct(card, f"parquet:{real_images}/cifar10")
+    assert abs(correct - card.subset_correct) <= ROUNDING
+    assert card.subset_correct / card.subset_images > 0.5
+
+
+# Lists and errors.
+
+
+def test_the_table_has_a_row_for_each_and_takes_a_pattern():
+    header, rows = card_table()
+    assert [row[0] for row in rows] == list(CARDS)
+    assert all(len(row) == len(header) for row in rows)
+    assert [row[0] for row in card_table("resnet20.sh")[1]] == ["resnet20.shapes"]
+    assert {row[0] for row in card_table("*.shapes")[1]} == {
+        name for name in CARDS if name.endswith(".shapes")
+    }
+    with pytest.raises(
+        InputError, match=r"no pretrained weights match 'vgg'. Pretrained weigh"
+    ):
+        card_table("vgg")
+
+
+@pytest.mark.parametrize(
+    ("text", "pretrained", "sentence"),
+    [
+        (
+            "resnet20.imagenet",
+            False,
+            r"unknown pretrained weights 'resnet20.imagenet'. Weights",
+        ),
+        (
+            "resnet99.cifar10",
+            False,
+            r"unknown pretrained weights 'resnet99.cifar10'. Pretrained",
+        ),
+        ("resnet18_32", True, r"pretrained must be False for resnet18_32, which has no pretra"),
+        ("resnet20.shapes?num_classes=7", False, r"fc.weight \(10, 64\) instead of \(7, 64\)"),
+    ],
+)
+def test_weights_that_do_not_exist_or_do_not_fit_are_refused(text, pretrained, sentence):
+    with pytest.raises(InputError, match=sentence):
+        load_model(text, pretrained=pretrained)
+
+
+def test_the_page_of_model_cards_states_these_numbers(card):
+    page = (PROJECT / "docs" / "model_cards.md").read_text("utf-8")
+    section = page.partition(f"\n## {card.name}\n")[2].partition("\n## ")[0]
+    interval = f"[{card.accuracy_low:.2%}, {card.accuracy_high:.2%}]"
+    for stated in (
+        f"{card.accuracy:.2%} {interval}",
+        card.data_description,
+        f"{epochs_in_words(card)} epoch",
+        f"{card.minutes:.1f} minutes",
+        f"python benchmarks/trained.py {card.name}",
+    ):
+        assert stated in section
+    assert f"| {card.parameters:,} |" in page
+
+
+def test_a_card_on_compressed_images_states_the_compression(card):
+    page = (PROJECT / "docs" / "model_cards.md").read_text("utf-8")
+    section = page.partition(f"\n## {card.name}\n")[2].partition("\n## ")[0]
+    assert ("JPEG" in card.data_description) == ("highest frequencies" in section)
