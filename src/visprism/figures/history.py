@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.figures.registry import figure
-from visprism.figures.style import FAINT, KIND_COLOURS, tip
+from visprism.figures.style import FAINT, KIND_COLORS, tip
 from visprism.results.training import History
 
-TRAIN, TEST, AVERAGE = (KIND_COLOURS[kind] for kind in ("conv", "attention", "mlp"))
+TRAIN, TEST, AVERAGE = (KIND_COLORS[kind] for kind in ("conv", "attention", "mlp"))
 _DASHES = {TRAIN: "-", TEST: (0, (5, 1.5)), AVERAGE: (0, (1, 1))}
 
 

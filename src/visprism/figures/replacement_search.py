@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.figures.registry import figure
-from visprism.figures.style import FAINT, STRIP, colour_of, tip
+from visprism.figures.style import FAINT, STRIP, color_of, tip
 from visprism.results.harmonize import ReplacementSearch
 
 
@@ -18,13 +18,13 @@ def _(result: ReplacementSearch, ax: Axes) -> Axes:
 
     Source: Park and Kim (2022), How do vision transformers work?, fig. 11.
     """
-    msa = colour_of("attention")
+    msa = color_of("attention")
     selected: list[tuple[float, float]] = []
     for candidate in result.candidates():
         x, mean, error = candidate.summary()
         is_selected = bool(candidate.kept[0])
         name = str(candidate.added[0])
-        color = msa if name else colour_of("conv")
+        color = msa if name else color_of("conv")
         if selected:
             line = np.array([selected[-1], (x, mean)])
             style = "-" if is_selected else (0, (1, 1.5))
@@ -64,7 +64,7 @@ def _(result: ReplacementSearch, ax: Axes) -> Axes:
             marker="D",
             markersize=3.5,
             markerfacecolor="white",
-            color=msa if network.added[0] else colour_of("conv"),
+            color=msa if network.added[0] else color_of("conv"),
             elinewidth=0.8,
             capsize=1.5,
             gid=tip(f"{network.added[0] or 'the CNN'}, new seeds · {mean:.2%} ± {error:.2%}"),

@@ -1,5 +1,6 @@
 """AlterNet: a CNN with self-attention in the place of some of its Conv blocks."""
 
+from visprism.harmonize.alternet import save_alternet
 from visprism.harmonize.block_selection import Placement, select_blocks
 from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
 from visprism.harmonize.convert import MSAConfig, harmonize
@@ -14,6 +15,7 @@ __all__ = [
     "ReplacementSearch",
     "conv_blocks",
     "harmonize",
+    "save_alternet",
     "search_by_recipe",
     "search_replacements",
     "select_blocks",
