@@ -56,7 +56,7 @@ def test_two_models_have_an_axis_each_named_after_them(made, ax):
 def test_models_of_different_depth_do_not_share_an_axis(made):
     whole = made["similarity"]
     short = whole.select((whole.stage == 1) & (whole.other_stage == 1))
-    figure = panel([whole, short], names=["deep", "shallow"])
+    figure = panel({"deep": whole, "shallow": short})
     assert [ax.get_ylim() for ax in figure.axes[:2]] == [(0, 5), (0, 3)]
     bar = figure.axes[2]
     assert bar.get_ylim() == (0, 1)

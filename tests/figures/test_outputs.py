@@ -98,7 +98,7 @@ def test_without_a_reference_and_clean_images_there_are_only_bars(made, ax):
 
 def test_flip_rates_have_their_intervals_and_models_one_axis(made):
     one = made["stability"]
-    figure = panel([one, replace(one, flip_rate=one.flip_rate * 3)], names=["a", "b"])
+    figure = panel({"a": one, "b": replace(one, flip_rate=one.flip_rate * 3)})
     first, second = figure.axes[:2]
     assert [b.get_height() for b in bars(first)] == [0.05, 0.02]
     (lines,) = first.collections

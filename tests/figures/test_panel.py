@@ -1,11 +1,13 @@
 """Panels: several models side by side, ready for a paper; and files that do not change."""
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from visprism.core.errors import InputError
-from visprism.figures import panel, save_figure
+from visprism.figures import panel, plot, save_figure
 from visprism.figures.registry import frame_of
 
 
@@ -36,7 +38,7 @@ def test_a_key_of_several_lines_takes_no_room_from_the_axes(made):
 
 
 def test_titles_can_be_given(made):
-    figure = panel(models(made["costs"], 2), names=["A", "B"])
+    figure = panel(dict(zip("AB", models(made["costs"], 2), strict=True)))
     assert [ax.get_title() for ax in figure.axes] == ["A", "B"]
 
 
@@ -77,7 +79,7 @@ def test_nothing_is_drawn_beyond_the_edge(result, number):
 
 def test_a_model_whose_maps_are_single_pixels_has_empty_axes(made):
     none = made["high_frequency"].select(made["high_frequency"].depth > 1)
-    figure = panel([none], names=["tiny"])
+    figure = panel({"tiny": none})
     assert not figure.legends
     assert [ax.get_title() for ax in figure.axes] == ["tiny"]
 
@@ -92,18 +94,40 @@ def test_names_are_drawn_as_they_are(made, tmp_path, name):
 
 
 def test_no_result_is_refused():
-    with pytest.raises(InputError, match="results of one type, got none"):
+    with pytest.raises(InputError, match="results must be of one type, got none"):
         panel([])
 
 
 def test_results_of_two_types_are_refused(made):
-    with pytest.raises(InputError, match="got Costs, Spectrum; make one panel for each"):
+    with pytest.raises(InputError, match=r"got Costs, Spectrum\. Make one panel for each"):
         panel([made["spectrum"], made["costs"]])
 
 
-def test_names_that_are_too_few_are_refused(made):
-    with pytest.raises(InputError, match="got 1 names for 2 results; give one for each"):
-        panel(models(made["tally"], 2), names=["A"])
+def test_a_mapping_of_results_is_plotted_side_by_side_and_gives_an_array_of_axes(made):
+    first = made["variances"]
+    axes = plot({"A": first, "B": first.select(first.depth > 0)})
+    try:
+        assert isinstance(axes, np.ndarray)
+        assert [ax.get_title() for ax in axes] == ["A", "B"]
+        assert pyplot.get_fignums() == [axes[0].figure.number]
+        line = axes[1].lines[0]
+        np.testing.assert_array_equal(line.get_xdata(), first.depth[first.depth > 0])
+    finally:
+        pyplot.close("all")
+
+
+def test_a_mapping_of_results_is_not_plotted_on_given_axes(made):
+    ax = Figure().subplots()
+    with pytest.raises(InputError, match=r"ax must be None for 1 results, got axes\. Plot one"):
+        plot({"A": made["variances"]}, ax)
+
+
+def test_only_the_formats_that_are_named_are_written(made, tmp_path):
+    figure = panel({"A": made["tally"]})
+    assert save_figure(figure, tmp_path / "a", ["png"]) == [tmp_path / "a.png"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+    with pytest.raises(InputError, match="format must be one of png, svg, pdf, got 'gif'"):
+        save_figure(figure, tmp_path / "a", ["gif"])
 
 
 def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tmp_path):

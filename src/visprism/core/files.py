@@ -47,7 +47,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def output_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into, whose files go to `path` together, if the body succeeds.
+    """A temporary folder whose files go to `path` together, if the body succeeds.
 
     After a failure or Ctrl-C everything under `path` is as it was.
 
@@ -73,7 +73,9 @@ def output_folder(path: Path) -> Iterator[Path]:
 
 
 def _move(scratch: Path, path: Path) -> None:
-    for file in sorted(p for p in scratch.rglob("*") if p.is_file()):
-        target = path / file.relative_to(scratch)
+    """Move files in the order of their names; an index in the top folder goes last."""
+    files = [p.relative_to(scratch) for p in scratch.rglob("*") if p.is_file()]
+    for file in sorted(files, key=lambda f: (-len(f.parts), f)):
+        target = path / file
         target.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(target)
+        (scratch / file).replace(target)

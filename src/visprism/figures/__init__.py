@@ -21,9 +21,11 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     relative_scores,
     reliability,
     replacement_search,
+    rings,
     robustness,
     shape_bias,
     shapes,
+    sharpness,
     singular_values,
     spectral_density,
     trajectory,
@@ -33,15 +35,18 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
 from visprism.figures.overview import overview
 from visprism.figures.panel import panel
 from visprism.figures.registry import Frame, figure, plot
-from visprism.figures.save import save_figure
+from visprism.figures.save import FORMATS, check_formats, render_figure, save_figure
 from visprism.figures.style import paper_style
 
 __all__ = [
+    "FORMATS",
     "Frame",
+    "check_formats",
     "figure",
     "overview",
     "panel",
     "paper_style",
     "plot",
+    "render_figure",
     "save_figure",
 ]

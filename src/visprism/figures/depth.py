@@ -81,10 +81,19 @@ def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Ax
             linestyle="none",
             zorder=3,
             label=str(kind),
-            gid=tip(f"{name} · {kind} · {value[i]:.3g}"),
+            gid=tip(
+                f"{name} · {kind} · depth {result.depth[i]:.2f} · "
+                f"{_with_interval(float(value[i]), 1.96 * float(error[i]))}"
+            ),
         )
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth")
     return ax
+
+
+def _with_interval(value: float, half: float) -> str:
+    if not np.isfinite(half):
+        return f"{value:.3g}"
+    return f"{value:.3g} [{value - half:.3g}, {value + half:.3g}]"
 
 
 def stages(ax: Axes, result: Result) -> None:

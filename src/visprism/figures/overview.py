@@ -8,7 +8,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.figures.depth import kinds_key
 from visprism.figures.registry import plot
-from visprism.figures.style import FAINT, paper_style
+from visprism.figures.style import FAINT, model_axes, paper_style
 from visprism.figures.text import caption, title
 from visprism.results.attention import AttentionStatistics
 from visprism.results.base import Result
@@ -56,6 +56,7 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
         for i, (drawable, options, label) in enumerate(rows):
             for j, name in enumerate(results):
                 ax = grid[i, j]
+                ax.set_gid(model_axes(name))
                 if name in drawable:
                     plot(drawable[name], ax, **options)
                 else:

@@ -41,9 +41,12 @@ def plot(result: Result, ax: Axes | None = None, **options: Any) -> Axes:  # noq
     """Draw `result` on `ax`, or on axes of a new figure, and return the axes.
 
     On given axes only what belongs to the data is drawn, in the style that is in force there. A
-    new figure is opened with pyplot, has the style of a paper, and a key to its colours.
+    new figure is opened with pyplot, has the style of a paper, and a legend.
 
-    A plugin adds a figure for its own result with `figure`.
+    A mapping of names to results of one type, such as ``study["fourier"]``, is drawn on a new
+    figure, models side by side; then an array of axes is returned, one per result.
+
+    A plug-in adds a figure for its result with `figure`.
 
     Raises:
         InputError: if no figure is known for this type of result.

@@ -52,7 +52,9 @@ def _value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     """A color bar at the side, with the scale of the first axes."""
     mappable = next((m for ax in axes for m in (*ax.images, *ax.collections)), None)
     if mappable is not None:
-        bar = figure.colorbar(mappable, ax=list(axes), label=str(mappable.get_label()), pad=0.02)
+        bar = figure.colorbar(
+            mappable, ax=list(axes), label=str(mappable.get_label()), pad=0.02
+        )
         bar.outline.set_visible(False)
 
 

@@ -38,6 +38,7 @@ SUBSAMPLING_SHADE = "#CFE5F5"
 INK, FAINT, STRIP = "#262626", "#6B6B6B", "#9C9C9C"  # text, small text, small bars
 
 TIP = "tip:"  # what such an identifier begins with in an SVG file
+MODEL = "model:"  # the same for the axes of a model
 
 SIMILARITY = mpl.colormaps["viridis"]  # perceptually uniform, and in gray from dark to light
 
@@ -107,3 +108,8 @@ colour_of = color_of
 def tip(text: str) -> str:
     """The ``gid`` of an artist on which a page shows `text` when it is pointed at."""
     return f"{TIP}{text}"
+
+
+def model_axes(name: str) -> str:
+    """The ``gid`` of axes that show the model of this name."""
+    return f"{MODEL}{name}"

@@ -11,7 +11,7 @@ from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
-from visprism.core.options import option_values
+from visprism.core.options import option_values, parsed_options
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run, TimeBudgetError
@@ -121,11 +121,14 @@ class _Examination:
     notify: Listener
     on_error: str
     named: bool  # whether the user named the analyses
+    budget: float | None = None  # seconds
     entries: list[Entry] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
-    def perform(self, budget: float | None) -> None:
+    def perform(self) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
+        budget = self.budget
+        self.store.header.pop("keys", None)  # an interrupted study has no complete list
         workload = self._workload()
         remaining = [a for a in self.analyses if workload.applicable[a.name]]
         plan = self._planned(workload, remaining, budget)
@@ -148,12 +151,14 @@ class _Examination:
 
     def result(self, *, seconds: float) -> Study:
         """The study as far as it is complete."""
-        self.store.header["failures"] = [vars(f) for f in self.failures]
-        self.store.header["models"] = [s.name for s in self.subjects]
-        self.store.write()
-        header = {**self.store.header, "seconds": seconds}
         order = {a.name: i for i, a in enumerate(self.analyses)}
         entries = sorted(self.entries, key=lambda e: order.get(e.analysis, -1))
+        self.store.header["failures"] = [vars(f) for f in self.failures]
+        self.store.header["models"] = [s.name for s in self.subjects]
+        self.store.header["keys"] = [e.key for e in entries]
+        self.store.header["seconds"] = seconds
+        self.store.write()
+        header = dict(self.store.header)
         return Study(
             tuple(s.name for s in self.subjects), tuple(entries), tuple(self.failures), header
         )
@@ -184,36 +189,44 @@ class _Examination:
     ) -> Plan:
         """A plan in which what was decided before, also by an earlier run, stays decided."""
         plan = gather(plan_of(workload, remaining, budget))[0]
-        decisions = self.store.header.get("decisions", {})
-        steps = tuple(
-            self._as_decided(step, decisions.get(_decision_name(step)), workload)
-            for step in plan.steps
-        )
-        return replace(plan, steps=steps)
+        return replace(plan, steps=tuple(self._as_decided(s, workload) for s in plan.steps))
 
-    def _as_decided(self, step: Step, decision: Any, workload: Workload) -> Step:  # noqa: ANN401
-        if not decision or decision["given"] != self._given(step):
+    def _as_decided(self, step: Step, workload: Workload) -> Step:
+        """The step as it was decided for the analyses of it that were asked for before."""
+        stored = self.store.header.get("decisions", {})
+        decided = {
+            a.name: stored[a.name]
+            for a in step.analyses
+            if a.name in stored and stored[a.name]["request"] == self._request(a)
+        }
+        if not decided:
             return step
         analyses = tuple(
-            replace(a, **ANALYSES.parsed(a, values))  # pyrefly: ignore
-            for a, values in zip(step.analyses, decision["options"], strict=True)
+            replace(a, **parsed_options(a, decided[a.name]["options"]))  # pyrefly: ignore
+            if a.name in decided
+            else a
+            for a in step.analyses
         )
-        seconds = workload.seconds(analyses, decision["images"])
-        return replace(step, analyses=analyses, images=decision["images"], seconds=seconds)
+        # Analyses that share a pass share its images: a new one is given those of the others.
+        images = min(decision["images"] for decision in decided.values())
+        seconds = workload.seconds(analyses, images)
+        return replace(step, analyses=analyses, images=images, seconds=seconds)
 
     def _decide(self, step: Step) -> None:
         """Keep how an analysis runs, so that a resumed study runs it in the same way."""
-        self.store.header.setdefault("decisions", {})[_decision_name(step)] = {
-            "given": self._given(step),
-            "images": step.images,
-            "options": [option_values(a) for a in step.analyses],
-        }
+        decisions = self.store.header.setdefault("decisions", {})
+        for analysis in step.analyses:
+            decisions[analysis.name] = {
+                "request": self._request(analysis),
+                "images": step.images,
+                "options": option_values(analysis),
+            }
         self.store.write()
 
-    def _given(self, step: Step) -> list:
+    def _request(self, analysis: Analysis) -> dict[str, Any]:
         """What the user asked for: a decision holds only for the same request."""
-        names = {a.name for a in step.analyses}
-        return [option_values(a) for a in self.analyses if a.name in names]
+        given = next(a for a in self.analyses if a.name == analysis.name)
+        return {"options": option_values(given), "budget": self.budget}
 
     def _measure(self, step: Step, workload: Workload) -> None:
         for subject in workload.subjects_of(step.analyses):
@@ -233,8 +246,15 @@ class _Examination:
             results = _measured(analyses, subject, run)
             for analysis, found in zip(analyses, results, strict=True):
                 self._keep(analysis, (subject,), tuple(found), time.monotonic() - begin)
+        except InputError as error:
+            if self.on_error == "raise":
+                raise
+            if len(analyses) == 1:
+                self._fail(Failure(subject.name, analyses[0].name, _reason(error)))
+                return
+            for analysis in analyses:  # one that cannot be measured does not cost the others
+                self._measure_one([analysis], subject)
         except (
-            InputError,
             TimeBudgetError,
             RuntimeError,
             ValueError,
@@ -287,6 +307,7 @@ class _Examination:
             option_values(analysis),
             subjects[0].num_images,
             seconds,
+            key=self._key(analysis, subjects),
         )
         description = {
             "model": "-and-".join(names),
@@ -296,7 +317,7 @@ class _Examination:
             "images": entry.images,
             "seconds": seconds,
         }
-        self.store.put(self._key(analysis, subjects), results, **description)
+        self.store.put(entry.key, results, **description)
         self.entries.append(entry)
         self.notify(Finished(entry, resumed=False))
 
@@ -309,7 +330,8 @@ class _Examination:
         seconds = self.store.entries[key]["seconds"]
         names = tuple(s.name for s in subjects)
         options = option_values(analysis)
-        entry = Entry(names, analysis.name, results, options, subjects[0].num_images, seconds)
+        images = subjects[0].num_images
+        entry = Entry(names, analysis.name, results, options, images, seconds, key)
         self.entries.append(entry)
         self.notify(Finished(entry, resumed=True))
         return True
@@ -367,10 +389,6 @@ def _pairs(subjects: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
     if len(subjects) <= _ALL_PAIRS:
         return list(combinations(subjects, 2))
     return [(subjects[0], other) for other in subjects[1:]]
-
-
-def _decision_name(step: Step) -> str:
-    return step.label
 
 
 def _preparation(subject: Subject) -> str:

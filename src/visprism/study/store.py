@@ -95,7 +95,9 @@ class Store:
         if entry is None or self.folder is None:
             return None
         try:
-            results = tuple(Result.load(_inside(self.folder, name)) for name in entry["files"])
+            results = tuple(
+                Result.load(path_inside(self.folder, name)) for name in entry["files"]
+            )
         except (InputError, OSError):
             return None
         self._results[key] = results
@@ -104,23 +106,40 @@ class Store:
     def put(self, key: str, results: Sequence[Result], **description: Any) -> None:  # noqa: ANN401
         """Keep results, and write them if there is a folder: files first, then the index."""
         self._results[key] = tuple(results)
-        files = []
+        files = file_names(description["models"], description["analysis"], results)
         if self.folder is not None:
-            stem = f"{slug(description['model'])}-{slug(description['analysis'])}"
+            self._forget_others(key, files)
             (self.folder / "results").mkdir(exist_ok=True)
-            for result in results:
-                name = f"results/{stem}-{slug(result.identifier)}.npz"
+            for result, name in zip(results, files, strict=True):
                 result.save(self.folder / name)
-                result.save_csv(self.folder / name.replace(".npz", ".csv"))
-                files.append(name)
-        self.entries[key] = {**description, "files": files}
+                result.save_csv((self.folder / name).with_suffix(".csv"))
+        self.entries[key] = {**description, "files": files if self.folder else []}
         self.write()
+
+    def _forget_others(self, key: str, files: Sequence[str]) -> None:
+        """Remove entries whose files are about to be written with other content."""
+        others = [k for k, e in self.entries.items() if k != key and set(e["files"]) & {*files}]
+        for other in others:
+            del self.entries[other]
+        if others:
+            self.write()
 
     def write(self) -> None:
         """Write the index, whole or not at all."""
         if self.folder is not None:
             content = {"format": _FORMAT, "header": self.header, "entries": self.entries}
             write_text(self.folder / INDEX, json.dumps(content, indent=1) + "\n")
+
+
+def file_names(models: Sequence[str], analysis: str, results: Sequence[Result]) -> list[str]:
+    """Where results are written, relative to the folder of a study; each has another name."""
+    stem = f"results/{slug('-and-'.join(models))}-{slug(analysis)}"
+    names: list[str] = []
+    for result in results:
+        name = f"{stem}-{slug(result.identifier)}"
+        same = sum(n == f"{name}.npz" or n.startswith(f"{name}--") for n in names)
+        names.append(f"{name}--{same + 1}.npz" if same else f"{name}.npz")
+    return names
 
 
 def read_index(path: Path) -> dict[str, Any]:
@@ -143,7 +162,7 @@ def read_index(path: Path) -> dict[str, Any]:
     return content
 
 
-def _inside(folder: Path, name: str) -> Path:
+def path_inside(folder: Path, name: str) -> Path:
     """The path of a file that an index names, which must lie in the folder of the study."""
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):

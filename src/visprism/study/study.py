@@ -1,6 +1,6 @@
 """Studies: the results of several analyses of several models on the same images."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -35,6 +35,7 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict)
     images: int = 0
     seconds: float = 0.0  # that the measurement took; of a shared pass, all of it
+    key: str = ""  # in the store: a digest of what determines the results
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,10 @@ class Study:
             f"<li>{escape(f.model)}, {escape(f.analysis)}: {escape(f.reason)}</li>"
             for f in self.failures
         )
-        notes = f"<details><summary>{len(self.failures)} not measured</summary><ul>{failed}</ul></details>"
+        notes = (
+            f"<details><summary>{len(self.failures)} not measured</summary>"
+            f"<ul>{failed}</ul></details>"
+        )
         return (
             f"<table><thead><tr><th>Question</th>{head}<th>Difference</th></tr></thead>"
             f"<tbody>{body}</tbody></table>{notes if self.failures else ''}"
@@ -188,6 +192,20 @@ class Study:
         from visprism.study.files import write_report
 
         write_report(self, Path(path))
+
+    def write_files(self, folder: Path | str, formats: Iterable[str] = ("png",)) -> None:
+        """Write the report, its figures, ``study.md`` and ``results.json`` into a folder.
+
+        Args:
+            folder: by convention that of `save`, so that the report links to the tables.
+            formats: of the figures: "png", "svg", "pdf".
+
+        Raises:
+            InputError: if the folder cannot be written to, or a format is unknown.
+        """
+        from visprism.study.files import write_files
+
+        write_files(self, Path(folder), tuple(formats))
 
     def to_markdown(self) -> str:
         """The table, the findings and the failures as Markdown."""

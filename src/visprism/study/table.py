@@ -8,6 +8,8 @@ from visprism.results.answers import Answer
 from visprism.results.base import Result
 from visprism.results.per_image import Differences, PerImage, paired_differences
 
+DASH = "\N{EN DASH}"  # where there is no number
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -43,21 +45,26 @@ class Row:
     def html(self, models: Sequence[str]) -> str:
         """The row as a table row."""
         cells = "".join(
-            f"<td>{escape(str(self.cells[name])) if name in self.cells else '–'}</td>"
-            for name in models
+            f"<td>{escape(str(self.cells.get(name, DASH)))}</td>" for name in models
         )
         return (
             f"<tr><th>{escape(self.question)}<br><small>{escape(self.quantity)}</small></th>"
             f"{cells}<td>{escape(self.difference_text())}</td></tr>"
         )
 
+    def difference_value(self) -> str:
+        """The difference with its interval; empty if there is none."""
+        if self.difference is None:
+            return ""
+        d = self.difference
+        return str(Answer("", "", d.value, d.low, d.high, self.unit))
+
     def difference_text(self) -> str:
         """The difference with its interval, and whether it is significant."""
         if self.difference is None:
             return ""
-        d = self.difference
-        shown = Answer("", "", d.value, d.low, d.high, self.unit)
-        return f"{shown}{'' if d.significant else ' (not significant)'}"
+        suffix = "" if self.difference.significant else " (not significant)"
+        return f"{self.difference_value()}{suffix}"
 
 
 def comparison_rows(results: Mapping[str, Sequence[Result]]) -> list[Row]:
