@@ -135,11 +135,12 @@ def kernels():
 MAKERS = [norms, quantiles, overlaps, decay, bowl, kernels]
 
 SENTENCES = {
-    norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 px "
-    "at a",
+    norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 "
+    "px at a",
     quantiles: "token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 6 at b (5% to 95% "
     "quantile: 3 to 12)",
-    overlaps: "Overlap, mean over 6 pairs of different blocks: 0.2; largest of them: 0.6 (a, b)",
+    overlaps: "Overlap, mean over 6 pairs of different blocks: 0.2; largest of them: 0.6 (a, "
+    "b)",
     decay: "1: weight 1 at distance 0 pixels, 0.1 at 2 pixels",
     bowl: "loss: smallest of 9 points 0 nats at (0, 0), largest 3 nats at (-1, -1)",
     kernels: "first: weight from 0 to 5",
@@ -156,7 +157,7 @@ def test_a_type_with_nothing_but_columns_has_a_figure(make):
     ax = Figure().subplots()
     assert plot(make(), ax) is ax
     assert ax.lines or ax.images or ax.collections
-    panel([make(), make()], names=["a", "b"]).draw_without_rendering()
+    panel({"a": make(), "b": make()}).draw_without_rendering()
 
 
 @pytest.mark.parametrize("make", MAKERS)
