@@ -149,7 +149,8 @@ class Rings(Result):
             for radius in dict.fromkeys(self.radius.tolist()):
                 means = self.pair_means(batch_norm, radius)
                 n, rise = len(means), float(means.mean())
-                spread = float(means.std(ddof=1)) if n > 1 else float("nan")
+                finite = bool(np.isfinite(means).all())  # losses may overflow
+                spread = float(means.std(ddof=1)) if n > 1 and finite else float("nan")
                 error = spread / n**0.5 if n > 2 else float("nan")
                 low, high = t_interval(rise, error, n)
                 yield Ring(batch_norm, radius, rise, spread, low, high, n)
