@@ -194,10 +194,11 @@ class Rings(Result):
         rings = list(self.summary())
         radii = sorted({ring.radius for ring in rings})
         middle = radii[len(radii) // 2]
+        data = objective_label(self.provenance.split)
         return tuple(
             Answer(
                 "Is the loss landscape flat?",
-                f"{rise_label(ring.radius, treatment)}, {objective_label(self.provenance.split)}",
+                f"{rise_label(ring.radius, treatment)}, {data}",
                 ring.rise,
                 ring.low,
                 ring.high,
