@@ -9,15 +9,12 @@ from visprism.cli import main
 from visprism.examine import Inquiry, examine, load_models
 from visprism.examine.budget import SHARES, seconds_each
 from visprism.examine.efforts import affordable
-from visprism.measure.loss.curvature import SpectralDensity
-from visprism.measure.outputs import (
-    Ablations,
-    Adversarial,
-    FrequencyRobustness,
-    Robustness,
-    ShapeBias,
-)
+from visprism.results.ablation import Ablations
 from visprism.results.base import Result
+from visprism.results.loss import SpectralDensity
+from visprism.results.perturbations import Adversarial, FrequencyRobustness
+from visprism.results.robustness import Robustness
+from visprism.results.shape_bias import ShapeBias
 
 TRIALS = ("robustness", "lesion", "noise", "attack", "shape-bias")
 

@@ -4,14 +4,10 @@ import pytest
 from PIL import Image
 
 from visprism.cli import main
-from visprism.measure.loss.curvature import (
-    HessianSpectrum,
-    HessianTally,
-    SpectralDensity,
-    Trace,
-)
 from visprism.models import load_model, save_checkpoint
 from visprism.results.base import Result
+from visprism.results.hessian import HessianSpectrum, HessianTally
+from visprism.results.loss import SpectralDensity, Trace
 
 TINY = ["--data", "shapes", "--limit", "8", "--batch-size", "4", "-k", "1"]
 MODEL = "vit_pico_patch4_32"

@@ -10,9 +10,10 @@ from visprism.examine import Inquiry, landscape_within, load_models, prepare
 from visprism.examine.grids import GRIDS, grid_within
 from visprism.measure.loss import Objective
 from visprism.measure.loss.curvature import top_eigenvalues
-from visprism.measure.loss.landscape import Landscape, landscape
+from visprism.measure.loss.landscape import landscape
 from visprism.models import load_model, save_checkpoint
 from visprism.results.base import Result
+from visprism.results.landscape import Landscape
 
 TINY = ["--data", "shapes", "--limit", "6", "--points", "3", "--reach", "0.1"]
 NAME = "results/resnet20-random-weights-landscape.npz"

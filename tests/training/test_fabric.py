@@ -1,4 +1,4 @@
-"""Laws of compiled training (src/visprism/training/compiling.py), by torch's own compiler."""
+"""Laws of compiled training (src/visprism/training/fabric.py), by torch's own compiler."""
 
 from dataclasses import replace
 
@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from visprism.core.run import Run
 from visprism.models.state_dicts import read_state_dict
 from visprism.training import fit
-from visprism.training.resuming import read_state
+from visprism.training.state_files import read_state
 
 
 class StopError(Exception):
@@ -20,7 +21,7 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     tmp_path, recipe, make_model, make_feed, test_batches
 ):
     """With averages, SAM, BatchNorm, a last batch of another size, and evaluation."""
-    recipe = replace(recipe, ema=0.5, sam=0.05, epochs=2, optimizer="sgd", snapshots=1)
+    recipe = replace(recipe, ema=0.5, sam_rho=0.05, epochs=2, optimizer="sgd", snapshots=1)
     plain = make_model(nn.BatchNorm1d(8))
     eager = {"test": test_batches, "folder": tmp_path / "plain"}
     expected = fit(plain, make_feed(recipe), recipe, **eager)
@@ -36,7 +37,7 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     for path in (tmp_path / "whole").rglob("*.safetensors"):
         assert read_state_dict(path).keys() == plain.state_dict().keys()
 
-    def progress(steps, _):
+    def progress(steps, _label):
         for step in steps:
             if step == 9:
                 raise StopError
@@ -50,7 +51,7 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
             make_model(nn.BatchNorm1d(8)),
             make_feed(recipe),
             recipe,
-            progress=progress,
+            run=Run(progress=progress),
             **options,
         )
     torch.compiler.reset()  # what another process would not have
@@ -59,13 +60,15 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
 
 
-def test_without_a_compiler_it_is_told(recipe, make_model, make_feed):
+def test_a_missing_compiler_is_reported(recipe, make_model, make_feed):
     from torch._inductor import config
 
     torch.compiler.reset()
     missing = {"cpp.cxx": ("/nowhere/g++",), "fx_graph_cache": False}
     with (
         config.patch(missing),
-        pytest.raises(ValueError, match=r"does not work here \(.*C\+\+ compiler.*compile=fal"),
+        pytest.raises(
+            ValueError, match=r"does not work on this machine \(.*C\+\+ compiler.*compile=fal"
+        ),
     ):
         fit(make_model(), make_feed(recipe), replace(recipe, compile=True))

@@ -1,4 +1,4 @@
-"""Laws of following a run (src/visprism/training/loggers.py)."""
+"""Laws of loggers (src/visprism/training/loggers.py)."""
 
 import sys
 from types import SimpleNamespace
@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from visprism.core.errors import InputError
+from visprism.core.run import Run
 from visprism.training import fit
-from visprism.training.loggers import TensorBoard, make_loggers
+from visprism.training.loggers import TensorBoardLogger, make_loggers
 
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}
 
@@ -17,7 +18,7 @@ class StopError(Exception):
 
 
 def stopping(at):
-    def progress(steps, _):
+    def progress(steps, _label):
         for step in steps:
             if step == at:
                 raise StopError
@@ -40,10 +41,10 @@ def read(folder, name):
 
 @pytest.mark.parametrize("minutes", [0.0, 10.0])  # a state after every step, or every epoch
 @pytest.mark.parametrize("stops", [[5], [6], [11], [7, 11, 16]])
-def test_a_run_that_went_on_has_every_point_once(
+def test_a_resumed_run_has_every_point_once(
     tmp_path, make_model, make_feed, recipe, monkeypatch, stops, minutes
 ):
-    monkeypatch.setattr("visprism.training.loop._TOLD", 2)
+    monkeypatch.setattr("visprism.training.loop._LOG_EVERY", 2)
 
     def trained(folder, progress=None):
         return fit(
@@ -51,9 +52,9 @@ def test_a_run_that_went_on_has_every_point_once(
             make_feed(recipe),
             recipe,
             folder=folder,
-            progress=progress,
+            run=Run(progress=progress),
             minutes=minutes,
-            loggers=[TensorBoard(folder)],  # never closed, as of a run that is killed
+            loggers=[TensorBoardLogger(folder)],  # never closed, as of a run that is killed
         )
 
     history = trained(tmp_path / "whole")
@@ -73,7 +74,7 @@ def test_a_run_that_went_on_has_every_point_once(
 # Services.
 
 
-class Run(SimpleNamespace):
+class ServiceRun(SimpleNamespace):
     """Takes what a run of wandb or Trackio takes, and remembers it."""
 
     def log(self, values, step=None):
@@ -92,7 +93,7 @@ def service(request, monkeypatch):
         assert set(more) <= ({"id"} if request.param == "wandb" else set())
         call = {"project": project, "name": name, "config": config, "resume": resume, **more}
         known = {"id": more.get("id", "k3f9"), "name": name}
-        runs.append(Run(call=call, points=[], **known))
+        runs.append(ServiceRun(call=call, points=[], **known))
         return runs[-1]
 
     module = SimpleNamespace(init=init, __spec__=SimpleNamespace(name=request.param))
@@ -100,7 +101,7 @@ def service(request, monkeypatch):
     return request.param, runs
 
 
-def test_a_service_is_told_what_its_interface_documents(service, tmp_path):
+def test_a_service_is_called_as_its_interface_documents(service, tmp_path):
     name, runs = service
     (logger,) = make_loggers([name], tmp_path / "mine", {"lr": 0.1})
     assert not runs  # before there is anything to tell
@@ -118,7 +119,7 @@ def test_a_service_is_told_what_its_interface_documents(service, tmp_path):
     ]
 
 
-def test_a_run_that_is_resumed_goes_on_in_the_same_place(service, tmp_path):
+def test_a_resumed_run_continues_the_run_of_the_service(service, tmp_path):
     name, runs = service
     for step in (6, 12):
         (logger,) = make_loggers([name], tmp_path / "mine", {})
@@ -129,7 +130,7 @@ def test_a_run_that_is_resumed_goes_on_in_the_same_place(service, tmp_path):
     assert runs[1].call[handle] == getattr(runs[0], handle)
 
 
-def test_a_run_that_is_refused_leaves_none_there(service, tmp_path):
+def test_a_run_that_is_refused_creates_none_on_the_service(service, tmp_path):
     name, runs = service
     (logger,) = make_loggers([name], tmp_path / "mine", {})
     logger.close()
@@ -137,8 +138,6 @@ def test_a_run_that_is_refused_leaves_none_there(service, tmp_path):
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_logger_that_there_is_not_is_told(tmp_path):
-    with pytest.raises(
-        InputError, match="no log 'paper'; there is tensorboard, wandb, trackio"
-    ):
+def test_an_unknown_logger_is_refused(tmp_path):
+    with pytest.raises(InputError, match="must be of tensorboard, wandb, trackio, got 'paper'"):
         make_loggers(["paper"], tmp_path, {})

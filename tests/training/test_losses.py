@@ -1,4 +1,4 @@
-"""Laws of the losses (src/visprism/training/distillation.py)."""
+"""Laws of training losses (src/visprism/training/losses.py)."""
 
 import math
 from dataclasses import replace
@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from visprism.training import Recipe, fit
-from visprism.training.distillation import distillation_loss, task_loss
+from visprism.training.losses import distillation_loss, task_loss
 
-RECIPE = Recipe(epochs=1, batch_size=4, lr=0.1, distil="hard", distil_weight=0.25)
+RECIPE = Recipe(epochs=1, batch_size=4, lr=0.1, distillation="hard", distillation_weight=0.25)
 LOGITS, TARGETS = torch.tensor([[math.log(3), 0.0]]), torch.tensor([[1.0, 0.0]])
 
 
@@ -30,7 +30,7 @@ def test_hard_distillation_by_hand():
 
 def test_soft_distillation_by_hand():
     # At T = 2 the teacher's 4 log 2 becomes 4 : 1, the student's log 9 becomes 3 : 1.
-    recipe = replace(RECIPE, distil="soft", temperature=2.0)
+    recipe = replace(RECIPE, distillation="soft", temperature=2.0)
     student, teacher = torch.tensor([[math.log(9), 0.0]]), torch.tensor([[math.log(16), 0.0]])
     divergence = 0.8 * math.log(0.8 / 0.75) + 0.2 * math.log(0.2 / 0.25)
     expected = 0.75 * math.log(10 / 9) + 0.25 * 4 * divergence
@@ -64,7 +64,7 @@ def test_the_student_of_a_teacher_alone_learns_its_classes(make_model, make_feed
             outputs = self.first(x), self.second(x)
             return outputs if self.training else outputs[1]
 
-    recipe = replace(recipe, distil="hard", distil_weight=1.0)
+    recipe = replace(recipe, distillation="hard", distillation_weight=1.0)
     student = Two()
     feed = make_feed(recipe)
     fit(student, feed, recipe, teacher=Contrary())
@@ -73,5 +73,5 @@ def test_the_student_of_a_teacher_alone_learns_its_classes(make_model, make_feed
 
 
 def test_a_teacher_knows_the_classes_of_its_student():
-    with pytest.raises(ValueError, match="the teacher has 3 classes and the model 2"):
+    with pytest.raises(ValueError, match="teacher must have the 2 classes of the model, got 3"):
         distillation_loss(LOGITS, TARGETS, torch.zeros(1, 3), RECIPE)

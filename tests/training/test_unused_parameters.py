@@ -1,4 +1,4 @@
-"""Laws of several runs in one job, and of what the loss does not reach (passes.py)."""
+"""Laws of several runs in one job, and of what the loss does not reach (engine.py)."""
 
 import os
 import runpy
@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from visprism.core.processes import world_size
-from visprism.training.batch_checks import all_parameters_used
+from visprism.training.engine import has_unused_parameters
 
-SCRIPT = Path(__file__).with_name("fit_often.py")
+SCRIPT = Path(__file__).with_name("fit_repeatedly.py")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def in_two(script, target):
 def test_runs_after_one_another_in_two_processes_are_those_of_one(tmp_path, script):
     """Sharded or not, after an error, and with parameters that the loss does not reach."""
     (ours, said), (theirs, _) = in_two(script, tmp_path / "other.pt")
-    assert "process 0 would begin at step 7 and process 1 at step 0" in said
+    assert "got step 7 in process 0 and step 0 in process 1" in said
     assert world_size() == 1
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
     for state, spare in zip(ours, (True, True, False, True, True), strict=True):
@@ -69,11 +69,11 @@ def test_what_a_loss_does_not_reach_is_found_and_nothing_is_changed():
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     x = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
-    assert all_parameters_used(model, lambda: model(x))
+    assert not has_unused_parameters(model, lambda: model(x))
     model.spare = nn.Linear(1, 1)
-    assert not all_parameters_used(model, lambda: model[1](model[0](x)))
+    assert has_unused_parameters(model, lambda: model[1](model[0](x)))
     model.spare.requires_grad_(False)  # noqa: FBT003
-    assert all_parameters_used(model, lambda: model[1](model[0](x)))
+    assert not has_unused_parameters(model, lambda: model[1](model[0](x)))
     after = {name: tensor for name, tensor in model.state_dict().items() if name in before}
     torch.testing.assert_close(after, before, rtol=0, atol=0)
     assert all(p.grad is None for p in model.parameters())

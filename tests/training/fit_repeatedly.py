@@ -12,7 +12,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, processes, rank, world_size
 from visprism.data import MemoryFeed
 from visprism.training import Recipe, fit
-from visprism.training.resuming import write_state
+from visprism.training.state_files import write_state
 
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 
@@ -31,7 +31,9 @@ class Spare(nn.Module):
 
 def trained(folder=None, *, sharded=False, spare=True):
     torch.set_num_threads(1)
-    recipe = Recipe(epochs=1, batch_size=10, lr=0.05, optimizer="sgd", ema=0.5, parts=1)
+    recipe = Recipe(
+        epochs=1, batch_size=10, lr=0.05, optimizer="sgd", ema=0.5, grad_accum_steps=1
+    )
     images = torch.rand(30, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     pixels = (255 * images).byte()
     feed = MemoryFeed(pixels, torch.arange(30) % 2, 2, 10, recipe.augmentation, PLAIN, 0)
