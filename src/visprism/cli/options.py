@@ -1,9 +1,16 @@
-"""Options that several commands share."""
+"""Arguments that several commands share."""
 
 import argparse
 from pathlib import Path
 
-from visprism.cli.values import folder, positive, size
+from visprism.cli.values import (
+    folder,
+    formats,
+    minutes_or_none,
+    nonnegative,
+    positive,
+    size,
+)
 
 
 def models_options(to: argparse.ArgumentParser) -> None:
@@ -26,10 +33,10 @@ def seed_options(to: argparse.ArgumentParser) -> None:
     """The seed."""
     to.add_argument(
         "--seed",
-        type=int,
+        type=nonnegative,
         default=0,
         metavar="N",
-        help="seed of random weights, of the order of images, and of measurements (default: 0)",
+        help="seed of random weights, of the order of images and of measurements (default: 0)",
     )
 
 
@@ -51,7 +58,7 @@ def size_options(to: argparse.ArgumentParser) -> None:
         "--size",
         type=size,
         metavar="N|HxW",
-        help="image size in pixels (default: the model's own, or that of the data)",
+        help="image size in pixels (default: as the model states, otherwise that of the data)",
     )
 
 
@@ -66,7 +73,7 @@ def data_options(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--split",
         metavar="NAME",
-        help="split to evaluate on, such as train, val or test (default: test images)",
+        help="split to measure on, such as train, val or test (default: test, or all images)",
     )
     to.add_argument(
         "--limit",
@@ -82,17 +89,62 @@ def data_options(to: argparse.ArgumentParser) -> None:
         help="images per forward pass (default: 16)",
     )
     to.add_argument(
-        "--skip-bad", action="store_true", help="leave out images that cannot be read"
+        "--skip-bad",
+        action="store_true",
+        help="leave out images that cannot be read (default: refuse them)",
     )
     size_options(to)
 
 
 def compute_options(to: argparse.ArgumentParser) -> None:
     """On what to compute."""
-    to.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
+    device_options(to)
     to.add_argument(
         "--precision",
         default="fp32",
         choices=["fp32", "bf16", "fp16"],
         help="precision of forward passes (default: fp32)",
     )
+
+
+def device_options(to: argparse.ArgumentParser) -> None:
+    """The device."""
+    to.add_argument(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="device: cpu, cuda, cuda:1 or mps (default: cpu)",
+    )
+
+
+def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None) -> None:
+    """Models, data, output folder and time budget of a study."""
+    models_options(to)
+    data_options(to)
+    out_options(to)
+    limit = "none" if default_minutes is None else f"{default_minutes:g}"
+    to.add_argument(
+        "--minutes",
+        type=minutes_or_none,
+        default=default_minutes,
+        metavar="N",
+        help=f"time budget of the whole study in minutes, or none (default: {limit})",
+    )
+    to.add_argument(
+        "--fresh",
+        action="store_true",
+        help="start over (default: resume what DIR holds)",
+    )
+    to.add_argument(
+        "--formats",
+        type=formats,
+        default=("png",),
+        metavar="F,...",
+        help="formats of figure files: png, svg, pdf (default: png)",
+    )
+    to.add_argument(
+        "--json",
+        action="store_true",
+        help="print answers, findings and failures as JSON (default: as text)",
+    )
+    compute_options(to)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from visprism.cli.options import out_options, size_options
-from visprism.cli.values import from_zero, minutes, positive
+from visprism.cli.values import nonnegative, minutes, positive
 
 if TYPE_CHECKING:
     from visprism.training import Recipe
@@ -54,7 +54,7 @@ def train(arguments: Namespace) -> None:
 
 def recipes(arguments: Namespace) -> None:
     """List the recipes, or print one as YAML."""
-    from visprism.cli.catalogue import described
+    from visprism.cli.catalog import described
     from visprism.cli.text import columns
     from visprism.training import RECIPES, as_yaml
 
@@ -124,7 +124,7 @@ def add_train(to: ArgumentParser) -> None:
     size_options(to)
     to.add_argument(
         "--workers",
-        type=from_zero,
+        type=nonnegative,
         default=4,
         metavar="N",
         help="processes that read images larger than 64 pixels (default: 4)",
