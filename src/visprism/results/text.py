@@ -1,0 +1,20 @@
+"""Text of numbers in findings."""
+
+from math import isfinite
+
+
+def interval_text(value: float, low: float, high: float, form: str = ".3g") -> str:
+    """A value with its interval, where there is one.
+
+    Example:
+        >>> interval_text(0.931, 0.926, 0.936, ".1%"), interval_text(0.25, float("nan"), 1.0)
+        ('93.1% [92.6%, 93.6%]', '0.25')
+    """
+    if not (isfinite(low) and isfinite(high)):
+        return f"{value:{form}}"
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
+
+
+def images_text(images: int, split: str = "") -> str:
+    """The images of a measurement, with their split: ``10,000 test images``."""
+    return f"{images:,} {split + ' ' if split else ''}image{'' if images == 1 else 's'}"
