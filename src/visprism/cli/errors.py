@@ -46,9 +46,7 @@ def with_flags(text: str, flags: Iterable[str]) -> str:
     first = re.match(r"(\w+) must be ", text)
     if first is not None and first[1] in names:
         text = names[first[1]] + text[first.end(1) :]
-    return re.sub(
-        r"\b(\w+)=True\b", lambda m: names.get(m[1], m[0]), text
-    )
+    return re.sub(r"\b(\w+)=True\b", lambda m: names.get(m[1], m[0]), text)
 
 
 def _long(flags: str) -> str:

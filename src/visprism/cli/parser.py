@@ -48,7 +48,10 @@ def commands() -> dict[str, Command]:
         **first,
         **analyses,
         "anatomy": Command(
-            "blocks of a model: kind, stage, output, cost", anatomy.add, "models and data", MODEL
+            "blocks of a model: kind, stage, output, cost",
+            anatomy.add,
+            "models and data",
+            MODEL,
         ),
         "models": Command(
             "list available models with their cost",
@@ -56,9 +59,7 @@ def commands() -> dict[str, Command]:
             "models and data",
             f"{MODEL}\n{WEIGHTS}",
         ),
-        "data": Command(
-            "list available data sets", catalog.add_data, "models and data", DATA
-        ),
+        "data": Command("list available data sets", catalog.add_data, "models and data", DATA),
         "train": Command("train a model by a recipe", train.add_train, "training", BOTH),
         "recipes": Command(
             "list training recipes, or print one as YAML", train.add_recipes, "training"
@@ -80,9 +81,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if named is not None and named not in available:
         available |= _registered_commands(available)
         if named not in available:
-            raise InputError(
-                f"unknown command {named!r}. {suggestion(named, list(available))}"
-            )
+            raise InputError(f"unknown command {named!r}. {suggestion(named, list(available))}")
     root, made = _root(available)
     if named is not None:
         available[named].add(made[named])
