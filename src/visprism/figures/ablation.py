@@ -9,8 +9,8 @@ from matplotlib.ticker import PercentFormatter
 from visprism.figures.depth import kinds_key, points, stages
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, colour_of, tip
+from visprism.results.ablation import Ablations, JointAblations
 from visprism.results.attention import AttentionStatistics
-from visprism.measure.outputs import Ablations, JointAblations
 
 LABELS = {"drop": "Accuracy drop", "nll_rise": "Rise of NLL (nats)"}
 _ATTENTION = {"nmi": "Mutual information of attention", "distance": "Attention distance (px)"}

@@ -6,7 +6,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, tip
-from visprism.measure.outputs import Adversarial
+from visprism.results.perturbations import Adversarial
 
 # Of Okabe and Ito; a marker each, so that a print in grey can be read too.
 _LOOKS = {"random": ("#56B4E9", "s"), "fgsm": ("#E69F00", "^"), "pgd": ("#D55E00", "o")}

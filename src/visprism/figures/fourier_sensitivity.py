@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.figures.registry import figure
 from visprism.figures.style import SIMILARITY
-from visprism.measure.outputs import FourierSensitivity
+from visprism.results.perturbations import FourierSensitivity
 
 _SCALE = Normalize(0, 1)
 

@@ -7,7 +7,7 @@ from matplotlib.ticker import PercentFormatter
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
 from visprism.figures.style import KIND_COLOURS, tip
-from visprism.measure.outputs import FrequencyRobustness
+from visprism.results.perturbations import FrequencyRobustness
 
 
 @figure(width=2.6, height=2.2)

@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
-from visprism.measure.weights import RelativeScores
+from visprism.results.weights import RelativeScores
 
 _COLOURS = "Greys"
 _MOST = 49  # heads

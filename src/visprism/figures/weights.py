@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
-from visprism.measure.weights import PatchFilters, PositionalSimilarity
+from visprism.results.weights import PatchFilters, PositionalSimilarity
 
 _SCALE = Normalize(-1, 1)
 _COLOURS = "RdBu_r"  # its ends differ in hue for any colour vision

@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 from visprism.anatomy import dissect
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.core.devices import Compute
 from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.loss import (
     Objective,

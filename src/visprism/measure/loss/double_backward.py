@@ -7,6 +7,7 @@ torch differentiates only once are rewritten.
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
