@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from visprism.cli.values import (
     folder,
@@ -13,23 +14,27 @@ from visprism.cli.values import (
 )
 
 
+Container = Any  # an ArgumentParser or a group of its arguments; argparse names no common type
+
+
 def models_options(to: argparse.ArgumentParser) -> None:
     """Which models, with which weights."""
     to.add_argument("models", nargs="+", metavar="MODEL", help="models, see below")
     weights_options(to)
 
 
-def weights_options(to: argparse.ArgumentParser) -> None:
+def weights_options(to: Container) -> None:
     """Which weights."""
     to.add_argument(
         "--pretrained",
         action="store_true",
-        help="load published weights of models that are given by name",
+        help="load published weights of models that are given by name (default: random "
+        "weights)",
     )
     seed_options(to)
 
 
-def seed_options(to: argparse.ArgumentParser) -> None:
+def seed_options(to: Container) -> None:
     """The seed."""
     to.add_argument(
         "--seed",
@@ -40,7 +45,7 @@ def seed_options(to: argparse.ArgumentParser) -> None:
     )
 
 
-def out_options(to: argparse.ArgumentParser, default: Path | None = None) -> None:
+def out_options(to: Container, default: Path | None = None) -> None:
     """Where to write."""
     to.add_argument(
         "--out",
@@ -52,7 +57,7 @@ def out_options(to: argparse.ArgumentParser, default: Path | None = None) -> Non
     )
 
 
-def size_options(to: argparse.ArgumentParser) -> None:
+def size_options(to: Container) -> None:
     """How large images are."""
     to.add_argument(
         "--size",
@@ -62,7 +67,7 @@ def size_options(to: argparse.ArgumentParser) -> None:
     )
 
 
-def data_options(to: argparse.ArgumentParser) -> None:
+def data_options(to: Container) -> None:
     """Which images."""
     to.add_argument("--data", required=True, metavar="DATA", help="images, see below")
     to.add_argument(
@@ -96,7 +101,7 @@ def data_options(to: argparse.ArgumentParser) -> None:
     size_options(to)
 
 
-def compute_options(to: argparse.ArgumentParser) -> None:
+def compute_options(to: Container) -> None:
     """On what to compute."""
     device_options(to)
     to.add_argument(
@@ -107,7 +112,7 @@ def compute_options(to: argparse.ArgumentParser) -> None:
     )
 
 
-def device_options(to: argparse.ArgumentParser) -> None:
+def device_options(to: Container) -> None:
     """The device."""
     to.add_argument(
         "--device",
@@ -118,33 +123,34 @@ def device_options(to: argparse.ArgumentParser) -> None:
 
 
 def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None) -> None:
-    """Models, data, output folder and time budget of a study."""
+    """Models, data, output folder, time budget and device of a study, in groups of the help."""
     models_options(to)
-    data_options(to)
-    out_options(to)
+    data_options(to.add_argument_group("images"))
+    group = to.add_argument_group("study")
+    out_options(group)
     limit = "none" if default_minutes is None else f"{default_minutes:g}"
-    to.add_argument(
+    group.add_argument(
         "--minutes",
         type=minutes_or_none,
         default=default_minutes,
         metavar="N",
         help=f"time budget of the whole study in minutes, or none (default: {limit})",
     )
-    to.add_argument(
+    group.add_argument(
         "--fresh",
         action="store_true",
         help="start over (default: resume what DIR holds)",
     )
-    to.add_argument(
+    group.add_argument(
         "--formats",
         type=formats,
         default=("png",),
         metavar="F,...",
         help="formats of figure files: png, svg, pdf (default: png)",
     )
-    to.add_argument(
+    group.add_argument(
         "--json",
         action="store_true",
         help="print answers, findings and failures as JSON (default: as text)",
     )
-    compute_options(to)
+    compute_options(to.add_argument_group("computation"))

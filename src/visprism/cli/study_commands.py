@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visprism.cli.errors import flags_of
 from visprism.cli.options import study_options
 from visprism.cli.values import names
 from visprism.core.errors import InputError
@@ -21,14 +20,14 @@ _MINUTES = 2.0  # of `examine`; a test compares it with the default in Python
 
 def add_examine(to: ArgumentParser) -> None:
     """The arguments of ``examine``."""
-    study_options(to, default_minutes=_MINUTES)
-    to.add_argument(
+    group = to.add_argument_group("analyses")
+    group.add_argument(
         "--analyses",
         type=names,
         metavar="A,B,...",
         help="names of analyses (default: all that apply)",
     )
-    to.add_argument(
+    group.add_argument(
         "--set",
         action="append",
         default=[],
@@ -36,6 +35,7 @@ def add_examine(to: ArgumentParser) -> None:
         help="option of an analysis, such as fourier.profile=radial; repeatable "
         "(default: the defaults of each analysis)",
     )
+    study_options(to, default_minutes=_MINUTES)
     to.set_defaults(run=examine)
 
 
@@ -48,17 +48,17 @@ def add_analysis(to: ArgumentParser, name: str) -> None:
     from visprism.analyses import ANALYSES
     from visprism.core.options import options_of
 
-    study_options(to, default_minutes=None)
-    shared = flags_of(to)
     options = options_of(ANALYSES[name])
-    group = to.add_argument_group(f"options of {name}") if options else to
+    group = to.add_argument_group(f"options of {name}")
     for option in options.values():
-        if _flag(option) in shared:
-            raise InputError(
-                f"options of {name} must not have the name of an argument of every command, "
-                f"got {option.name!r}"
-            )
         _add_option(group, option)
+    try:
+        study_options(to, default_minutes=None)
+    except argparse.ArgumentError as error:
+        raise InputError(
+            f"options of {name} must not have the name of an argument of every command "
+            f"({error})"
+        ) from error
     to.set_defaults(run=lambda arguments: _one(arguments, name))
 
 
@@ -75,25 +75,22 @@ def _one(arguments: Namespace, name: str) -> int:
     return _perform(arguments, [name], {name: values})
 
 
-def _flag(option: "Option") -> str:
-    return "--" + option.name.replace("_", "-")
-
-
 def _add_option(group: Any, option: "Option") -> None:  # noqa: ANN401 (argparse hides its type)
+    flag = "--" + option.name.replace("_", "-")
     shared: dict[str, Any] = {
         "dest": f"option_{option.name}",
         "default": option.default,
         "help": option.help.replace("%", "%%"),
     }
     if option.type is bool:
-        group.add_argument(_flag(option), action=argparse.BooleanOptionalAction, **shared)
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, **shared)
         return
     choices = ",".join(map(str, option.choices or ()))
     several = isinstance(option.default, tuple)
     metavar = f"{{{choices}}}" if choices and not several else option.name.upper()
     if choices and several:
         shared["help"] = f"{option.info.help}: of {choices} ({option.help.rpartition(' (')[2]}"
-    group.add_argument(_flag(option), type=_parser_of(option), metavar=metavar, **shared)
+    group.add_argument(flag, type=_parser_of(option), metavar=metavar, **shared)
 
 
 def _parser_of(option: "Option") -> Callable[[str], Any]:
