@@ -13,7 +13,6 @@ from visprism.cli.values import (
     size,
 )
 
-
 Container = Any  # an ArgumentParser or a group of its arguments; argparse names no common type
 
 
