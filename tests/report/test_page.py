@@ -10,10 +10,10 @@ import pytest
 
 from visprism.core.errors import InputError
 from visprism.figures.losses import LossScale
-from visprism.measure.loss.landscape import Landscape
 from visprism.report import SECTIONS, Examination, file_name, render
 from visprism.report.surfaces import surface
 from visprism.results.base import Result
+from visprism.results.landscape import Landscape
 
 EVIL = '<script>alert("1")</script> & --> <b>'
 VOID = {"meta", "br", "hr", "img", "link", "input"}

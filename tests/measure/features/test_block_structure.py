@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from visprism.core.errors import InputError
-from visprism.measure.features import Similarity, block_structure
+from visprism.measure.features import block_structure
+from visprism.results.similarity import Similarity
 
 
 def similar(stages, cka, defined=None):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from visprism.core.provenance import Provenance
-from visprism.measure.features import HighFrequency, Spectrum, Variances, tally
+from visprism.measure.features import tally
+from visprism.results.fourier import HighFrequency, Spectrum
+from visprism.results.variance import Variances
 
 
 def high_frequency(kinds, changes, subsampling=None):

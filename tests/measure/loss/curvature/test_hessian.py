@@ -11,12 +11,8 @@ from torch import nn
 from visprism.core.errors import InputError
 from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.loss import Objective, Products
-from visprism.measure.loss.curvature import (
-    HessianSpectrum,
-    hessian_spectrum,
-    product_cost,
-    top_eigenvalues,
-)
+from visprism.measure.loss.curvature import hessian_spectrum, product_cost, top_eigenvalues
+from visprism.results.hessian import HessianSpectrum
 from visprism.testing import assert_results_equal
 
 
