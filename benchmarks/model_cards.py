@@ -9,7 +9,7 @@ Every number comes from the JSON file beside the weights, which benchmarks/train
 import argparse
 from pathlib import Path
 
-from visprism.models.pretrained import PretrainedCard, pretrained_cards
+from visprism.models.pretrained import PretrainedCard, epochs_in_words, pretrained_cards
 from visprism.models.timm_entries import PREFIX
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "model_cards.md"
@@ -87,7 +87,7 @@ def row(card: PretrainedCard) -> str:
         f"{card.parameters:,}",
         card.data,
         accuracy(card),
-        str(card.epochs),
+        epochs_in_words(card),
         f"{card.minutes:.1f}",
         f"{size(card):.2f} MB",
     ]
@@ -105,8 +105,8 @@ def section(card: PretrainedCard) -> str:
         "License": f"{card.data_license}.",
         "Preprocessing": f"{images}, mean ({mean}), standard deviation ({std}).",
         "Classes": f"{', '.join(card.class_names)}.",
-        "Recipe": f"{recipe(card)}, seed {card.seed}; {card.epochs} "
-        f"{'epoch' if card.epochs == 1 else 'epochs'} in {card.minutes:.1f} minutes on "
+        "Recipe": f"{recipe(card)}, seed {card.seed}; {epochs_in_words(card)} "
+        f"{'epoch' if card.recipe_epochs == 1 else 'epochs'} in {card.minutes:.1f} minutes on "
         f"{card.machine}; {versions}.",
         "Accuracy": f"{accuracy(card)}, NLL {card.nll:.3f}, ECE {card.ece:.1%}; "
         f"{card.accuracy_fp32:.2%} before the weights were rounded to 16 bits.",

@@ -8,6 +8,8 @@ and after, and written with their card, a JSON file of the same name.
     python benchmarks/trained.py resnet20.cifar10 --data parquet:DIR    # train and test in DIR
     python benchmarks/trained.py resnet20.cifar10 --install --write     # into the package, and
                                                                         # results/trained/
+    python benchmarks/trained.py resnet20.cifar10 --unfinished          # no training: the last
+                                                                        # snapshot of a run
 
 On a CPU the two runs of a network are bit-identical with the same versions and machine.
 
@@ -72,7 +74,25 @@ NETWORKS = {
         "vit_nano_patch4_32?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "8", "snapshots": "2", "optimizer": "muon"},
+        {"epochs": "5", "snapshots": "2", "optimizer": "muon"},
+    ),
+    "alter_resnet20.cifar10": Training(
+        "alter_resnet20?num_classes=10",
+        "quick",
+        "cifar10",
+        {"epochs": "4", "snapshots": "2", "optimizer": "muon"},
+    ),
+    "mixer_pico_patch4_32.cifar10": Training(
+        "mixer_pico_patch4_32?num_classes=10",
+        "quick",
+        "cifar10",
+        {"epochs": "5", "snapshots": "2", "optimizer": "muon"},
+    ),
+    "pit_pico_patch4_32.cifar10": Training(
+        "pit_pico_patch4_32?num_classes=10",
+        "quick",
+        "cifar10",
+        {"epochs": "4", "snapshots": "2", "optimizer": "muon"},
     ),
 }
 DESCRIPTIONS = {
@@ -94,6 +114,9 @@ def main() -> None:
         "--out", type=Path, metavar="DIR", help="for weights and card (DIR/NAME)"
     )
     parser.add_argument("--install", action="store_true", help="into the package instead")
+    parser.add_argument(
+        "--unfinished", action="store_true", help="take the last snapshot of a stopped run"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}/NAME.json")
     arguments = parser.parse_args()
@@ -101,7 +124,8 @@ def main() -> None:
     names = NETWORKS if "all" in arguments.names else arguments.names
     for name in names:
         run = arguments.runs / name
-        train(name, run, arguments.data)
+        if not arguments.unfinished:
+            train(name, run, arguments.data)
         folder = PACKAGE if arguments.install else arguments.out or run / "weights"
         folder.mkdir(parents=True, exist_ok=True)
         card = package(name, run, folder, arguments)
@@ -123,17 +147,17 @@ def train(name: str, run: Path, data: str | None) -> None:
 def package(
     name: str, run: Path, folder: Path, arguments: argparse.Namespace
 ) -> PretrainedCard:
-    """Write the 16-bit weights of a finished run and their card, from what the run left."""
+    """Write the 16-bit weights of a run and their card, from what the run left."""
     how = NETWORKS[name]
-    trained = load_model(f"{how.model}@{run / 'model.safetensors'}")
-    stated = read_metadata(run / "model.safetensors")
-    history = history_of(run)
+    source, history = weights_of(run)
+    trained = load_model(f"{how.model}@{source}")
+    stated = read_metadata(source)
     data = arguments.data or how.data
     exact = evaluate(trained, data)
     weights = folder / f"{name}.safetensors"
     last = history[-1]
     save_checkpoint(
-        load_model(f"{how.model}@{run / 'model.safetensors'}").model.half(),
+        load_model(f"{how.model}@{source}").model.half(),
         weights,
         recipe=stated.recipe,
         preprocessing=trained.preprocessing,
@@ -173,6 +197,7 @@ def package(
         recipe_changes=dict(how.changes),
         seed=stated.recipe["seed"],
         epochs=len(history),
+        recipe_epochs=stated.recipe["epochs"],
         minutes=round(float(last["seconds"]) / 60, 2),
         machine=machine(),
         test_images=rounded["images"],
@@ -249,6 +274,16 @@ def quality(image: Any) -> int:  # noqa: ANN401 (a JPEG file of Pillow's)
     """
     percent = 100 * sum(image.quantization[0]) / 3692
     return round(100 - percent / 2 if percent <= 100 else 5000 / percent)
+
+
+def weights_of(run: Path) -> tuple[Path, list[dict[str, str]]]:
+    """The final weights of a run, or its last snapshot, and the epochs that led to them."""
+    history = history_of(run)
+    if (run / "model.safetensors").is_file():
+        return run / "model.safetensors", history
+    snapshot = max((run / "snapshots").glob("step-*.safetensors"))
+    step = int(snapshot.stem.partition("-")[2])
+    return snapshot, [row for row in history if int(row["step"]) <= step]
 
 
 def history_of(run: Path) -> list[dict[str, str]]:

@@ -71,4 +71,3 @@ def test_every_result_of_a_section_is_registered_described_and_drawn(analysis):
 def test_it_has_a_page_in_the_docs(analysis):
     page = PROJECT / "docs" / "analyses" / f"{analysis.name}.md"
     assert page.exists(), page
-

@@ -336,6 +336,18 @@ def test_models_lists_the_zoo_and_searches_the_rest(capsys):
     assert all(name.startswith("torchvision:vit_") for name in listed)
 
 
+def test_models_lists_pretrained_weights_with_their_accuracy(capsys):
+    assert main(["models", "--trained"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    for card in pretrained_cards().values():
+        (line,) = [line for line in listed if line.startswith(f"{card.name} ")]
+        interval = f"[{card.accuracy_low:.1%}, {card.accuracy_high:.1%}]"
+        for stated in (f"{card.accuracy:.1%} {interval}", card.recipe, f"{card.parameters:,}"):
+            assert f" {stated} " in line
+    assert main(["models", "resnet20.shapes", "--trained"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_models_tells_what_those_that_fit_cost(capsys):
     assert main(["models", "resnet20", "--cost", "--batch-size", "2"]) == 0
     header, line, remark = capsys.readouterr().out.splitlines()

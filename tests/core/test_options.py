@@ -71,7 +71,9 @@ def test_text_that_does_not_fit_is_refused_with_the_constraint(name, text, messa
         parse(name, text)
 
 
-@pytest.mark.parametrize("values", [{"steps": True}, {"steps": 2.0}, {"epsilon": 0.1}, {"norm": 1}])
+@pytest.mark.parametrize(
+    "values", [{"steps": True}, {"steps": 2.0}, {"epsilon": 0.1}, {"norm": 1}]
+)
 def test_values_from_python_are_checked_by_the_same_rules(values):
     (name,) = values
     with pytest.raises(InputError, match=f"{name} must be"):

@@ -37,7 +37,9 @@ class MeasureBrightness(Analysis):
     offset: float = option(0.0, "number to add")
 
     def measure(self, subject, run):
-        images = [b[0] if isinstance(b, tuple) else b for b in run.track(subject.batches(), "x")]
+        images = [
+            b[0] if isinstance(b, tuple) else b for b in run.track(subject.batches(), "x")
+        ]
         values = torch.cat(images).flatten(1).mean(1).double().numpy() + self.offset
         n = len(values)
         per_image = PerImage(

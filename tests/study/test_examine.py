@@ -189,7 +189,9 @@ def test_a_study_with_a_folder_is_resumed(net, loader, brightness, tmp_path):
             return super().measure(subject, run)
 
     models = {"a": net(), "b": net(1)}
-    first = examine({"a": models["a"]}, loader, analyses=[Counted()], out=tmp_path, minutes=None)
+    first = examine(
+        {"a": models["a"]}, loader, analyses=[Counted()], out=tmp_path, minutes=None
+    )
     both = examine(models, loader, analyses=[Counted()], out=tmp_path, minutes=None)
     assert measured == ["a", "b"]
     assert both["a"]["brightness"] == first["a"]["brightness"]
@@ -242,11 +244,21 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     refused("models must have different names, got 'Net' twice", [net(), net()], loader)
     refused("model must be in evaluation mode", net().train(), loader)
     refused("minutes must be a positive number", net(), loader, minutes=float("nan"))
-    refused("unknown analysis 'furier'. Did you mean fourier", net(), loader, analyses=["furier"])
-    refused("fourier has no option 'profil'. Did you mean profile", net(), loader,
-            analyses=["fourier"], options={"fourier": {"profil": "radial"}})
-    refused("all batches must hold images of one size", net(),
-            [loader[0][0], torch.zeros(2, 3, 9, 9)])
+    refused(
+        "unknown analysis 'furier'. Did you mean fourier", net(), loader, analyses=["furier"]
+    )
+    refused(
+        "fourier has no option 'profil'. Did you mean profile",
+        net(),
+        loader,
+        analyses=["fourier"],
+        options={"fourier": {"profil": "radial"}},
+    )
+    refused(
+        "all batches must hold images of one size",
+        net(),
+        [loader[0][0], torch.zeros(2, 3, 9, 9)],
+    )
     refused("either all batches or none must have targets", net(), [loader[0], loader[1][0]])
     refused("on_error must be", net(), loader, on_error="ignore")
     refused("data must be an iterable of batches", net(), 7)

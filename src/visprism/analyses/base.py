@@ -228,15 +228,6 @@ class AnalysisRegistry(Registry):
             raise InputError(f"analyses must be named once each, got {min(repeated)} twice")
         return made
 
-    def parsed(self, analysis: Analysis, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Option values as an index on disk holds them, in the types of the options."""
-        declared = options_of(type(analysis))
-        return {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-            if name in declared
-        }
-
     def _make(self, name: str, values: Mapping[str, Any]) -> Analysis:
         cls = self[name]
         for key in values:

@@ -63,7 +63,7 @@ class Subject:
     def batches(
         self, batch_size: int | None = None, change: PixelChange | None = None
     ) -> Sequence:
-        """The evaluation images as the model needs them; re-iterable, the same in every pass."""
+        """The evaluation images as the model needs them, the same in every pass."""
         return self.images.batches(
             self.preprocessing,
             batch_size=batch_size or self.batch_size,
@@ -85,7 +85,7 @@ class Subject:
         """
         if not isinstance(self.training_images, PictureImages) or self.preprocessing is None:
             raise InputError(
-                "data must be images, not tensors, for augmentation. Pass an ImageSet or a name."
+                "data must be images for augmentation, got tensors. Pass an ImageSet or a name."
             )
         return self.training_images.augmented(
             self.preprocessing,
@@ -144,7 +144,9 @@ class Subject:
             return "the model does not return one vector of logits per image"
         declared = self.images.num_classes
         if declared is not None and declared != self.num_classes:
-            return f"the model has {self.num_classes} classes and {self.images.name} has {declared}"
+            return (
+                f"the model has {self.num_classes} classes, {self.images.name} has {declared}"
+            )
         if int(self.images.targets.max()) >= self.num_classes:
             return (
                 f"targets must be below {self.num_classes} (classes of the model), got "

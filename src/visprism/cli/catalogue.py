@@ -110,12 +110,13 @@ def add_models(to: ArgumentParser) -> None:
         metavar="PATTERN",
         help="part of a name, or a pattern such as '*vit*'",
     )
-    to.add_argument(
+    tables = to.add_mutually_exclusive_group()
+    tables.add_argument(
         "--cost",
         action="store_true",
         help="parameters, MACs per image and images per second of each model",
     )
-    to.add_argument(
+    tables.add_argument(
         "--trained",
         action="store_true",
         help="networks with weights inside the package: accuracy, recipe, data",

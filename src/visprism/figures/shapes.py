@@ -37,7 +37,7 @@ def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
     """The quantile nearest to the median against depth, and bands between pairs around it."""
     levels = np.unique(result.probability)
     rows = {p: result.select(result.probability == p) for p in levels.tolist()}
-    pairs = [(rows[low], rows[high]) for low, high in zip(levels, levels[::-1], strict=True)]
+    pairs = [(rows[a], rows[b]) for a, b in zip(levels, levels[::-1], strict=True)]
     for below, above in pairs[: len(levels) // 2]:
         ax.fill_between(
             below.depth, below.values, above.values, color=FAINT, alpha=0.18, linewidth=0
@@ -52,7 +52,9 @@ def _value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     """A color bar at the side, with the scale of the first axes."""
     mappable = next((m for ax in axes for m in (*ax.images, *ax.collections)), None)
     if mappable is not None:
-        bar = figure.colorbar(mappable, ax=list(axes), label=str(mappable.get_label()), pad=0.02)
+        bar = figure.colorbar(
+            mappable, ax=list(axes), label=str(mappable.get_label()), pad=0.02
+        )
         bar.outline.set_visible(False)
 
 

@@ -39,6 +39,7 @@ class PretrainedCard:
     recipe_changes: Mapping[str, Any]  # fields that differ from the recipe's
     seed: int
     epochs: int  # completed
+    recipe_epochs: int  # of the full schedule
     minutes: float  # of training, evaluation after each epoch not included
     machine: str
     test_images: int
@@ -157,7 +158,7 @@ def card_table(pattern: str | None = None) -> tuple[list[str], list[list[str]]]:
             card.data,
             f"{card.accuracy:.1%} [{card.accuracy_low:.1%}, {card.accuracy_high:.1%}]",
             " ".join([card.recipe, *(f"{k}={v}" for k, v in card.recipe_changes.items())]),
-            str(card.epochs),
+            epochs_in_words(card),
             f"{card.minutes:.1f}",
         ]
         for card in pretrained_cards().values()
@@ -166,6 +167,12 @@ def card_table(pattern: str | None = None) -> tuple[list[str], list[list[str]]]:
     if not rows:
         raise InputError(f"no pretrained weights match {pattern!r}. {_available('')}")
     return header, rows
+
+
+def epochs_in_words(card: PretrainedCard) -> str:
+    """How many epochs were completed, and of how many if training was stopped early."""
+    stopped = card.epochs < card.recipe_epochs
+    return f"{card.epochs} of {card.recipe_epochs}" if stopped else str(card.epochs)
 
 
 def _available(name: str) -> str:

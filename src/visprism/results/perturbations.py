@@ -61,7 +61,9 @@ class FrequencyRobustness(Result):
         "High minus low, high", "", "upper end of its 95 % interval", default=float("nan")
     )
     width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
-    ring: str = scalar("Ring", "", "shape of the bands in the frequency plane", default="square")
+    ring: str = scalar(
+        "Ring", "", "shape of the bands in the frequency plane", default="square"
+    )
     left_out: str = scalar(
         "Empty bands", "", "bands without any frequency of images this small", default=""
     )
@@ -142,9 +144,7 @@ class FourierSensitivity(Result):
     mean_rise_high: float = scalar(
         "Mean rise, high", "", "upper end of its 95 % interval", default=float("nan")
     )
-    rms: float = scalar(
-        "RMS of the noise", "", "in pixels of 0 ... 1", default=float("nan")
-    )
+    rms: float = scalar("RMS of the noise", "", "in pixels of 0 ... 1", default=float("nan"))
     nyquist: float = scalar(
         "Nyquist frequency", "cycles", "cycles over the shorter side", default=float("nan")
     )

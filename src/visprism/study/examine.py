@@ -11,7 +11,7 @@ from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
-from visprism.core.options import option_values
+from visprism.core.options import option_values, parsed_options
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run, TimeBudgetError
@@ -121,11 +121,13 @@ class _Examination:
     notify: Listener
     on_error: str
     named: bool  # whether the user named the analyses
+    budget: float | None = None  # seconds
     entries: list[Entry] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
-    def perform(self, budget: float | None) -> None:
+    def perform(self) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
+        budget = self.budget
         self.store.header.pop("keys", None)  # an interrupted study has no complete list
         workload = self._workload()
         remaining = [a for a in self.analyses if workload.applicable[a.name]]
@@ -187,36 +189,44 @@ class _Examination:
     ) -> Plan:
         """A plan in which what was decided before, also by an earlier run, stays decided."""
         plan = gather(plan_of(workload, remaining, budget))[0]
-        decisions = self.store.header.get("decisions", {})
-        steps = tuple(
-            self._as_decided(step, decisions.get(_decision_name(step)), workload)
-            for step in plan.steps
-        )
-        return replace(plan, steps=steps)
+        return replace(plan, steps=tuple(self._as_decided(s, workload) for s in plan.steps))
 
-    def _as_decided(self, step: Step, decision: Any, workload: Workload) -> Step:  # noqa: ANN401
-        if not decision or decision["given"] != self._given(step):
+    def _as_decided(self, step: Step, workload: Workload) -> Step:
+        """The step as it was decided for the analyses of it that were asked for before."""
+        stored = self.store.header.get("decisions", {})
+        decided = {
+            a.name: stored[a.name]
+            for a in step.analyses
+            if a.name in stored and stored[a.name]["request"] == self._request(a)
+        }
+        if not decided:
             return step
         analyses = tuple(
-            replace(a, **ANALYSES.parsed(a, values))  # pyrefly: ignore
-            for a, values in zip(step.analyses, decision["options"], strict=True)
+            replace(a, **parsed_options(a, decided[a.name]["options"]))  # pyrefly: ignore
+            if a.name in decided
+            else a
+            for a in step.analyses
         )
-        seconds = workload.seconds(analyses, decision["images"])
-        return replace(step, analyses=analyses, images=decision["images"], seconds=seconds)
+        # Analyses that share a pass share its images: a new one is given those of the others.
+        images = min(decision["images"] for decision in decided.values())
+        seconds = workload.seconds(analyses, images)
+        return replace(step, analyses=analyses, images=images, seconds=seconds)
 
     def _decide(self, step: Step) -> None:
         """Keep how an analysis runs, so that a resumed study runs it in the same way."""
-        self.store.header.setdefault("decisions", {})[_decision_name(step)] = {
-            "given": self._given(step),
-            "images": step.images,
-            "options": [option_values(a) for a in step.analyses],
-        }
+        decisions = self.store.header.setdefault("decisions", {})
+        for analysis in step.analyses:
+            decisions[analysis.name] = {
+                "request": self._request(analysis),
+                "images": step.images,
+                "options": option_values(analysis),
+            }
         self.store.write()
 
-    def _given(self, step: Step) -> list:
+    def _request(self, analysis: Analysis) -> dict[str, Any]:
         """What the user asked for: a decision holds only for the same request."""
-        names = {a.name for a in step.analyses}
-        return [option_values(a) for a in self.analyses if a.name in names]
+        given = next(a for a in self.analyses if a.name == analysis.name)
+        return {"options": option_values(given), "budget": self.budget}
 
     def _measure(self, step: Step, workload: Workload) -> None:
         for subject in workload.subjects_of(step.analyses):
@@ -236,8 +246,15 @@ class _Examination:
             results = _measured(analyses, subject, run)
             for analysis, found in zip(analyses, results, strict=True):
                 self._keep(analysis, (subject,), tuple(found), time.monotonic() - begin)
+        except InputError as error:
+            if self.on_error == "raise":
+                raise
+            if len(analyses) == 1:
+                self._fail(Failure(subject.name, analyses[0].name, _reason(error)))
+                return
+            for analysis in analyses:  # one that cannot be measured does not cost the others
+                self._measure_one([analysis], subject)
         except (
-            InputError,
             TimeBudgetError,
             RuntimeError,
             ValueError,
@@ -372,10 +389,6 @@ def _pairs(subjects: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
     if len(subjects) <= _ALL_PAIRS:
         return list(combinations(subjects, 2))
     return [(subjects[0], other) for other in subjects[1:]]
-
-
-def _decision_name(step: Step) -> str:
-    return step.label
 
 
 def _preparation(subject: Subject) -> str:

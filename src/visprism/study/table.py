@@ -8,7 +8,6 @@ from visprism.results.answers import Answer
 from visprism.results.base import Result
 from visprism.results.per_image import Differences, PerImage, paired_differences
 
-
 DASH = "\N{EN DASH}"  # where there is no number
 
 

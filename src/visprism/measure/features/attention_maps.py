@@ -150,11 +150,11 @@ def _nearest(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
 
 
 def key_map(
-    weights: Float[Tensor, "heads keys"], attended: AttentionGeometry, window: int
+    weights: Float[Tensor, "heads keys"], geometry: AttentionGeometry, window: int
 ) -> Float[np.ndarray, "heads rows columns"]:
     """Weights of keys at their places."""
-    rows, columns = attended.keys.grid
-    index = attended.keys.index[window]
+    rows, columns = geometry.keys.grid
+    index = geometry.keys.index[window]
     placed = index != OFF_GRID
     map_ = np.zeros((len(weights), rows * columns))
     map_[:, index[placed]] = weights.detach().cpu().double().numpy()[:, placed]
