@@ -70,7 +70,10 @@ def complete(cls, **columns):
         f for f in fields(cls) if f.name not in columns and f.default is MISSING
         and f.default_factory is MISSING
     ]  # fmt: skip
-    return cls(**columns, **{f.name: np.full(rows, np.nan) for f in missing})
+    empty = {
+        f.name: np.full(rows, np.nan) if f.type is np.ndarray else f.type(0) for f in missing
+    }
+    return cls(**columns, **empty)
 
 
 def history():
@@ -405,7 +408,6 @@ def hessian_summary():
         smallest=-30 * two,
         nll=2.3 * two,
         converged=two,
-        ends_converged=two,
         provenance=PROVENANCE,
     )
 
