@@ -15,9 +15,7 @@ from visprism.results.predictions import (
 )
 
 
-def outcomes(
-    correct: np.ndarray, confidence: np.ndarray | None = None, name: str = ""
-) -> Outcomes:
+def outcomes(correct, confidence=None, name: str = "") -> Outcomes:
     correct = np.asarray(correct, bool)
     n = len(correct)
     confidence = np.full(n, 0.9) if confidence is None else confidence
@@ -47,7 +45,7 @@ def cohen_kappa(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def test_kappa_by_hand():
-    # 10 images: both correct on 5, both wrong on 2, the first alone on 2, the second alone on 1.
+    # 10 images: both correct on 5, both wrong on 2, one of them alone on 2 and on 1.
     first = outcomes([1, 1, 1, 1, 1, 0, 0, 1, 1, 0], name="resnet")
     second = outcomes([1, 1, 1, 1, 1, 0, 0, 0, 0, 1], name="vit")
     result = error_consistency(first, second)
@@ -137,15 +135,17 @@ def pair(generator: np.random.Generator, images: int, gaps: tuple[float, float])
         yield outcomes(chance < confidence - gap, confidence)
 
 
-@pytest.mark.parametrize("gaps", [(0.0, 0.0), (0.0, 0.05), (0.03, 0.08)])
-def test_the_interval_of_the_difference_of_the_ece_holds_the_truth(gaps):
+def test_the_interval_of_the_difference_of_the_ece_holds_the_truth_in_95_percent():
     generator = np.random.default_rng(3)
-    inside = 0
-    for seed in range(100):
-        first, second = pair(generator, 500, gaps)
-        result = calibration_differences(first, second, resamples=60, seed=seed)
-        inside += result.low[0] <= gaps[1] - gaps[0] <= result.high[0]
-    assert 89 <= inside <= 100  # 95 expected, deviation 2.2
+    inside = {}
+    for gaps in ((0.0, 0.0), (0.0, 0.05), (0.03, 0.08), (0.05, 0.05)):
+        inside[gaps] = 0
+        for seed in range(60):
+            first, second = pair(generator, 300, gaps)
+            result = calibration_differences(first, second, resamples=60, seed=seed)
+            inside[gaps] += result.low[0] <= gaps[1] - gaps[0] <= result.high[0]
+    assert 221 <= sum(inside.values()) <= 238  # 228 of 240 expected, deviation 3.4
+    assert min(inside.values()) >= 50  # the least where one of the two is calibrated
 
 
 def test_a_model_has_the_calibration_of_itself():

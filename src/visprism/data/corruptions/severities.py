@@ -139,7 +139,7 @@ _TABLES = dict(zip(SIZES, (_CIFAR, _TINY, _IMAGENET), strict=True))
 
 
 def table_for(height: int, width: int) -> str:
-    """The one of `SIZES` whose severities apply to images of this size: the nearest by ratio."""
+    """The one of `SIZES` that is nearest by ratio, whose severities apply."""
     side = min(height, width)
     return SIZES[sum(side > upto for upto in _UPTO)]
 

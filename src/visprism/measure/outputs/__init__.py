@@ -1,14 +1,11 @@
 """Measurements of predictions: calibration, robustness, ablation, and perturbed images."""
 
-from visprism.measure.outputs.adversarial import Adversarial, adversarial
+from visprism.measure.outputs.adversarial import adversarial
 from visprism.measure.outputs.block_ablation import ablation
 from visprism.measure.outputs.calibration import calibration
 from visprism.measure.outputs.categories import classes_of
-from visprism.measure.outputs.fourier_sensitivity import (
-    FourierSensitivity,
-    fourier_sensitivity,
-)
-from visprism.measure.outputs.frequency_noise import FrequencyRobustness, frequency_noise
+from visprism.measure.outputs.fourier_sensitivity import fourier_sensitivity
+from visprism.measure.outputs.frequency_noise import frequency_noise
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.perturbation_ball import ATTACKS, Attack
 from visprism.measure.outputs.predict import predict
@@ -21,10 +18,7 @@ from visprism.measure.outputs.temperature import temperature
 
 __all__ = [
     "ATTACKS",
-    "Adversarial",
     "Attack",
-    "FourierSensitivity",
-    "FrequencyRobustness",
     "Predictions",
     "ablation",
     "adversarial",
