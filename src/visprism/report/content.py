@@ -166,7 +166,7 @@ def chapters_of(results: Mapping[str, ByModels]) -> list[Chapter]:
         InputError: if an analysis is not registered.
     """
     for name in results:
-        if name not in ANALYSES:
+        if name not in list(ANALYSES):
             raise InputError(
                 f"{name} must be registered with ANALYSES.register for a report. "
                 f"{suggestion(name, list(ANALYSES))}"
