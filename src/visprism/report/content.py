@@ -24,6 +24,7 @@ class Cell:
     text: str = ""  # value with interval
     mark: Mark = ""
     reason: str = ""  # why the model has no answer
+    failed: bool = False  # whether the analysis gave no result for the model
     anchor: str = ""  # of the section with the result
 
 
