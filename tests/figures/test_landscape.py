@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from visprism.figures import panel, plot
 from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
-from visprism.figures.perspective import seen
-from visprism.measure.loss.landscape import Projection
+from visprism.figures.perspective import project_isometric
+from visprism.results.trajectory import Projection
 
 # The scale.
 
@@ -73,7 +73,9 @@ def test_another_pair_and_quantity_can_be_drawn(made, ax):
 
 
 def test_a_path_is_drawn_through_its_points(made, ax):
-    path = Projection(np.arange(2), np.array([0.5, 0.0]), np.array([0.2, 0.0]), np.ones(2))
+    path = Projection(
+        snapshot=np.arange(2), a=np.array([0.5, 0.0]), b=np.array([0.2, 0.0]), share=np.ones(2)
+    )
     lines = plot(made["landscape"], ax, path=path).lines
     assert any(np.array_equal(line.get_xdata(), path.a) for line in lines)
 
@@ -94,13 +96,15 @@ def test_a_surface_has_a_cell_for_each_four_points_in_its_colour(made, ax):
 
 def test_what_stands_before_hides_what_stands_behind():
     ends = (-1.0, 1.0)
-    corners = [seen(*map(np.array, (x, y, 0.5))) for x in ends for y in ends]
+    corners = [project_isometric(*map(np.array, (x, y, 0.5))) for x in ends for y in ends]
     lowest = min(corners, key=lambda place: place[1])  # in the drawing
     assert lowest[2] == max(place[2] for place in corners)
 
 
 def test_a_higher_point_is_drawn_higher():
-    low, high = (seen(np.array(0.3), np.array(-0.2), np.array(z)) for z in (0.2, 0.6))
+    low, high = (
+        project_isometric(np.array(0.3), np.array(-0.2), np.array(z)) for z in (0.2, 0.6)
+    )
     assert low[0] == high[0]
     assert low[1] < high[1]
 

@@ -41,6 +41,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._functions: dict[str, Callable[..., Any]] = {}
+        self._declared: dict[str, str] = {}  # name -> module
 
     def register(self, function: F) -> F:
         """Add `function` under its own name.
@@ -60,6 +61,18 @@ class Registry(Mapping[str, Callable[..., Any]]):
         if name in self._functions:
             raise InputError(f"{self._kind} {name!r} is already registered")
         self._functions[name] = function
+
+    def declare(self, name: str, module: str) -> None:
+        """Add a function of a module that is imported when the function is looked up.
+
+        For functions of higher layers. Iteration does not list them.
+        """
+        self._declared[name] = module
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the name can be looked up."""
+        load_plugins()
+        return name in self._functions or name in self._declared
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         load_plugins()

@@ -94,3 +94,22 @@ def resample_counts(
             positions = generator.integers(images, size=images)
             row[:] = np.bincount(positions, minlength=images)
         yield counts
+
+
+def t_interval(mean: float, error: float, count: int) -> tuple[float, float]:
+    """Student's 95 % interval of a mean of `count` independent values.
+
+    The interval is mean ± t error, with t the 97.5 % quantile with count - 1 degrees of
+    freedom. NaN where the error is, or for fewer than 2 values.
+
+    Args:
+        mean: of the values.
+        error: standard error of the mean.
+        count: number of values.
+    """
+    if count < 2 or not np.isfinite(error):
+        return float("nan"), float("nan")
+    from scipy.special import stdtrit  # SciPy takes a while to import
+
+    half = float(stdtrit(count - 1, 0.975)) * error
+    return mean - half, mean + half

@@ -1,4 +1,4 @@
-"""Draws: random numbers by position, the same however the positions are asked for."""
+"""Counter-based random numbers: each depends on a key and a position alone."""
 
 import numpy as np
 from jaxtyping import Float, Integer, UInt64
@@ -12,12 +12,10 @@ def _mixed(x: UInt64[np.ndarray, "..."]) -> UInt64[np.ndarray, "..."]:
     return x ^ (x >> np.uint64(31))
 
 
-def draws(
+def uniform_numbers(
     key: int, positions: Integer[np.ndarray, " b"], count: int
 ) -> Float[np.ndarray, "{count} b"]:
-    """`count` numbers in 0 ... 1 for each position, which depend on it and on `key` alone.
-
-    A generator would have to be run from the start, or be made anew for each position.
+    """`count` uniform numbers in [0, 1) for each position.
 
     Source: Steele, Lea & Flood (2014), Fast splittable pseudorandom number generators, fig. 16.
     """

@@ -1,4 +1,4 @@
-"""Loading for training: large images, decoded and cut out by worker processes."""
+"""The feed of large images, decoded and cropped by worker processes."""
 
 import multiprocessing
 import warnings
@@ -15,21 +15,26 @@ from torch.utils.data import DataLoader, Dataset
 
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
+from visprism.core.fingerprint import fingerprint
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
 from visprism.data.augmentation.pipeline import SoftBatch, finished, planned
 from visprism.data.augmentation.settings import PLAIN, Augmentation
 from visprism.data.augmentation.views import Views
-from visprism.data.feed import check_padding, checked, in_order
-from visprism.data.fingerprint import fingerprint, some_images
+from visprism.data.feed import (
+    check_padding,
+    check_trainable,
+    sampled_indices,
+    shuffled_batches,
+)
 from visprism.data.image_set import ImageSet
 
-Read = UInt8[Tensor, "b 3 h w"] | str  # or what is wrong with an image
+Read = UInt8[Tensor, "b 3 h w"] | str  # or the error of an image
 
 
 @dataclass(frozen=True)
 class LoaderFeed:
-    """Images that are read anew in each epoch, as of ImageNet, by worker processes."""
+    """Images that worker processes read in each epoch, such as those of ImageNet."""
 
     image_set: ImageSet
     num_classes: int
@@ -52,11 +57,11 @@ class LoaderFeed:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Digests of all classes, and of 16 images; see `Feed.fingerprints`."""
-        read = self.image_set.read(some_images(self.images))
-        some = [torch.from_numpy(np.array(picture)) for picture in read]
+        """Digests of all classes and of 16 images; see `Feed.fingerprints`."""
+        pictures = self.image_set.read(sampled_indices(self.images))
+        sampled = [torch.from_numpy(np.array(picture)) for picture in pictures]
         targets = torch.from_numpy(self.image_set.targets)
-        return {"classes": fingerprint([targets]), "some images": fingerprint(some)}
+        return {"classes": fingerprint([targets]), "sampled images": fingerprint(sampled)}
 
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)
@@ -66,10 +71,10 @@ class LoaderFeed:
         Raises:
             InputError: if an image cannot be read; it is named.
         """
-        batches = in_order(self.images, self.batch_size, number, self.seed)
-        size, how, seed = self.preprocessing.size, self.augmentation, self.seed
+        batches = shuffled_batches(self.images, self.batch_size, number, self.seed)
+        size, augmentation, seed = self.preprocessing.size, self.augmentation, self.seed
         plans = [
-            planned(how, batches[step], size, part, number, step, seed=seed)
+            planned(augmentation, batches[step], size, part, number, step, seed=seed)
             for step in range(start, self.steps)
         ]
         device = self.compute.torch_device
@@ -78,11 +83,11 @@ class LoaderFeed:
             batch_sampler=[plan.numbers.tolist() for plan in plans],  # pyrefly: ignore
             num_workers=self.workers,
             multiprocessing_context="fork" if self.workers else None,
-            collate_fn=_as_read,
+            collate_fn=_unchanged,
             pin_memory=device.type == "cuda",
             generator=stream(seed, "workers", number),  # not the global one
         )
-        for plan, pixels in zip(plans, _started(loader), strict=True):
+        for plan, pixels in zip(plans, _iterator(loader), strict=True):
             if isinstance(pixels, str):
                 raise InputError(pixels)
             targets = torch.from_numpy(self.image_set.targets[plan.numbers.numpy()])
@@ -90,7 +95,7 @@ class LoaderFeed:
                 pixels.to(device, non_blocking=True),
                 targets.to(device),
                 plan,
-                how,
+                augmentation,
                 self.preprocessing,
                 self.num_classes,
             )
@@ -101,22 +106,22 @@ class LoaderFeed:
 
 
 class _Read(Dataset):
-    """Views of the images with given numbers, which depend on the epoch and the number."""
+    """Random views of images, which depend on the epoch and the index of the image."""
 
     def __init__(self, image_set: ImageSet, views: Views, epoch: int) -> None:
         self._image_set, self._views, self._epoch = image_set, views, epoch
 
     def __getitems__(self, numbers: Sequence[int]) -> Read:
-        """A batch, or what is wrong: an error of a worker would come with its traceback."""
+        """A batch, or an error as text: one raised in a worker would bring its traceback."""
         try:
             pictures = self._image_set.read(numbers)
         except InputError as error:
-            found = (self._image_set.fault(number) for number in numbers)
-            own = str(error).removeprefix("an image cannot be read: ")
-            which = next((fault for fault in found if fault is not None), own)
+            faults = (self._image_set.fault(number) for number in numbers)
+            reason = str(error).removeprefix("an image cannot be read: ")
+            fault = next((fault for fault in faults if fault is not None), reason)
             return (
-                f"an image of {self._image_set.name} cannot be read: {which}; repair it "
-                "and go on with --resume, or leave it out with --skip-bad in a new run"
+                f"an image of {self._image_set.name} cannot be read: {fault}. Repair it and "
+                "resume, or start a new run with skip_bad=True."
             )
         views = [
             self._views(picture, self._epoch, number)
@@ -125,14 +130,14 @@ class _Read(Dataset):
         return torch.stack(views) if views else torch.empty(0, 3, *self._views.size).byte()
 
 
-def _started(loader: DataLoader) -> Iterator[Read]:
-    """The batches; from Python 3.12 on, a fork beside other threads would be warned of."""
+def _iterator(loader: DataLoader) -> Iterator[Read]:
+    """The batches, without the warning of Python 3.12 about a fork beside other threads."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
         return iter(loader)
 
 
-def _as_read(batch: Any) -> Any:  # noqa: ANN401 (what a worker has read)
+def _unchanged(batch: Any) -> Any:  # noqa: ANN401 (the result of a worker)
     return batch
 
 
@@ -147,32 +152,32 @@ def loader_feed(
     workers: int = 0,
     compute: Compute = CPU,
 ) -> LoaderFeed:
-    """A feed of images that are read anew in each epoch, for data that memory does not hold.
+    """A feed of images that are read in each epoch, for data larger than the memory.
 
-    Images are cut out at random (`Augmentation.area` to all of the area, then out of a frame of
-    black of `Augmentation.padding`), mirrored and changed by timm's RandAugment, one by one, in
-    worker processes; erased and mixed in batches. What an image becomes depends on the seed,
-    the epoch and its number, not on the workers.
+    Worker processes crop images at random, flip them and apply timm's RandAugment; erasing and
+    mixing are done in batches. The result depends on the seed, the epoch and the index of the
+    image, not on the workers.
 
     Args:
         image_set: labeled images.
-        preprocessing: size, mean and standard deviation that the model wants.
-        batch_size: images of a step, over all processes.
-        augmentation: how they are changed.
-        num_classes: of the model; by default those of the image set.
-        seed: of the order, and of everything that is drawn.
-        workers: processes that read; 0 reads in this one.
-        compute: where the images are erased and mixed.
+        preprocessing: size, mean and standard deviation of the model.
+        batch_size: images of an update, over all processes.
+        augmentation: by default none.
+        num_classes: classes of the model; by default those of the image set.
+        seed: of the order and the augmentation.
+        workers: processes that read; 0: this process.
+        compute: device of the batches.
 
     Raises:
         InputError: if there are fewer images than one batch, they have no labels, a label is
-            not one of `num_classes`, or there cannot be workers.
+            not below `num_classes`, or there cannot be workers.
     """
-    classes = checked(image_set, batch_size, num_classes)
+    classes = check_trainable(image_set, batch_size, num_classes)
     check_padding(augmentation, preprocessing)
     if workers < 0 or (workers and "fork" not in multiprocessing.get_all_start_methods()):
         raise InputError(
-            f"workers is {workers}; wants 0, or more where processes can be forked, as on Linux"
+            f"workers must be 0, or positive where processes can be forked, as on Linux, got "
+            f"{workers}"
         )
     return LoaderFeed(
         image_set, classes, batch_size, augmentation, preprocessing, seed, workers, compute

@@ -1,7 +1,7 @@
-"""Loading: from what the user wrote, as ``shapes?size=64`` or ``folder:photos``, to images."""
+"""Data by name: from text such as ``shapes?size=64`` or ``folder:photos`` to an image set."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -9,13 +9,12 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from visprism.core.errors import InputError
+from visprism.core.run import Progress
 from visprism.data.image_set import ImageSet, balanced
 from visprism.data.registry import DATA
 from visprism.data.subsets import stratified
 
-Progress = Callable[[Iterable[int]], Iterable[int]]
-
-_NAMED = 3  # how many unreadable images an error names; it counts them all
+_MAX_NAMES = 3  # of unreadable images in an error, which counts all of them
 
 
 def load_data(
@@ -29,21 +28,27 @@ def load_data(
     progress: Progress | None = None,
     accept: Callable[[ImageSet], None] | None = None,
 ) -> ImageSet:
-    """The images that `spec`, ``NAME[:PLACE][?OPTION=VALUE&...]``, names.
+    """The images with the name `spec`, ``NAME[:PATH][?OPTION=VALUE&...]``.
 
-    Every data set takes the option ``subset=0.1``, a fraction of each class; see `stratified`.
-    Every file is read through once, so that a damaged one is found before the time for a
-    measurement is spent. `limit` takes at most so many images, as many of each class as of any
-    other, drawn at random by `seed`; `side` is that of images that can be drawn at any size,
-    where `spec` names none; `progress` wraps the loop over the files; `accept` is
-    shown the images before their files are read, and may refuse them.
+    Every data set has the option ``subset=0.1``, a fraction of each class; see `stratified`.
+    Every file is read once, so that a damaged file is reported before a measurement starts.
+
+    Args:
+        spec: the data.
+        split: by default the first of test, val, ... train that exists.
+        limit: largest number of images, balanced over the classes and selected at random.
+        skip_bad: whether images that cannot be read are left out instead of raising.
+        side: side in pixels of generated images, if `spec` has none.
+        seed: of the random selection.
+        progress: shows how many files are checked.
+        accept: receives the images before their files are read, and may raise.
 
     Raises:
         InputError: if there is no such data or split, an option is wrong, or an image cannot be
-            read; with `skip_bad` only if none can.
+            read; with `skip_bad` only if none can be read.
     """
     if limit is not None and limit < 1:
-        raise InputError(f"limit is {limit}; wants at least 1 image")
+        raise InputError(f"limit must be positive, got {limit}")
     spec, fraction = _subset(spec)
     images = _reader(spec, side)(split)
     if fraction is not None:
@@ -56,23 +61,23 @@ def load_data(
         images = images.subset(balanced(images.targets, limit, seed=seed))
     if accept is not None:
         accept(images)
-    return _readable(images, skip_bad=skip_bad, progress=progress or iter)
+    return _readable(images, skip_bad=skip_bad, progress=progress)
 
 
 def _subset(spec: str) -> tuple[str, float | None]:
-    """The specification without the option that every data set takes, and its value."""
+    """The name without the option ``subset``, and the value of that option."""
     body, _, query = spec.partition("?")
     options = parse_qsl(query, keep_blank_values=True)
     values = [value for key, value in options if key == "subset"]
     if not values:
         return spec, None
     if len(values) > 1:
-        raise InputError(f"data {spec!r} names the option 'subset' twice")
+        raise InputError(f"data must name the option subset once, got {spec!r}")
     try:
         fraction = float(values[0])
     except ValueError:
         raise InputError(
-            f"data {spec!r}: subset is {values[0]!r}; wants a fraction, as 0.1"
+            f"subset must be a fraction such as 0.1, got {values[0]!r} in {spec!r}"
         ) from None
     rest = "&".join(part for part in query.split("&") if not part.startswith("subset="))
     return f"{body}?{rest}" if rest else body, fraction
@@ -83,14 +88,14 @@ def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
     name, colon, place = body.partition(":")
     if name not in set(DATA) and Path(body).expanduser().exists():
         kind = "parquet" if body.endswith(".parquet") else "folder"
-        raise InputError(f"unknown data {spec!r}; to read that path, write {kind}:{body}")
+        raise InputError(f"unknown data {spec!r}. To read that path, write {kind}:{body}.")
     function = DATA[name]
     parameters = inspect.signature(function).parameters.values()
-    wants_place = any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
-    if wants_place and not place:
-        raise InputError(f"data {spec!r} does not say where; write {name}:PLACE")
-    if colon and not wants_place:
-        raise InputError(f"data {spec!r} has no place to read from; write {name}")
+    takes_path = any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+    if takes_path and not place:
+        raise InputError(f"data {name} must have a path, got {spec!r}. Write {name}:PATH.")
+    if colon and not takes_path:
+        raise InputError(f"data {name} must have no path, got {spec!r}. Write {name}.")
     kinds = {
         p.name: p.annotation
         for p in parameters
@@ -102,36 +107,38 @@ def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
         options["size"] = side
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key in options:
-            raise InputError(f"data {spec!r} names the option {key!r} twice")
+            raise InputError(f"data must name the option {key} once, got {spec!r}")
         if key not in kinds:
-            known = ", ".join([*kinds, "subset"])
+            names = ", ".join([*kinds, "subset"])
             raise InputError(
-                f"data {spec!r} has an unknown option {key!r}; {name} takes {known}"
+                f"options of data {name} must be of {names}, got {key!r} in {spec!r}"
             )
-        options[key] = _number(value, f"{spec!r}: {key}") if kinds[key] is int else value
+        options[key] = _number(value, key, spec) if kinds[key] is int else value
     return lambda split: replace(
-        function(*[place] * wants_place, split=split, **options), source=spec
+        function(*[place] * takes_path, split=split, **options), source=spec
     )
 
 
-def _number(value: str, what: str) -> int:
+def _number(value: str, option: str, spec: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise InputError(f"data {what} is {value!r}; wants a whole number") from None
+        raise InputError(f"{option} must be an integer, got {value!r} in {spec!r}") from None
 
 
-def _readable(images: ImageSet, *, skip_bad: bool, progress: Progress) -> ImageSet:
-    """The images whose files are sound: all of them, unless the user lets some be skipped."""
-    faults = [images.fault(i) for i in progress(range(len(images)))]
+def _readable(images: ImageSet, *, skip_bad: bool, progress: Progress | None) -> ImageSet:
+    """The images whose files can be read: all of them, unless `skip_bad`."""
+    indices = range(len(images))
+    tracked = progress(indices, "checking images") if progress else indices
+    faults = [images.fault(i) for i in tracked]
     bad = tuple(fault for fault in faults if fault is not None)
     if not bad:
         return images
-    named = ", ".join(bad[:_NAMED]) + (", ..." if len(bad) > _NAMED else "")
+    named = ", ".join(bad[:_MAX_NAMES]) + (", ..." if len(bad) > _MAX_NAMES else "")
     counted = f"{len(bad)} of {len(images)} images of {images.name} cannot be read: {named}"
     if len(bad) == len(images):
         raise InputError(counted)
     if not skip_bad:
-        raise InputError(f"{counted}; repair them, or leave them out with --skip-bad")
-    sound = np.array([i for i, fault in enumerate(faults) if fault is None])
-    return replace(images.subset(sound), skipped=bad)
+        raise InputError(f"{counted}. Repair them, or set skip_bad=True to leave them out.")
+    readable = np.array([i for i, fault in enumerate(faults) if fault is None])
+    return replace(images.subset(readable), skipped=bad)

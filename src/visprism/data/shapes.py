@@ -15,7 +15,7 @@ from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.data.counter_rng import draws
+from visprism.data.counter_rng import uniform_numbers
 from visprism.data.image_set import ImageSet, chosen_split
 from visprism.data.registry import DATA
 from visprism.data.silhouettes import SILHOUETTES
@@ -79,7 +79,7 @@ def scenes(key: int, positions: Int64[np.ndarray, " b"], cues: str = "independen
     Each hundred of consecutive images holds every pair of a shape and a texture once, if they
     are independent.
     """
-    draw = iter(draws(key, positions, 32))
+    draw = iter(uniform_numbers(key, positions, 32))
     shape, texture = labels(positions, cues)
     other = (texture + 1 + (9 * next(draw)).astype(np.int64)) % 10
     scale = _between(SCALE, draw)

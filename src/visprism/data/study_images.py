@@ -20,7 +20,7 @@ from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
 from visprism.data.batches import batches
-from visprism.data.fixed_augmentation import augmented
+from visprism.data.fixed_augmentation import fixed_augmentation
 from visprism.data.image_set import NO_CLASS, ImageSet
 from visprism.data.memory import default_preprocessing
 
@@ -162,7 +162,7 @@ class PictureImages(StudyImages):
         options = {} if change is None else {"change": change}
         return batches(kept, _required(preprocessing), batch_size, **options)
 
-    def augmented(
+    def fixed_augmentation(
         self,
         preprocessing: Preprocessing,
         *,
@@ -175,7 +175,7 @@ class PictureImages(StudyImages):
         kept = self.image_set
         if limit is not None and limit < len(kept):
             kept = kept.subset(np.arange(limit))
-        return augmented(kept, preprocessing, batch_size, num_classes, seed=seed)
+        return fixed_augmentation(kept, preprocessing, batch_size, num_classes, seed=seed)
 
     def pixels(
         self, preprocessing: Preprocessing | None, start: int, stop: int

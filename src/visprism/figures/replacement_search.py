@@ -1,59 +1,77 @@
-"""Figures of `ReplacementSearch`: accuracy against the number of MSA blocks (fig. 11 of the paper)."""
+"""Figures of `ReplacementSearch`: validation accuracy by number of MSA blocks."""
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.figures.registry import figure
-from visprism.figures.style import FAINT, STRIP, colour_of, tip
-from visprism.harmonize import ReplacementSearch
+from visprism.figures.style import FAINT, STRIP, color_of, tip
+from visprism.results.harmonize import ReplacementSearch
 
 
 @figure(width=3.2, height=2.6)
 def _(result: ReplacementSearch, ax: Axes) -> Axes:
-    """Means with standard errors, single trainings as small points; what was not kept hollow.
+    """Means with standard errors, and the runs of all seeds as small points.
 
-    A line joins the candidates that were kept, a dotted one leads to those that were not.
+    Selected candidates are filled and joined by a line; the others are hollow, with a dotted
+    line. Diamonds are the CNN and the selected network with new seeds.
+
+    Source: Park and Kim (2022), How do vision transformers work?, fig. 11.
     """
-    msa = colour_of("attention")
-    kept: list[tuple[float, float]] = []
-    for each in result.candidates():
-        x, mean = float(each.msas[0]), float(each.accuracy.mean())
-        error = float(each.accuracy.std(ddof=1) / len(each) ** 0.5)
-        stays = bool(each.kept[0])
-        colour = colour_of("conv") if each.candidate[0] == 0 else msa
-        if kept:
-            before = np.array([kept[-1], (x, mean)])
-            style = "-" if stays else (0, (1, 1.5))
-            ax.plot(*before.T, color=msa if stays else FAINT, linewidth=0.9, linestyle=style)
-        ax.plot([x] * len(each), each.accuracy, ".", color=STRIP, markersize=2.5)
-        what = each.added[0] or "the CNN itself"
+    msa = color_of("attention")
+    selected: list[tuple[float, float]] = []
+    for candidate in result.candidates():
+        x, mean, error = candidate.summary()
+        is_selected = bool(candidate.kept[0])
+        name = str(candidate.added[0])
+        color = msa if name else color_of("conv")
+        if selected:
+            line = np.array([selected[-1], (x, mean)])
+            style = "-" if is_selected else (0, (1, 1.5))
+            color_of_line = msa if is_selected else FAINT
+            ax.plot(*line.T, color=color_of_line, linewidth=0.9, linestyle=style)
+        ax.plot([x] * len(candidate), candidate.accuracy, ".", color=STRIP, markersize=2.5)
         ax.errorbar(
             x,
             mean,
             yerr=error,
             marker="o",
             markersize=4,
-            markerfacecolor=colour if stays else "white",
-            color=colour,
+            markerfacecolor=color if is_selected else "white",
+            color=color,
             elinewidth=0.8,
             capsize=1.5,
-            gid=tip(f"{what} · {mean:.2%} ± {error:.2%}"),
+            gid=tip(f"{name or 'the CNN'} · {mean:.2%} ± {error:.2%}"),
         )
-        if each.added[0]:
+        if name:
             ax.annotate(
-                str(each.added[0]),
+                name,
                 (x, mean),
-                xytext=(5, 3 if stays else -3),
+                xytext=(5, 3 if is_selected else -3),
                 textcoords="offset points",
-                va="bottom" if stays else "top",
+                va="bottom" if is_selected else "top",
                 fontsize="x-small",
-                color=colour if stays else FAINT,
+                color=color if is_selected else FAINT,
             )
-        if stays:
-            kept.append((x, mean))
+        if is_selected:
+            selected.append((x, mean))
+    for network in result.confirmed():
+        x, mean, error = network.summary()
+        ax.errorbar(
+            x,
+            mean,
+            yerr=error,
+            marker="D",
+            markersize=3.5,
+            markerfacecolor="white",
+            color=msa if network.added[0] else color_of("conv"),
+            elinewidth=0.8,
+            capsize=1.5,
+            gid=tip(f"{network.added[0] or 'the CNN'}, new seeds · {mean:.2%} ± {error:.2%}"),
+        )
     ax.margins(x=0.22)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.set(xlabel="Number of MSA blocks", ylabel="Accuracy in validation")
+    infos = ReplacementSearch.infos()
+    ax.set(xlabel=infos["msas"].heading, ylabel=infos["accuracy"].heading)
     return ax

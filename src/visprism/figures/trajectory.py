@@ -8,11 +8,11 @@ from matplotlib.collections import LineCollection
 
 from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, FAINT, STRIP, tip
-from visprism.measure.loss.landscape import Trajectory
+from visprism.results.trajectory import Trajectory
 
 _NOTES = {
-    "components": "what the other directions hold is not drawn",
-    "polar": "tells distance and direction from both ends only",
+    "components": "variance along other directions is not shown",
+    "polar": "distance and direction from both ends only",
 }
 
 

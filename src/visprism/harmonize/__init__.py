@@ -1,21 +1,22 @@
-"""AlterNet: a CNN made into an AlterNet, by putting self-attention where it helps."""
+"""AlterNet: a CNN with self-attention in the place of some of its Conv blocks."""
 
-from visprism.harmonize.block_selection import Placement, placed
+from visprism.harmonize.alternet import save_alternet
+from visprism.harmonize.block_selection import Placement, select_blocks
 from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
-from visprism.harmonize.convert import harmonize
-from visprism.harmonize.model_file import save_alternet
-from visprism.harmonize.search import ReplacementSearch, search_replacements
-from visprism.harmonize.search_job import Shape, search
+from visprism.harmonize.convert import MSAConfig, harmonize
+from visprism.harmonize.search import search_replacements
+from visprism.harmonize.search_by_recipe import search_by_recipe
+from visprism.results.harmonize import ReplacementSearch
 
 __all__ = [
     "ConvBlock",
+    "MSAConfig",
     "Placement",
     "ReplacementSearch",
-    "Shape",
     "conv_blocks",
     "harmonize",
-    "placed",
     "save_alternet",
-    "search",
+    "search_by_recipe",
     "search_replacements",
+    "select_blocks",
 ]

@@ -1,7 +1,8 @@
-"""Convert: Conv blocks of any CNN replaced by MSA blocks, all other weights kept."""
+"""Conversion of a CNN: Conv blocks are replaced by MSA blocks, other weights stay."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from math import gcd
 
@@ -15,13 +16,22 @@ from torchvision.ops import StochasticDepth
 from visprism.anatomy import Images
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.harmonize.block_selection import Placement, placed
+from visprism.harmonize.block_selection import Placement, select_blocks
 from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
 
 _HEAD_DIM = 64
-_PER_WIDTH = 3  # heads x head_dim over the width that attention reads, in Alter-ResNets
-_LARGEST = 8  # pixels of a window's side
+_HEADS_PER_WIDTH = 3  # heads x head_dim over the width of the block, in Alter-ResNets
+_MAX_WINDOW = 8  # pixels
+
+
+@dataclass(frozen=True)
+class MSAConfig:
+    """Heads and windows of the MSA blocks; see `harmonize`."""
+
+    heads: int | tuple[int, ...] | None = None
+    head_dim: int = _HEAD_DIM
+    window: int | None = None
 
 
 def harmonize(
@@ -34,59 +44,56 @@ def harmonize(
     window: int | None = None,
     seed: int = 0,
 ) -> nn.Module:
-    """A copy of a CNN with multi-head self-attention in the place of some of its Conv blocks.
+    """A copy of a CNN with multi-head self-attention (MSA) instead of some Conv blocks.
 
-    An MSA block takes the place of a residual block and keeps its stride, its numbers of
-    channels, its kind of norm, its stochastic depth and its order: pre-activation, or
-    activation after the sum. It narrows to the width of the spatial convolution that it
-    replaces, attends inside windows with a bias for each relative position and head, and
-    widens again. All other blocks keep their weights, so that a trained CNN can be tuned on;
-    of a pre-activation ResNet-50 with (3, 4, 6, 4) blocks, (0, 1, 1, 2) makes Alter-ResNet-50.
+    An MSA block replaces a residual block and has its stride, channels, type of norm,
+    stochastic depth and order (pre-activation, or activation after the sum). It reduces the
+    channels to the width of the spatial convolution that it replaces, attends within windows
+    with a bias for each relative position and head, and expands them again. All other blocks
+    keep their weights, so that a trained CNN can be fine-tuned. The placement (0, 1, 1, 2) of a
+    pre-activation ResNet-50 with (3, 4, 6, 4) blocks gives Alter-ResNet-50.
 
     Args:
-        model: any CNN with residual blocks, in evaluation mode; it is left as it is.
-        images: a few, of the size that it is meant for.
-        placement: which blocks; see `placed`.
-        heads: of the MSA blocks, one number or one for each stage. By default 3 width /
-            head_dim, which gives 3, 6, 12 and 24 to the stages of an Alter-ResNet: more heads
-            in late stages.
+        model: any CNN with residual blocks, in evaluation mode; it is not changed.
+        images: a few, of the size of the model's input.
+        placement: which blocks; see `select_blocks`.
+        heads: number of heads, for all MSA blocks or per stage. By default 3 width / head_dim,
+            which gives 3, 6, 12 and 24 in the stages of an Alter-ResNet.
         head_dim: channels of each head.
-        window: side of a window in pixels; by default the side of the last stage's grid, and 8
-            at most, which gives 4 at 32x32 and 7 at 224x224.
+        window: side of a window in pixels; by default `default_window`.
         seed: of the new weights.
 
     Raises:
-        InputError: if there is no residual Conv block, or an MSA block already, placement,
-            heads or window do not fit, or a block has a norm of a kind that is unknown.
+        InputError: if the model has no residual Conv block or has an MSA block already, if
+            placement, heads or window do not match it, or a block has a norm of unknown type.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
     if not isinstance(model, nn.Module):
-        raise InputError(f"got a {type(model).__name__}; harmonize wants a torch.nn.Module")
+        raise InputError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
     for name, module in model.named_modules():
         if isinstance(module, MSABlock | PostActMSABlock):
             raise InputError(
-                f"{name!r} is an MSA block already, and placement counts Conv blocks alone; "
-                "give the CNN as it was before, and all that is to be replaced at once"
+                f"model must be a CNN without MSA blocks, got one at {name!r}. Convert the "
+                "original CNN, and select all blocks at once."
             )
     blocks = conv_blocks(model, images)
-    names = placed(blocks, placement)
+    names = select_blocks(blocks, placement)
     stages = max(block.stage for block in blocks)
     if window is None:
-        window = min(_LARGEST, *blocks[-1].grid)
+        window = default_window(blocks)
     if type(head_dim) is not int or head_dim < 1:
-        raise InputError(f"head_dim is {head_dim}; wants a whole number of channels from 1 up")
+        raise InputError(f"head_dim must be a positive integer, got {head_dim}")
     if type(window) is not int or window < 1:
         raise InputError(
-            f"window is {window}; wants one whole number of pixels from 1 up, the side of all "
-            "windows, or None for the side of the last stage's grid"
+            f"window must be a positive integer or None (the side of the last stage's grid), "
+            f"got {window}"
         )
     if isinstance(heads, Sequence) and len(heads) != stages:
         ends = {block.stage: block.name for block in blocks}
         raise InputError(
-            f"heads has {len(heads)} numbers, but the network has {stages} stages, which end "
-            f"at {', '.join(ends.values())} (where a convolution is dilated instead of strided "
-            "none ends); give one number, or one for each stage"
+            f"heads must be one number, or one per stage ({stages} stages, which end at "
+            f"{', '.join(ends.values())}), got {len(heads)} numbers"
         )
     copy = deepcopy(model)
     for block in blocks:
@@ -94,7 +101,7 @@ def harmonize(
             continue
         number = heads[block.stage - 1] if isinstance(heads, Sequence) else heads
         if number is None:
-            number = max(1, round(_PER_WIDTH * block.width / head_dim))
+            number = max(1, round(_HEADS_PER_WIDTH * block.width / head_dim))
         old = copy.get_submodule(block.name)
         with torch.random.fork_rng(devices=[]):
             torch.random.set_rng_state(stream(seed, "harmonize", block.name).get_state())
@@ -105,6 +112,11 @@ def harmonize(
             if module is old:  # under each of its names
                 copy.set_submodule(name, new)
     return copy
+
+
+def default_window(blocks: Sequence[ConvBlock]) -> int:
+    """The side of the last stage's grid, at most 8 pixels: 4 at 32x32, and 7 at 224x224."""
+    return min(_MAX_WINDOW, *blocks[-1].grid)
 
 
 def _msa_block(
@@ -125,11 +137,11 @@ def _msa_block(
 
 
 def _norm_like(old: nn.Module, name: str) -> Callable[[int], nn.Module]:
-    """Makes norms for maps, of the kind that the block `name` has; BatchNorms if it has none.
+    """Builds norms of the type in the block `name`, or BatchNorm if it has none.
 
     Raises:
-        InputError: if it has a norm of an unknown kind, or one that is unknown at all: a module
-            with numbers of its own that is neither a norm, a convolution nor a linear map.
+        InputError: if it has a norm of unknown type: a module with parameters or buffers that
+            is neither a known norm, a convolution nor a linear layer.
     """
     leaves = [module for module in old.modules() if not list(module.children())]
     for module in leaves:
@@ -146,15 +158,15 @@ def _norm_like(old: nn.Module, name: str) -> Callable[[int], nn.Module]:
         unknown = list(module.parameters()) + list(module.buffers())
         if unknown and not isinstance(module, _ConvNd | nn.Linear | nn.PReLU):
             raise InputError(
-                f"block {name!r} has a {type(module).__name__}, and harmonize takes over norms "
-                "that are a BatchNorm, GroupNorm, LayerNorm or InstanceNorm2d of torch; leave "
-                "the block out of placement, or give its norm one of these as its class"
+                "norms of replaced blocks must be BatchNorm, GroupNorm, LayerNorm or "
+                f"InstanceNorm2d, got a {type(module).__name__} in block {name!r}. Leave the "
+                "block out of placement."
             )
     return nn.BatchNorm2d
 
 
 def _drop_path(old: nn.Module) -> float:
-    """The probability with which the block's branch is left out in training."""
+    """The rate of stochastic depth of the block."""
     for module in old.modules():
         if isinstance(module, DropPath):
             return float(module.drop_prob or 0.0)

@@ -134,3 +134,34 @@ def _number(batch: Any) -> int:  # noqa: ANN401 (what a user's loader gives)
 
 def _by(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
+
+
+def with_targets(batch: object) -> tuple[Images, Tensor]:
+    """Images and targets of a batch, where they are; classes (B,) or probabilities (B, K).
+
+    Raises:
+        InputError: if the batch is not (images, targets), with one target for each image.
+    """
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InputError(
+            f"a batch must be (images, targets), got {type(batch).__name__}; "
+            "this measurement needs targets"
+        )
+    images, targets = batch
+    if not isinstance(targets, Tensor):
+        raise InputError(f"targets must be a tensor, got {type(targets).__name__}")
+    number = len(pixels(images))
+    if targets.ndim == 0 or len(targets) != number:
+        raise InputError(
+            f"targets must have one entry per image ({number}), got shape "
+            f"{tuple(targets.shape)}"
+        )
+    return images, targets
+
+
+def first_images(images: Images) -> Images:
+    """At most the first two images of a batch, for a trial run of a model."""
+    number = len(pixels(images))
+    if isinstance(images, Mapping):
+        return {n: t[:2] if len(t) == number else t for n, t in images.items()}
+    return images[:2]

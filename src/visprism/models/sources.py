@@ -161,7 +161,7 @@ def _image_processor(source: str, *, trust_remote_code: bool) -> Mapping[str, An
 
 
 def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (they are a checkpoint)
-    if spec.name not in set(MODELS):
+    if spec.name not in MODELS:
         raise unknown_model(spec, [*MODELS, *names_elsewhere()])
     with explain_unknown_argument(spec, MODELS[spec.name]):
         model = MODELS[spec.name](**spec.arguments)

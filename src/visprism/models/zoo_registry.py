@@ -95,3 +95,5 @@ def _variant(
 
 
 MODELS = Zoo()
+# Built from another network by its name, by a package above this one.
+MODELS.declare("alternet", "visprism.harmonize.alternet")

@@ -1,4 +1,4 @@
-"""Following a run: what it tells meanwhile, to TensorBoard, Weights & Biases or Trackio."""
+"""Loggers: the curves of a run in TensorBoard, Weights & Biases or Trackio."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -12,19 +12,19 @@ from visprism.core.files import atomic_write
 
 @runtime_checkable
 class Logger(Protocol):
-    """Is told numbers by name, and the step that they belong to."""
+    """Receives named numbers and their step."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Keep or show the values."""
+        """Store or show the values."""
         ...
 
     def close(self) -> None:
-        """The run has ended."""
+        """End the run."""
         ...
 
 
-class TensorBoard:
-    """Curves for ``tensorboard --logdir FOLDER``; a run that goes on takes its own place."""
+class TensorBoardLogger:
+    """Curves for ``tensorboard --logdir FOLDER``; a resumed run continues them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "tensorboard"
@@ -35,24 +35,24 @@ class TensorBoard:
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            # What was written after the state that a run went on from is left out.
+            # Points after the state that the run was resumed from are removed.
             self._writer = SummaryWriter(str(self.folder), purge_step=step)
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
-        # At once, as states are: of a killed run no point before its state would be missing.
+        # At once, so that a killed run lacks no point before its state.
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining points."""
         if self._writer is not None:
             self._writer.close()
 
 
-class Service:
-    """Curves on a service with the interface of wandb, as Trackio has it too.
+class WandbLogger:
+    """Curves on a service with the interface of wandb, which Trackio has too.
 
-    The run begins there with its first values, so that what is refused leaves none. A file in
-    the folder keeps by what the service finds it again: one that is resumed goes on there.
+    The run is created there with its first values, so that a run that is refused creates none.
+    A file in the folder stores its identifier, by which a resumed run continues it.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class Service:
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add a point to each curve."""
         if self._run is None:
-            self._run = self._begun()
-        # The step is their axis already.
+            self._run = self._start_run()
+        # The step is the axis of the curves.
         self._run.log({k: v for k, v in values.items() if k != "step"}, step=step)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining points."""
         if self._run is not None:
             self._run.finish()
 
-    def _begun(self) -> Any:  # noqa: ANN401 (of a package that need not be there)
+    def _start_run(self) -> Any:  # noqa: ANN401 (of an optional package)
         options: dict[str, Any] = {"name": self._folder.name}
         note = self._folder / f"{self._package}.txt"
         if note.exists():
@@ -87,17 +87,17 @@ class Service:
         return run
 
 
-LOGS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
-    "tensorboard": lambda folder, _: TensorBoard(folder),
-    "wandb": lambda folder, settings: Service("wandb", "id", folder, settings),
-    "trackio": lambda folder, settings: Service("trackio", "name", folder, settings),
+LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
+    "tensorboard": lambda folder, _: TensorBoardLogger(folder),
+    "wandb": lambda folder, settings: WandbLogger("wandb", "id", folder, settings),
+    "trackio": lambda folder, settings: WandbLogger("trackio", "name", folder, settings),
 }
 
 
 def make_loggers(
     names: Sequence[str] | None, folder: Path, settings: Mapping[str, Any]
 ) -> list[Logger]:
-    """Loggers by name: of tensorboard, wandb and trackio; None: the first, where installed.
+    """Loggers by name: tensorboard, wandb, trackio; None: tensorboard if it is installed.
 
     Raises:
         InputError: if there is no such logger, or its package is not installed.
@@ -105,11 +105,11 @@ def make_loggers(
     if names is None:
         names = ["tensorboard"] if find_spec("tensorboard") else []
     for name in names:
-        if name not in LOGS:
-            raise InputError(f"no log {name!r}; there is {', '.join(LOGS)}")
+        if name not in LOGGERS:
+            raise InputError(f"loggers must be of {', '.join(LOGGERS)}, got {name!r}")
         if find_spec(name) is None:
             raise InputError(
-                f"{name} is not installed; `pip install {name}` installs it, and without --log "
-                f"{name} the run is followed in history.csv alone"
+                f"the logger {name} needs the package {name}, which is not installed. Install "
+                f"it with pip install {name}, or use history.csv."
             )
-    return [LOGS[name](folder, settings) for name in names]
+    return [LOGGERS[name](folder, settings) for name in names]

@@ -1,4 +1,4 @@
-"""Laws of the objective and its products (src/visprism/measure/parameters/)."""
+"""Laws of the objective and its products (src/visprism/measure/loss/)."""
 
 import copy
 from contextlib import suppress
@@ -10,9 +10,17 @@ from torch import nn
 from torch.nn import functional
 
 from visprism.anatomy import dissect
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.measure.loss import Objective, Products, smoothed_cross_entropy
+from visprism.core.run import Run, TimeBudgetError
+from visprism.measure.loss import (
+    Objective,
+    Products,
+    gauss_newton_product,
+    hvp,
+    smoothed_cross_entropy,
+)
 from visprism.measure.loss.batch_norm_folding import foldable, folded
 
 
@@ -86,10 +94,10 @@ def test_the_objective_multiplies_one_vector_or_several(network, images, classes
     objective = Objective(network, [(images, classes)], weight_decay=0.1)
     V = torch.randn(2, 2, len(objective), generator=stream(0, "V")).double()
     hessian, gauss_newton = matrix(objective), matrix(objective, "gauss-newton")
-    np.testing.assert_allclose(objective.hvp(V), V @ hessian, atol=1e-9)
-    np.testing.assert_allclose(objective.hvp(V[0, 0]), V[0, 0] @ hessian, atol=1e-9)
+    np.testing.assert_allclose(hvp(objective, V), V @ hessian, atol=1e-9)
+    np.testing.assert_allclose(hvp(objective, V[0, 0]), V[0, 0] @ hessian, atol=1e-9)
     np.testing.assert_allclose(
-        objective.gauss_newton_product(V[0]), V[0] @ gauss_newton, atol=1e-9
+        gauss_newton_product(objective, V[0]), V[0] @ gauss_newton, atol=1e-9
     )
 
 
@@ -138,14 +146,14 @@ def test_products_are_those_of_the_data_however_it_is_cut(network, images, class
     whole = Objective(network, [(images, classes)])
     cut = Objective(network, list(zip(images.split(size), classes.split(size), strict=True)))
     v = torch.randn(len(whole), generator=stream(0, "v")).double()
-    np.testing.assert_allclose(cut.hvp(v), whole.hvp(v), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(hvp(cut, v), hvp(whole, v), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(cut.gradient(), whole.gradient(), rtol=1e-9, atol=1e-12)
 
 
 def test_graphs_that_are_not_kept_give_the_same_products(network, images, classes, monkeypatch):
     batches = list(zip(images.split(3), classes.split(3), strict=True))
     kept = Products(Objective(network, batches))
-    monkeypatch.setattr("visprism.measure.loss.products._SHARE", 0.0)
+    monkeypatch.setattr("visprism.measure.loss.products._MEMORY_SHARE", 0.0)
     anew = Products(Objective(network, batches))
     V = torch.randn(1, 2, len(kept.objective), generator=stream(0, "v")).double()
     for _ in range(2):
@@ -193,9 +201,9 @@ def test_a_patched_module_is_not_folded_and_its_patch_counts(
     plain = Objective(convolutional, [(images, classes)])
     assert ("0", "1") in plain.folds
     hook = convolutional[number].register_forward_hook(lambda _m, _x, out: 2 * out)
-    module_hook = Objective(convolutional, [(images, classes)])
-    assert module_hook.folds == (("3", "4"),)
-    value, gradient = module_hook.value(), module_hook.gradient()
+    hooked = Objective(convolutional, [(images, classes)])
+    assert hooked.folds == (("3", "4"),)
+    value, gradient = hooked.value(), hooked.gradient()
     with torch.no_grad():
         expected = functional.cross_entropy(convolutional(images), classes)
     assert value == pytest.approx(float(expected), rel=1e-10)
@@ -220,10 +228,62 @@ def test_an_output_that_something_else_reads_is_not_folded(images):
     assert foldable(Two().double().eval(), images[:1]) == ()
 
 
-def test_the_model_is_not_touched(network, images, classes):
+def test_nll_and_number_of_examples_come_with_the_first_product(
+    network, images, classes, monkeypatch
+):
+    batches = list(zip(images.split(3), classes.split(3), strict=True))
+    monkeypatch.setattr("visprism.measure.loss.products._MEMORY_SHARE", 0.0)  # keep no graph
+    objective = Objective(network, batches)
+    products = Products(objective)
+    products(objective.theta[None, None])
+    monkeypatch.setattr(Objective, "graphs", None)  # a further forward pass would fail
+    nll, examples = products.nll_and_examples
+    assert nll == pytest.approx(
+        float(functional.cross_entropy(network(images), classes).detach()), rel=1e-12
+    )
+    assert (examples, products.batch_size) == (10, 3)
+
+
+def test_other_batches_of_an_objective_are_those_of_a_new_one(network, images, classes):
+    objective = Objective(network, [(images, classes)], weight_decay=0.1)
+    part = objective.with_batches([(images[:4], classes[:4])])
+    new = Objective(network, [(images[:4], classes[:4])], weight_decay=0.1)
+    assert part.value() == new.value()
+    assert part.without_decay().value() == new.nll()
+    assert objective.value() != new.value()
+
+
+def test_a_deadline_stops_products_between_two_batches(network, images, classes):
+    batches = list(zip(images.split(2), classes.split(2), strict=True))
+    run = Run(deadline=0.0)  # long ago
+    objective = Objective(network, batches, run=run)
+    for measure in (objective.nll, objective.gradient, lambda: hvp(objective, objective.theta)):
+        with pytest.raises(TimeBudgetError, match="the time budget was used up"):
+            measure()
+
+
+def test_refuses_mixed_precision(network, images, classes):
+    run = Run(compute=Compute(precision="bf16"))
+    with pytest.raises(
+        InputError, match="precision must be 'fp32' for derivatives of the loss"
+    ):
+        Objective(network, [(images, classes)], run=run)
+
+
+@pytest.mark.parametrize("treatment", ["reestimated", "running"])
+def test_refuses_a_treatment_of_batch_norm_without_derivatives(
+    network, images, classes, treatment
+):
+    objective = Objective(network, [(images, classes)])
+    object.__setattr__(objective, "batch_norm", treatment)  # the tests check types
+    with pytest.raises(InputError, match="batch_norm must be 'frozen' or 'batch' for deriv"):
+        objective.__post_init__()
+
+
+def test_the_model_is_restored(network, images, classes):
     before = copy.deepcopy(network.state_dict())
     objective = Objective(network, [(images, classes)], weight_decay=0.1, batch_norm="batch")
-    objective.hvp(torch.ones_like(objective.theta))
+    hvp(objective, torch.ones_like(objective.theta))
     objective.gradient(objective.theta + 1)
     after = network.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -267,6 +327,26 @@ def test_blocks_stages_and_kinds_can_be_chosen(convolutional, images, classes):
     assert set(block.parameters) <= set(kind.names)
 
 
+def test_matrices_are_the_parameters_that_recipes_decay(images, classes):
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(2, 3, 6), nn.BatchNorm2d(3)
+            self.pos_embed = nn.Parameter(torch.ones(1, 4, 3))
+            self.cls_token = nn.Parameter(torch.ones(1, 1, 3))
+
+        def forward(self, images):
+            return (
+                self.norm(self.conv(images)).flatten(1)
+                + self.pos_embed.mean()
+                + self.cls_token[0]
+            )
+
+    model = Mixed().double().eval()
+    objective = Objective(model, [(images, classes)], weight_decay=1.0, decayed="matrices")
+    assert objective.l2() == pytest.approx(float((model.conv.weight.detach() ** 2).sum() / 2))
+
+
 class Tied(nn.Module):
     """Two layers with one weight, and a parameter that nothing uses."""
 
@@ -287,12 +367,12 @@ def test_tied_and_unused_parameters_are_one_and_nothing(draw, images, classes):
     v = torch.zeros_like(objective.theta)
     unused = objective.unflatten(torch.arange(len(v)).double())["unused"].long()
     v[unused] = 1
-    assert (objective.hvp(v) == 0).all()
+    assert (hvp(objective, v) == 0).all()
     step = 1e-5 * torch.randn(len(v), generator=stream(0, "step")).double()
     difference = objective.gradient(objective.theta + step) - objective.gradient(
         objective.theta - step
     )
-    np.testing.assert_allclose(objective.hvp(2 * step), difference, atol=1e-9)
+    np.testing.assert_allclose(hvp(objective, 2 * step), difference, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -310,13 +390,15 @@ def test_parametrized_weights_have_the_differences_of_their_gradients(
     step = 1e-5 * v
     rise = objective.gradient(objective.theta + step)
     rise -= objective.gradient(objective.theta - step)
-    np.testing.assert_allclose(objective.hvp(v), rise / 2e-5, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(hvp(objective, v), rise / 2e-5, rtol=1e-5, atol=1e-6)
 
 
 # Contracts and errors.
 def test_refuses_a_loss_that_gives_one_number(network, images, classes):
     objective = Objective(network, [(images, classes)], loss=functional.cross_entropy)
-    with pytest.raises(InputError, match=r"the loss gives shape \(\) for 10 examples; it must"):
+    with pytest.raises(
+        InputError, match=r"loss must return one number per example, got shape \(\) for 10"
+    ):
         objective.gradient()
 
 
@@ -355,7 +437,9 @@ def test_refuses_a_model_that_gives_other_logits_each_time(kind, network, images
 
 
 def test_refuses_a_model_in_training_mode(network, images, classes):
-    with pytest.raises(InputError, match=r"training mode; call model.eval\(\) first"):
+    with pytest.raises(
+        InputError, match=r"must be in evaluation mode. Call model.eval\(\) first"
+    ):
         Objective(network.train(), [(images, classes)])
 
 
@@ -366,7 +450,7 @@ def test_refuses_a_model_in_training_mode(network, images, classes):
         ("block:nothing", "no block is called 'nothing'"),
         ("stage:9", "no parameter matches stage:9; the model has the stages 0"),
         ("kind:recurrent", "no parameter matches kind:recurrent; the model has the kinds"),
-        ([], "the selection of parameters is empty"),
+        ([], "the selection of parameters must not be empty"),
     ],
 )
 def test_refuses_a_selection_that_matches_nothing(
@@ -377,31 +461,33 @@ def test_refuses_a_selection_that_matches_nothing(
 
 
 def test_refuses_images_without_labels(network, images):
-    with pytest.raises(InputError, match="target -1 is no class"):
+    with pytest.raises(InputError, match="targets must be class indices from 0 on, got -1"):
         Objective(network, [(images, torch.full((10,), -1))]).gradient()
 
 
 def test_refuses_classes_that_the_model_does_not_have(network, images):
-    with pytest.raises(InputError, match="target 7 is out of range: the model has 3 classes"):
+    with pytest.raises(
+        InputError, match=r"targets must be below 3 \(number of classes of the model\), got 7"
+    ):
         Objective(network, [(images, torch.full((10,), 7))]).gradient()
 
 
 def test_refuses_targets_of_another_shape(network, images):
-    with pytest.raises(InputError, match=r"targets have the shape \(10, 4\)"):
+    with pytest.raises(InputError, match=r"targets must be classes .*, got shape \(10, 4\)"):
         Objective(network, [(images, torch.ones(10, 4))]).gradient()
 
 
 def test_refuses_a_loss_that_is_not_finite(network, images, classes):
     images = images.clone()
     images[3] = torch.inf
-    with pytest.raises(InputError, match="the loss of 1 of 10 examples of batch 0 is not fin"):
+    with pytest.raises(InputError, match="losses must be finite, got 1 of 10 in batch 0"):
         Objective(network, [(images, classes)]).gradient()
 
 
 def test_refuses_batches_without_targets(network, images):
-    with pytest.raises(InputError, match=r"needs batches of \(images, targets\), got Tensor"):
+    with pytest.raises(InputError, match=r"a batch must be \(images, targets\), got Tensor"):
         Objective(network, [images])
-    with pytest.raises(InputError, match="got none"):
+    with pytest.raises(InputError, match=r"at least one batch .*, got none"):
         Objective(network, [])
 
 
@@ -428,39 +514,43 @@ def test_names_an_operation_that_cannot_be_differentiated_twice(images, classes)
             return self.second(Rounded.apply(self.first(images.flatten(1))).tanh())
 
     objective = Objective(Model().double().eval(), [(images, classes)])
-    with pytest.raises(InputError, match=r"no second derivatives .* functions are Rounded"):
-        objective.hvp(objective.theta)
+    with pytest.raises(
+        InputError, match=r"must have second derivatives, got none .* functions are Rounded"
+    ):
+        hvp(objective, objective.theta)
 
 
 def test_refuses_a_vector_of_another_length(network, images, classes):
     objective = Objective(network, [(images, classes)])
-    with pytest.raises(InputError, match="wants one entry for each"):
-        objective.hvp(torch.ones(5).double())
+    with pytest.raises(InputError, match="must have one entry per parameter"):
+        hvp(objective, torch.ones(5).double())
 
 
 def test_refuses_batches_that_can_be_read_once(network, images, classes):
-    with pytest.raises(InputError, match="gone through only once; give a list"):
+    with pytest.raises(InputError, match="batches must be re-iterable, got an iterator"):
         Objective(network, iter([(images, classes)]))
 
 
 def test_refuses_other_numbers_of_targets_than_images(network, images, classes):
-    with pytest.raises(InputError, match="a batch has 10 images and 4 targets"):
+    with pytest.raises(
+        InputError, match=r"targets must have one entry per image \(10\), got 4"
+    ):
         Objective(network, [(images, classes[:4])]).gradient()
 
 
 def test_refuses_weights_that_are_not_finite(network, images, classes):
     with torch.no_grad():
         next(network.parameters()).fill_(torch.nan)
-    with pytest.raises(InputError, match="1 parameters are not finite"):
+    with pytest.raises(InputError, match="parameters must be finite, got 1 that are not"):
         Objective(network, [(images, classes)])
 
 
 @pytest.mark.parametrize("decay", [-1.0, float("nan"), float("inf")])
-def test_refuses_a_weight_decay_without_sense(network, images, classes, decay):
-    with pytest.raises(InputError, match=rf"weight_decay is {decay}; wants 0 or more"):
+def test_refuses_weight_decay_that_is_negative_or_not_finite(network, images, classes, decay):
+    with pytest.raises(InputError, match=rf"weight_decay must be .*, got {decay}"):
         Objective(network, [(images, classes)], weight_decay=decay)
 
 
 def test_refuses_smoothing_that_is_no_part():
-    with pytest.raises(InputError, match=r"smoothing is 1\.5; wants a part"):
+    with pytest.raises(InputError, match=r"smoothing must be at least 0 and below 1, got 1\.5"):
         smoothed_cross_entropy(1.5)

@@ -1,6 +1,6 @@
 """Laws of sharpness (src/visprism/measure/loss/sharpness.py)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.measure.loss import Objective, sharpness
+from visprism.core.run import Run
+from visprism.measure.loss import Objective, mini_batch_sharpness, sharpness
 
 
 @dataclass
@@ -97,20 +98,91 @@ def test_it_is_the_rise_of_the_objective():
     assert found.rule.tolist() == ["sam", "asam"]
     assert (found.sharpness > found.first_order).all()  # the loss is convex
     np.testing.assert_allclose(found.loss, objective.value())
-    assert len(found.sentences()) == 2
+    said = [str(finding) for finding in found.findings()]
+    assert said[0].startswith(
+        f"NLL rises by {found.sharpness[0]:.3g} along the gradient, at dist"
+    )
+
+
+def test_several_steps_rise_higher_and_stay_within_the_distance(quadratic):
+    steps = [
+        sharpness(quadratic, ["sam"], rho=0.5, steps=n).sharpness.item() for n in (1, 4, 40)
+    ]
+    assert steps[0] <= steps[1] <= steps[2] + 1e-9
+    # No direction of that length rises higher: a grid search over 20,000 random ones.
+    noise = torch.randn(
+        20_000, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    d = 0.5 * noise / noise.norm(dim=1, keepdim=True)
+    g = quadratic.gradient(quadratic.theta)
+    best = float((d @ g + ((d @ quadratic.a) * d).sum(1) / 2).max())
+    assert steps[2] == pytest.approx(best, rel=0.05)
+
+
+def test_the_gaussian_average_of_a_quadratic_is_its_trace(quadratic):
+    """E[d' A d / 2] = rho^2 tr A / (2 P) for directions of length rho."""
+    found = sharpness(quadratic, ["gaussian"], rho=0.3, draws=4000)
+    exact = 0.3**2 * float(quadratic.a.trace()) / 12
+    assert abs(found.sharpness.item() - exact) < 4 * found.error.item()
+    assert found.error.item() < 0.02 * exact
+    assert "in random Gaussian directions" in str(found.findings()[0])
+
+
+def linear_objective(images=24):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    x = torch.randn(images, 3, 2, 2, dtype=torch.float64, generator=generator)
+    y = torch.arange(images) % 3
+    return Objective(model, list(zip(x.split(2), y.split(2), strict=True)))
+
+
+def test_the_sharpness_of_mini_batches_is_that_of_each():
+    objective = linear_objective()
+    found = mini_batch_sharpness(objective, ["sam", "asam"], rho=0.1)
+    for number, batch in enumerate(objective.batches):
+        alone = sharpness(Objective(objective.model, [batch]), ["sam", "asam"], rho=0.1)
+        rows = found.select(found.batch == number)
+        np.testing.assert_allclose(rows.sharpness, alone.sharpness, rtol=1e-9)
+    (sam, _) = found.means()
+    assert sam[3] == pytest.approx(found.sharpness[found.rule == "sam"].mean())
+    assert sam[4] < sam[3] < sam[5]  # an interval over 12 mini-batches
+    assert np.isnan([m[4] for m in found.select(found.batch < 9).means()]).all()
+    assert found.provenance.images == 24
+
+
+def test_the_interval_over_mini_batches_covers_the_mean():
+    """Log-normal increases of 16 mini-batches, as measured ones are spread."""
+    rng, inside, truth = np.random.default_rng(0), 0, np.exp(0.3**2 / 2)
+    found = mini_batch_sharpness(linear_objective(images=32), ["sam"])
+    for _ in range(400):
+        values = np.exp(0.3 * rng.normal(size=16))
+        (mean,) = replace(found, sharpness=values).means()
+        inside += mean[4] <= truth <= mean[5]
+    assert 0.92 <= inside / 400 <= 0.97
+
+
+def test_a_seed_gives_the_same_directions(quadratic):
+    one, same, other = (
+        sharpness(quadratic, ["gaussian"], run=Run(seed=seed)).sharpness.item()
+        for seed in (1, 1, 2)
+    )
+    assert one == same != other
 
 
 # Contracts and errors.
 
 
 def test_what_cannot_be_is_refused(quadratic):
-    with pytest.raises(InputError, match="no measure of sharpness max; there is sam and asam"):
+    with pytest.raises(InputError, match="rules must be among sam, asam, gaussian, got max"):
         sharpness(quadratic, ["max"])
-    with pytest.raises(InputError, match="no measure of sharpness is named"):
+    with pytest.raises(InputError, match="rules must be among sam, asam, gaussian, got none"):
         sharpness(quadratic, [])
-    with pytest.raises(InputError, match=r"rho is -1\.0; wants a positive number"):
+    with pytest.raises(InputError, match=r"rho must be positive, got -1\.0"):
         sharpness(quadratic, rho=-1.0)
     quadratic.theta = -torch.linalg.solve(quadratic.a, quadratic.b)
     quadratic.a, quadratic.b = torch.zeros(6, 6).double(), torch.zeros(6).double()
-    with pytest.raises(InputError, match="its gradient has length 0; sharpness follows"):
+    with pytest.raises(InputError, match=r"its gradient not zero, got loss .* gradient norm 0"):
         sharpness(quadratic)

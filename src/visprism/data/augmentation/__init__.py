@@ -6,6 +6,7 @@ from visprism.data.augmentation.settings import (
     STRONG,
     STRONG_LARGE,
     WEAK,
+    WEAK_LARGE,
     Augmentation,
 )
 
@@ -14,6 +15,7 @@ __all__ = [
     "STRONG",
     "STRONG_LARGE",
     "WEAK",
+    "WEAK_LARGE",
     "Augmentation",
     "RandAugment",
     "read_rand_augment",

@@ -44,7 +44,11 @@ class Views:
         self._crop = RandomResizedCropAndInterpolation(
             preprocessing.size,
             scale=(augmentation.area, 1.0),
-            interpolation=preprocessing.interpolation,
+            interpolation=(
+                "random"
+                if augmentation.crop_interpolation == "random"
+                else preprocessing.interpolation
+            ),
         )
         colour = tuple(min(255, round(255 * value)) for value in preprocessing.mean)
         self._rand_augment = (

@@ -3,8 +3,9 @@
 from visprism.measure.loss.losses import Loss, cross_entropy, smoothed_cross_entropy
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.parameter_selection import Selection
-from visprism.measure.loss.products import Matrix, Products
-from visprism.measure.loss.sharpness import Sharpness, sharpness
+from visprism.measure.loss.products import Matrix, Products, gauss_newton_product, hvp
+from visprism.measure.loss.sharpness import mini_batch_sharpness, sharpness
+from visprism.results.loss import Sharpness
 
 __all__ = [
     "Loss",
@@ -14,6 +15,9 @@ __all__ = [
     "Selection",
     "Sharpness",
     "cross_entropy",
+    "gauss_newton_product",
+    "hvp",
+    "mini_batch_sharpness",
     "sharpness",
     "smoothed_cross_entropy",
 ]

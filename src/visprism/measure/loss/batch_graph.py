@@ -1,27 +1,27 @@
-"""Graphs: one batch's way from the parameters to the loss, and how a model is called for it."""
+"""Graphs of single batches, from the parameters to the loss."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.anatomy import Images, forward, pixels
+from visprism.anatomy import Images, forward
 
 
 @dataclass(frozen=True)
-class Graph:
-    """One batch's way from the parameters to the loss, as autograd keeps it."""
+class BatchGraph:
+    """The computation of one batch's loss from the parameters, as autograd holds it."""
 
     leaves: list[Tensor]  # the chosen parameters
     logits: Tensor
-    loss: Float[Tensor, ""]  # the sum over the examples
+    loss: Float[Tensor, ""]  # sum over the examples
     examples: int
 
 
-class Logits(nn.Module):
-    """The model, called as `forward` calls it."""
+class LogitsModule(nn.Module):
+    """A model as a module whose `forward` returns logits."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -32,21 +32,6 @@ class Logits(nn.Module):
         return forward(self.model, images)
 
 
-def flat(parts: Sequence[Tensor]) -> Float[Tensor, " p"]:
+def flatten(tensors: Sequence[Tensor]) -> Float[Tensor, " p"]:
     """Tensors as one vector."""
-    return torch.cat([part.flatten() for part in parts])
-
-
-def moved(part: Images, device: torch.device) -> Images:
-    """The images on a device."""
-    if isinstance(part, Mapping):
-        return {name: tensor.to(device) for name, tensor in part.items()}
-    return part.to(device)
-
-
-def first_images(images: Images) -> Images:
-    """Two images at most."""
-    count = len(pixels(images))
-    if isinstance(images, Mapping):
-        return {n: t[:2] if len(t) == count else t for n, t in images.items()}
-    return images[:2]
+    return torch.cat([tensor.flatten() for tensor in tensors])

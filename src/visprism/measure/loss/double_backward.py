@@ -1,13 +1,12 @@
-"""Differentiable: a model run so that its loss has second derivatives.
+"""Double backward: a model runs so that its loss has second derivatives.
 
-Fused attention has none, so it is computed in its plain form here; compiled modules run as they
-were written, since what a compiler makes of them can be differentiated once only; and so are
-activations that torch differentiates once.
+Fused attention has none, so attention is computed in its explicit form here. Compiled modules
+run as they were written, since compiled code can be differentiated only once; activations that
+torch differentiates only once are rewritten.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +16,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
+from visprism.measure.loss.batch_norm import BatchNorm
 from visprism.measure.loss.pointwise import TwiceDifferentiable
-
-BatchNorm = Literal["frozen", "batch"]
 
 
 @contextmanager
 def differentiable(model: nn.Module, batch_norm: BatchNorm = "frozen") -> Iterator[None]:
-    """Inside, what the model gives can be differentiated twice; afterwards it is as it was.
+    """Inside, logits can be differentiated twice; on exit the model is restored.
 
     Args:
-        model: that will run.
-        batch_norm: "batch" normalises by the statistics of each batch.
+        model: the model that runs inside.
+        batch_norm: "batch" normalizes by the statistics of each batch.
     """
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     fastpath = torch.backends.mha.get_fastpath_enabled()
@@ -47,41 +45,41 @@ def differentiable(model: nn.Module, batch_norm: BatchNorm = "frozen") -> Iterat
 
 
 def check_twice(gradient: Iterable[Tensor], loss: Tensor) -> None:
-    """The gradient can be differentiated.
+    """Require a gradient that can be differentiated.
 
-    Autograd leaves out what does not lead to the parameters, and with it the node that would
-    tell of an operation with a first derivative only: the result would be wrong in silence.
+    Autograd drops branches that do not lead to the parameters, and with them the node that
+    raises for an operation with a first derivative only: the result would be wrong.
 
     Raises:
-        InputError: if the way from the parameters to the gradient is cut by such an operation.
+        InputError: if such an operation lies between the parameters and the gradient.
     """
     if any(node.name().endswith("Error") for node in _nodes(gradient)):
         raise without_second_derivative("an operation can be differentiated only once", loss)
 
 
 def without_second_derivative(reason: object, loss: Tensor) -> InputError:
-    """What to say where differentiating failed: which operation it was, if known."""
+    """The error for a failed second differentiation, with the operations if known."""
     nodes = _nodes([loss])
     kind = torch.autograd.function.BackwardCFunction
-    own = sorted(
+    custom = sorted(
         {node.name().removesuffix("Backward") for node in nodes if isinstance(node, kind)}
     )
-    own = [name for name in own if not name.startswith("_")]
-    named = f"; its own torch.autograd functions are {', '.join(own)}" if own else ""
+    custom = [name for name in custom if not name.startswith("_")]
+    names = f"; its torch.autograd functions are {', '.join(custom)}" if custom else ""
     first = str(reason).strip().splitlines()[0].rstrip(".")
     return InputError(
-        f"the loss has no second derivatives ({first}{named}); replace that operation by one "
-        "that torch can differentiate twice, or choose parameters that do not lead through it"
+        f"the loss must have second derivatives, got none ({first}{names}). Replace that "
+        "operation by one that torch can differentiate twice, or choose other parameters."
     )
 
 
 def _nodes(tensors: Iterable[Tensor]) -> set[Node]:
-    """All operations that the tensors were made by."""
-    seen: set[Node] = set()
-    left = [tensor.grad_fn for tensor in tensors]
-    while left:
-        node = left.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            left += [child for child, _ in node.next_functions]
-    return seen
+    """All operations of the graph behind the tensors."""
+    visited: set[Node] = set()
+    stack = [tensor.grad_fn for tensor in tensors]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in visited:
+            visited.add(node)
+            stack += [child for child, _ in node.next_functions]
+    return visited

@@ -1,4 +1,4 @@
-"""LayerNorm whose derivatives are kept between Hessian-vector products.
+"""LayerNorm whose derivatives are cached between Hessian-vector products.
 
 With x the input, r = 1/sqrt(var + eps) and n = (x - mean) r, the derivative is the map
 
@@ -24,7 +24,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """As `torch.nn.functional.layer_norm`; over the last axis with weight and bias, kept."""
+    """`torch.nn.functional.layer_norm`, with cached derivatives over the last axis."""
     if len(normalized_shape) != 1 or weight is None or bias is None or not x.requires_grad:
         return functional.layer_norm(x, normalized_shape, weight, bias, eps)
     return _LayerNorm.apply(x, weight, bias, eps)
@@ -51,7 +51,7 @@ class _Derivative(Function):
     def forward(  # noqa: ANN205
         ctx: Any,  # noqa: ANN401
         grad: Tensor,
-        x: Tensor,  # noqa: ARG004 (its gradient is asked for)
+        x: Tensor,  # noqa: ARG004 (its gradient is returned)
         weight: Tensor,
         normal: Tensor,
         rate: Tensor,
@@ -61,7 +61,7 @@ class _Derivative(Function):
         ctx.save_for_backward(grad, weight, normal, rate, scaled, along)
         rows = grad.flatten(0, -2)
         return (
-            _centred(scaled, normal, along, rate),
+            _centered(scaled, normal, along, rate),
             (rows * normal.flatten(0, -2)).sum(0),
             rows.sum(0),
         )
@@ -70,19 +70,19 @@ class _Derivative(Function):
     def backward(ctx: Any, *vectors: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         v, v_weight, v_bias = vectors
         grad, weight, normal, rate, scaled, along = ctx.saved_tensors
-        own = (v * normal).mean(-1, keepdim=True)
-        onto = _centred(v, normal, own, rate)  # B(v)
+        mean_v = (v * normal).mean(-1, keepdim=True)
+        onto = _centered(v, normal, mean_v, rate)  # B(v)
         to_grad = torch.addcmul(v_bias, normal, v_weight).addcmul_(onto, weight)
         to_weight = (grad * onto).flatten(0, -2).sum(0)
         # Of <v, B(g)>: first through n, which B applied to its gradient takes back to x, then
         # through r, where d r / d x = -r^2 n / D.
-        through = (v * along).addcmul_(scaled, own).mul_(-rate).addcmul_(grad, v_weight)
+        through = (v * along).addcmul_(scaled, mean_v).mul_(-rate).addcmul_(grad, v_weight)
         level = (through * normal).mean(-1, keepdim=True)
-        to_x = _centred(through, normal, level, rate)
+        to_x = _centered(through, normal, level, rate)
         product = (onto * scaled).mean(-1, keepdim=True)  # <v, B(g)> / D
         return to_grad, to_x.addcmul_(normal, product * rate, value=-1), to_weight, None, None
 
 
-def _centred(g: Tensor, normal: Tensor, along: Tensor, rate: Tensor) -> Tensor:
+def _centered(g: Tensor, normal: Tensor, along: Tensor, rate: Tensor) -> Tensor:
     """B(g), where `along` is mean(g n)."""
     return torch.addcmul(g - g.mean(-1, keepdim=True), normal, along, value=-1).mul_(rate)

@@ -1,4 +1,4 @@
-"""Losses: one number for each example, so that data of any cut gives the same mean."""
+"""Losses: one number per example, so that the mean does not depend on the batch size."""
 
 from collections.abc import Callable
 
@@ -30,8 +30,8 @@ def cross_entropy(logits: Float[Tensor, "b k"], targets: Tensor) -> Float[Tensor
         return functional.cross_entropy(logits, targets.long(), reduction="none")
     if targets.shape != logits.shape:
         raise InputError(
-            f"targets have the shape {tuple(targets.shape)} for logits of "
-            f"{tuple(logits.shape)}; give classes (B,) or probabilities (B, K)"
+            f"targets must be classes (B,) or probabilities (B, K) for logits of shape "
+            f"{tuple(logits.shape)}, got shape {tuple(targets.shape)}"
         )
     return -(targets * functional.log_softmax(logits, dim=1)).sum(1)
 
@@ -40,12 +40,12 @@ def smoothed_cross_entropy(smoothing: float) -> Loss:
     """`cross_entropy` with targets (1 - s) t + s / K.
 
     Raises:
-        InputError: if the smoothing is not in 0 ... 1.
+        InputError: if the smoothing is not in [0, 1).
 
     Source: Szegedy et al. (2016), Rethinking the Inception architecture, sec. 7.
     """
     if not 0 <= smoothing < 1:
-        raise InputError(f"smoothing is {smoothing}; wants a part from 0 to below 1")
+        raise InputError(f"smoothing must be at least 0 and below 1, got {smoothing}")
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         uniform = -functional.log_softmax(logits, dim=1).mean(1)
@@ -58,14 +58,14 @@ def losses_of(loss: Loss, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"
     """The loss of each example.
 
     Raises:
-        InputError: if the loss gives anything else.
+        InputError: if the loss returns anything else.
     """
     losses = loss(logits, targets)
     if not isinstance(losses, Tensor) or losses.shape != (len(logits),):
-        got = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
+        result = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
         raise InputError(
-            f"the loss gives {got} for {len(logits)} examples; it must give one number for "
-            "each example, as cross_entropy(..., reduction='none') does"
+            f"loss must return one number per example, got {result} for {len(logits)} "
+            "examples. Use reduction='none'."
         )
     return losses
 
@@ -74,11 +74,10 @@ def _check_classes(targets: Tensor, classes: int) -> None:
     low, high = (int(bound) for bound in torch.aminmax(targets))
     if low < 0:
         raise InputError(
-            f"target {low} is no class; the loss needs labeled images, as a folder with one "
-            "folder for each class has"
+            f"targets must be class indices from 0 on, got {low}. Use labeled images."
         )
     if high >= classes:
         raise InputError(
-            f"target {high} is out of range: the model has {classes} classes, 0 to "
-            f"{classes - 1}; use data with the model's classes"
+            f"targets must be below {classes} (number of classes of the model), got {high}. "
+            "Use data with the classes of the model."
         )

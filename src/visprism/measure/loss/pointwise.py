@@ -1,8 +1,8 @@
 """Pointwise: activations that can be differentiated twice, and at little cost.
 
-Some have no second derivative in torch; written in pieces, they do. Others have, but torch
-computes a GELU's derivatives anew for each Hessian-vector product, in a dozen steps; as they do
-not depend on the vector, here they are computed once, and a product multiplies by them.
+Some have no second derivative in torch, but an equivalent expression has. For others torch
+recomputes the derivatives, of a GELU in a dozen steps, for each Hessian-vector product; as they
+do not depend on the vector, here they are computed once, and a product multiplies by them.
 """
 
 from collections.abc import Callable
@@ -25,19 +25,19 @@ SMOOTH = (
 )
 
 
-# The same functions in pieces.
-PIECES = {
+# Equivalent expressions that can be differentiated twice.
+EQUIVALENTS = {
     functional.hardsigmoid: lambda x: functional.relu6(x + 3) / 6,
     functional.hardswish: lambda x: x * functional.relu6(x + 3) / 6,
 }
 
 
 class TwiceDifferentiable(TorchFunctionMode):
-    """Inside, operations without a right second derivative are written in pieces that have."""
+    """Inside, operations without a correct second derivative are replaced by equivalents."""
 
     def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
-        if func in PIECES:
-            return PIECES[func](args[0])
+        if func in EQUIVALENTS:
+            return EQUIVALENTS[func](args[0])
         if func is torch._weight_norm:
             return _weight_norm(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
@@ -50,7 +50,7 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
 
 
 class CachedDerivatives(TorchFunctionMode):
-    """Inside, smooth activations and LayerNorms keep their derivatives with the graph."""
+    """Inside, smooth activations and LayerNorms store their derivatives in the graph."""
 
     def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
         kwargs = kwargs or {}
@@ -67,10 +67,10 @@ class _Pointwise(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ANN401
         with torch.enable_grad():
-            own = x.detach().requires_grad_()
-            value = phi(own)
-            (first,) = torch.autograd.grad(value.sum(), own, create_graph=True)
-            (second,) = torch.autograd.grad(first.sum(), own)
+            leaf = x.detach().requires_grad_()
+            value = phi(leaf)
+            (first,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
+            (second,) = torch.autograd.grad(first.sum(), leaf)
         ctx.save_for_backward(x, first.detach(), second)
         return value.detach()
 

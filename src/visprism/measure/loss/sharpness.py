@@ -1,23 +1,30 @@
-"""Sharpness: how much the loss rises within a small distance of a model's weights, at worst.
+"""Sharpness: how much the loss rises at a small distance from a model's weights.
 
-The worst place within a distance rho is taken to be where the gradient points, as sharpness-
-aware minimisation does.
+SAM and ASAM go along the gradient, which is a lower bound of the maximum within that distance;
+the Gaussian rule averages over random directions.
 
-Sources: Foret et al. (2021), Sharpness-aware minimization; Kwon et al. (2021), ASAM.
+Sources: Foret et al. (2021), Sharpness-aware minimization; Kwon et al. (2021), ASAM; Keskar et
+al. (2017) and Andriushchenko & Flammarion (2022) on mini-batches and m-sharpness.
 """
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.results.base import Result, column, result_type
+from visprism.core.rng import stream
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.loss.objective import Objective
+from visprism.results.loss import Sharpness
 
-RADII = {"sam": 0.05, "asam": 0.5}  # rho; what both papers train CIFAR networks with
+# Distances: for the gradient rules what both papers train CIFAR networks with.
+DEFAULT_RHO = {"sam": 0.05, "asam": 0.5, "gaussian": 0.05}
+
 _ETA = 0.01  # keeps weights that are 0 movable (Kwon et al., 2021, sec. 4)
 
 
@@ -36,89 +43,186 @@ class Differentiable(Protocol):
         ...
 
 
-@result_type("sharpness")
-class Sharpness(Result):
-    """How much the loss rises by one step along its gradient; one row for each rule."""
-
-    rule: np.ndarray = column(
-        "Measure", "", "'sam', or 'asam', which measures distances in units of the weights"
-    )
-    rho: np.ndarray = column(
-        "Length of the step", "", "length of the step, by the rule's own measure"
-    )
-    sharpness: np.ndarray = column("Rise of the loss", "", "L(w + d) - L(w)")
-    first_order: np.ndarray = column(
-        "Of its tangent", "", "what a plane would rise by: the gradient times d"
-    )
-    loss: np.ndarray = column("Loss", "", "L(w)")
-    gradient_norm: np.ndarray = column("Norm of the gradient", "", "Euclidean")
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        return [
-            f"the loss rises by {rise:.3g} within a radius of {rho:g} ({rule.upper()})"
-            for rule, rho, rise in zip(
-                self.rule.tolist(), self.rho.tolist(), self.sharpness.tolist(), strict=True
-            )
-        ]
-
-
 def sharpness(
     objective: Differentiable,
     rules: Sequence[str] = ("sam", "asam"),
     *,
     rho: float | None = None,
-    provenance: Provenance | None = None,
+    steps: int = 1,
+    draws: int = 8,
+    run: Run = DEFAULT_RUN,
 ) -> Sharpness:
-    """The rise L(w + d) - L(w) of the loss, with d along the gradient g.
+    """The increase L(w + d) - L(w) of the loss at a distance rho.
 
-    For ``"sam"``, d = rho g / |g|. For ``"asam"``, d = rho T² g / |T g| with T = |w| + 0.01
-    entry by entry, so that scaling a layer up and the next one down changes little.
+    - ``"sam"``: d = rho g / |g| along the gradient g. With several ascent steps of length
+      rho / steps, each along the gradient at the point reached, and |d| <= rho.
+    - ``"asam"``: d = rho T² g / |T g| with T = |w| + 0.01 entry by entry, so that rescaling a
+      layer and the inverse rescaling of the next change little; |d / T| <= rho.
+    - ``"gaussian"``: the mean over random directions ±d, d = rho u / |u| with u normal.
 
-    Costs one gradient and, for each rule, one evaluation over the data of the objective.
+    The gradient rules are lower bounds of the maximum within the distance; more steps come
+    closer to it.
+
+    Cost: `steps` gradients and one evaluation for each gradient rule, `2 draws` evaluations for
+    the Gaussian rule.
 
     Args:
-        objective: the loss; its parameters are those that move.
+        objective: the loss; its parameters are perturbed.
         rules: which measures.
-        rho: of all rules; by default 0.05 for "sam" and 0.5 for "asam".
-        provenance: what is known of the model and the data.
+        rho: of all rules; by default 0.05, and 0.5 for "asam".
+        steps: ascent steps of the gradient rules.
+        draws: Gaussian directions, each with its opposite.
+        run: seed and provenance.
 
     Raises:
-        InputError: if there is no such rule, rho is not positive, or the gradient is zero or
-            not finite.
+        InputError: if a rule is unknown, rho or a number is not positive, or the gradient is
+            zero or not finite.
 
     Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
     """
-    unknown = [rule for rule in rules if rule not in RADII]
+    _check(rules, rho, steps, draws)
+    rows = _rows(objective, rules, rho, steps, draws, run.seed, batch=-1)
+    return _result(rows, draws if "gaussian" in rules else 0, _provenance(objective, run))
+
+
+def mini_batch_sharpness(
+    objective: Objective,
+    rules: Sequence[str] = ("sam",),
+    *,
+    rho: float | None = None,
+    steps: int = 1,
+    draws: int = 8,
+    run: Run | None = None,
+) -> Sharpness:
+    """The sharpness of each mini-batch's loss, or m-sharpness for mini-batches of m images.
+
+    SAM perturbs the weights for each mini-batch separately, so this, and not the sharpness over
+    all data, is what it minimizes. The mean over mini-batches has an interval.
+
+    Cost: that of `sharpness`, once over the data.
+
+    Args:
+        objective: its batches are the mini-batches; several processes do not share them.
+        rules: see `sharpness`.
+        rho: see `sharpness`.
+        steps: see `sharpness`.
+        draws: see `sharpness`.
+        run: seed, progress, provenance and deadline; by default that of the objective.
+
+    Raises:
+        InputError: as `sharpness`.
+        TimeBudgetError: after the deadline of the run.
+
+    Source: Foret et al. (2021), sec. 4.
+    """
+    _check(rules, rho, steps, draws)
+    objective = objective.with_run(run)
+    rows, images, largest = [], 0, 0
+    for number, batch in enumerate(objective.run.track(objective.batches, "mini-batches")):
+        one = objective.with_batches([batch], shared=False)
+        rows += _rows(one, rules, rho, steps, draws, objective.run.seed, batch=number)
+        images, largest = images + len(batch[1]), max(largest, len(batch[1]))
+    provenance = objective.run.measured(
+        images=images, batch_size=largest, image_shape=objective.image_shape
+    )
+    return _result(rows, draws if "gaussian" in rules else 0, provenance)
+
+
+def _check(rules: Sequence[str], rho: float | None, steps: int, draws: int) -> None:
+    unknown = [rule for rule in rules if rule not in DEFAULT_RHO]
     if unknown or not rules:
         raise InputError(
-            f"no measure of sharpness {', '.join(unknown) or 'is named'}; there is "
-            f"{' and '.join(RADII)}"
+            f"rules must be among {', '.join(DEFAULT_RHO)}, got {', '.join(unknown) or 'none'}"
         )
     if rho is not None and not (np.isfinite(rho) and rho > 0):
-        raise InputError(f"rho is {rho}; wants a positive number, such as 0.05")
+        raise InputError(f"rho must be positive, got {rho}")
+    if steps < 1 or draws < 1:
+        raise InputError(f"steps and draws must be at least 1, got {steps} and {draws}")
+
+
+def _rows(
+    objective: Differentiable,
+    rules: Sequence[str],
+    rho: float | None,
+    steps: int,
+    draws: int,
+    seed: int,
+    *,
+    batch: int,
+) -> list[tuple]:
+    """A row of `Sharpness` for each rule."""
     theta = objective.theta
     gradient, loss = objective.gradient(theta), float(objective.value(theta))
-    length = gradient.double().norm().item()
-    if not (np.isfinite(length) and np.isfinite(loss) and length > 0):
+    norm = gradient.double().norm().item()
+    if not (np.isfinite(norm) and np.isfinite(loss) and norm > 0):
         raise InputError(
-            f"the loss is {loss:g} and its gradient has length {length:g}; sharpness follows a "
-            "gradient that is finite and not zero"
+            f"the loss must be finite and its gradient not zero, got loss {loss:g} and "
+            f"gradient norm {norm:g}"
         )
     rows = []
     for rule in rules:
-        radius = RADII[rule] if rho is None else rho
-        step = _step(rule, theta, gradient, radius)
-        rise = float(objective.value(theta + step)) - loss
-        linear = (gradient.double() @ step.double()).item()
-        rows.append((rule, radius, rise, linear, loss, length))
-    columns = (np.array(column) for column in zip(*rows, strict=True))
-    return Sharpness(*columns, provenance=provenance or Provenance())
+        distance = DEFAULT_RHO[rule] if rho is None else rho
+        linear = error = float("nan")
+        if rule == "gaussian":
+            rises = _gaussian_rises(objective, distance, draws, seed) - loss
+            rise = float(rises.mean())
+            error = float(rises.std(ddof=1) / draws**0.5) if draws > 2 else error
+        else:
+            step = _ascent(objective, rule, gradient, distance, steps)
+            rise = float(objective.value(theta + step)) - loss
+            linear = (gradient.double() @ step.double()).item() if steps == 1 else linear
+        ascent = 0 if rule == "gaussian" else steps
+        rows.append((rule, batch, distance, ascent, rise, error, linear, loss, norm))
+    return rows
 
 
-def _step(
-    rule: str, theta: Float[Tensor, " p"], gradient: Float[Tensor, " p"], rho: float
+def _gaussian_rises(
+    objective: Differentiable, rho: float, draws: int, seed: int
+) -> Float[np.ndarray, " n"]:
+    """The loss at distance rho in random directions, the same for every mini-batch.
+
+    Each value is the mean of a direction and its opposite, in which odd orders cancel.
+    """
+    theta, values = objective.theta, []
+    for draw in range(draws):
+        noise = torch.randn(len(theta), generator=stream(seed, "sharpness", draw)).to(theta)
+        step = rho * noise / noise.norm()
+        both = (objective.value(theta + step), objective.value(theta - step))
+        values.append(sum(map(float, both)) / 2)
+    return np.array(values)
+
+
+def _ascent(
+    objective: Differentiable, rule: str, gradient: Float[Tensor, " p"], rho: float, steps: int
 ) -> Float[Tensor, " p"]:
+    """The perturbation after `steps` steps, each of length rho / steps in the rule's norm."""
+    theta = objective.theta
     scale = 1.0 if rule == "sam" else theta.abs() + _ETA
-    scaled = gradient * scale
-    return rho * scale * scaled / scaled.norm()
+    step = torch.zeros_like(theta)
+    for number in range(steps):
+        if number:
+            gradient = objective.gradient(theta + step)
+        scaled = gradient * scale
+        step = step + rho / steps * scale * scaled / scaled.norm()
+    return step
+
+
+def _provenance(objective: Differentiable, run: Run) -> Provenance:
+    """That of the run, completed where the objective knows its data."""
+    if not isinstance(objective, Objective):
+        return run.provenance
+    sizes = [len(targets) for _, targets in objective.batches]
+    return run.measured(
+        images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
+    )
+
+
+def _result(rows: list[tuple], draws: int, provenance: Provenance) -> Sharpness:
+    names = (
+        "rule", "batch", "rho", "steps", "sharpness", "error", "first_order", "loss",
+        "gradient_norm",
+    )  # fmt: skip
+    columns = map(np.array, zip(*rows, strict=True))
+    return Sharpness(
+        **dict(zip(names, columns, strict=True)), draws=draws, provenance=provenance
+    )

@@ -27,7 +27,6 @@ from visprism.anatomy import (
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.core.statistics import paired_proportions_interval
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
 from visprism.measure.outputs.ablation_contrasts import summarize_by_kind
 from visprism.measure.outputs.ablation_plan import joint_plan, plan_ablations
@@ -145,7 +144,7 @@ def _result(
 ) -> Ablations:
     several = np.array([a.ablated == "several" for a in ablations])
     first = [a.blocks[0] for a in ablations]
-    low, high = drop_intervals(paired)
+    low, high = paired.drop_intervals()
     columns = paired.columns()
     columns.pop("drop_error")
     return Ablations(
@@ -164,19 +163,3 @@ def _result(
         baseline_nll=paired.nll,
         provenance=provenance,
     )
-
-
-def drop_intervals(paired: Paired) -> tuple[np.ndarray, np.ndarray]:
-    """The 95 % interval of the accuracy drop under each condition, paired by image.
-
-    Source: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of
-    binomial proportions based on paired data.
-    """
-    before, after = paired.correct[:, :1], paired.correct[:, 1:]
-    lost, gained = (before > after).sum(0), (before < after).sum(0)
-    intervals = [
-        paired_proportions_interval(int(a), int(b), paired.images)
-        for a, b in zip(lost, gained, strict=True)
-    ]
-    low, high = np.array(intervals).reshape(-1, 2).T
-    return low, high

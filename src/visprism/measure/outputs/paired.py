@@ -12,7 +12,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
-from visprism.core.statistics import standard_error
+from visprism.core.statistics import paired_proportions_interval, standard_error
 
 
 class Paired:
@@ -107,6 +107,21 @@ class Paired:
             "nll_rise": rise.mean(0),
             "nll_rise_error": _error(rise),
         }
+
+    def drop_intervals(self) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
+        """Both ends of the 95 % interval of the accuracy drop under each condition.
+
+        Source: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of
+        binomial proportions based on paired data.
+        """
+        before, after = self.correct[:, :1], self.correct[:, 1:]
+        lost, gained = (before > after).sum(0), (before < after).sum(0)
+        ends = [
+            paired_proportions_interval(int(a), int(b), self.images)
+            for a, b in zip(lost, gained, strict=True)
+        ]
+        low, high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
+        return low, high
 
     def _values(self) -> Float[np.ndarray, "n conditions 2"]:
         return np.concatenate(self._rows)[:, 1:]

@@ -57,11 +57,11 @@ def evaluate_perturbed(
             pixels = space.pixels(images)
             shape, largest = tuple(pixels.shape[1:]), max(largest, len(targets))
             indices = range(start, start + len(targets))
-            logits = _logits(model, space.standardised(pixels), run.compute)
+            logits = _logits(model, space.normalized(pixels), run.compute)
             paired.reference(Predictions(logits, targets).logits, targets, start)
             for condition in range(conditions):
                 new = perturb(condition, pixels, targets.to(pixels.device), indices)
-                paired.add(condition, _logits(model, space.standardised(new), run.compute))
+                paired.add(condition, _logits(model, space.normalized(new), run.compute))
     paired = paired.gathered()
     return paired, run.measured(images=paired.images, batch_size=largest, image_shape=shape)
 

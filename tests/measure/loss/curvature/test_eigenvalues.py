@@ -1,4 +1,7 @@
-"""Laws of eigenvalues, densities and traces (src/visprism/measure/curvature/)."""
+"""Laws of eigenvalues, densities and traces (src/visprism/measure/loss/curvature/)."""
+
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +11,11 @@ from torch.nn import functional
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
+from visprism.core.run import Run, TimeBudgetError
+from visprism.core.statistics import t_interval
 from visprism.measure.loss import Objective, Products
 from visprism.measure.loss.curvature import (
+    seconds_per_product,
     spectral_density,
     top_eigenpairs,
     top_eigenvalues,
@@ -111,7 +117,9 @@ def test_single_precision_keeps_five_digits(network, images, classes):
 
 
 def test_another_seed_finds_the_same_eigenvalues(objective):
-    one, other = (top_eigenvalues(objective, k=3, tol=1e-8, seed=seed) for seed in (0, 1))
+    one, other = (
+        top_eigenvalues(objective, k=3, tol=1e-8, run=Run(seed=seed)) for seed in (0, 1)
+    )
     np.testing.assert_allclose(one.value, other.value, rtol=1e-8)
 
 
@@ -146,16 +154,76 @@ def test_agrees_with_arpack_and_products_by_autograd(name):
 
 # Contracts and errors.
 def test_a_budget_ends_it_and_says_what_has_not_converged(objective):
-    found = top_eigenvalues(objective, k=3, tol=1e-12, most_products=4)
+    found = top_eigenvalues(objective, k=3, tol=1e-12, max_products=4)
     assert found.products == 4
     assert not found.converged.all()
 
 
 def test_refuses_more_eigenvalues_than_parameters(objective):
-    with pytest.raises(InputError, match=f"k is 9999; the operator has {len(objective)}"):
+    with pytest.raises(
+        InputError, match=f"k must be between 1 and {len(objective)} .*, got 9999"
+    ):
         top_eigenvalues(objective, k=9999)
 
 
 def test_refuses_no_runs(objective):
-    with pytest.raises(InputError, match="runs is 0; wants at least 1"):
+    with pytest.raises(InputError, match="runs must be at least 1, got 0"):
         spectral_density(objective, runs=0)
+
+
+def test_two_runs_give_no_standard_error(objective):
+    assert np.isnan(spectral_density(objective, runs=2, steps=4).moment(1)[1])
+    assert np.isfinite(spectral_density(objective, runs=3, steps=4).moment(1)[1])
+
+
+def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
+    exact, inside = float(torch.linalg.eigvalsh(dense).mean()), 0
+    for seed in range(100):
+        found = spectral_density(objective, runs=4, steps=2, run=Run(seed=seed))
+        mean, error = found.moment(1)
+        low, high = t_interval(mean, error, found.runs)
+        inside += low <= exact <= high
+    assert 0.90 <= inside / 100 <= 0.99
+
+
+def test_a_deadline_holds_within_a_product_over_several_batches(network, images, classes):
+    batches = list(zip(images.split(1), classes.split(1), strict=True))
+    objective = Objective(network, batches)
+    begin = time.monotonic()
+    run = Run(deadline=begin + 0.3)
+    with pytest.raises(TimeBudgetError):
+        top_eigenvalues(objective, k=40, tol=1e-14, run=run)
+    assert time.monotonic() - begin < 0.3 + 0.3  # a product of one image takes milliseconds
+
+
+def test_findings_name_the_split_and_what_did_not_converge(objective):
+    run = Run().named("model", "data", split="train")
+    found = top_eigenvalues(objective, k=3, tol=1e-8, run=run)
+    (text,) = (str(finding) for finding in found.findings())
+    assert text.startswith(
+        "leading Hessian eigenvalues (largest in magnitude) of the NLL + L2 (weight decay 0.01, "
+        "as in Park & Kim) of training images: "
+    )
+    vague = replace(found, converged=np.array([True, True, False]))
+    assert [finding.code for finding in vague.findings()] == ["", "VP106"]
+
+
+def test_sharpness_above_the_limit_of_stability_is_a_finding(objective):
+    largest = top_eigenvalues(objective, k=1, which="LA").value[0]
+    for factor, codes in ((1.1, ["", "VP110"]), (0.9, [""])):
+        found = top_eigenvalues(objective, k=1, which="LA", learning_rate=2 * factor / largest)
+        assert [finding.code for finding in found.findings()] == codes
+
+
+def test_the_cost_of_products_is_estimated_beforehand(network, images, classes):
+    batches = list(zip(images.split(2), classes.split(2), strict=True))
+    objective, vector = Objective(network, batches), None
+    products = Products(objective)
+    vector = objective.theta[None, None]
+    products(vector)
+    begin = time.perf_counter()
+    for _ in range(10):
+        products(vector)
+    measured = (time.perf_counter() - begin) / 10
+    estimate = np.median([seconds_per_product(objective) for _ in range(5)])
+    assert measured / 5 < estimate < 5 * measured

@@ -20,6 +20,8 @@ class Network(nn.Module):
         self.pixels = nn.LayerNorm([6, 4, 4])
         self.linear = nn.Linear(6, 5)
         self.one = nn.Linear(1, 5)
+        self.single = nn.Conv2d(6, 1, 3)
+        self.sequence = nn.Conv1d(6, 1, 3)
         self.attention = nn.MultiheadAttention(4, 2)
         self.gamma = nn.Parameter(torch.ones(6, 1, 1))
         self.cls_token = nn.Parameter(torch.ones(1, 1, 6))
@@ -30,6 +32,7 @@ class Network(nn.Module):
 
 KERNELS = {
     "conv.weight", "grouped.weight", "transposed.weight", "linear.weight", "one.weight",
+    "single.weight", "sequence.weight",
     "attention.in_proj_weight", "attention.out_proj.weight",
 }  # fmt: skip
 TABLES = {"pos_embed", "relative_position_bias_table", "positions.weight"}
@@ -71,6 +74,16 @@ def test_a_transposed_convolution_is_normalised_by_what_it_gives(network):
     own = network.transposed.weight.detach()
     assert float(part[2:, 1].norm()) == pytest.approx(float(own[2:, 1].norm()), rel=1e-5)
     assert float(part[:2, 1].norm()) == pytest.approx(float(own[:2, 1].norm()), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["single.weight", "sequence.weight"])
+def test_a_convolution_with_one_output_has_one_filter(network, name):
+    """Its shape (1, C, ...) is that of a table, of which each entry would be normalized."""
+    part, weight = gaussian(network)[name], network.get_parameter(name).detach()
+    ratio = part[0].flatten().norm() / weight[0].flatten().norm()
+    assert float(ratio) == pytest.approx(1, rel=1e-5)
+    columns = part.flatten(2).norm(dim=1) / weight.flatten(2).norm(dim=1)
+    assert float(columns.std()) > 0.05  # not normalized entry by entry
 
 
 def test_a_table_has_the_norm_of_each_entry(network):
@@ -143,10 +156,15 @@ def test_a_direction_is_that_of_its_seed_and_use(network):
 
 
 def test_an_unknown_normalisation_is_refused(network):
-    with pytest.raises(InputError, match="no normalization 'unit'; wants one of filter, layer"):
+    with pytest.raises(
+        InputError, match="normalization must be one of filter, layer, none, paper, got 'unit'"
+    ):
         gaussian(network, normalization="unit")
 
 
 def test_a_model_without_kernels_is_refused():
-    with pytest.raises(InputError, match="BatchNorm2d has no parameter that a random"):
+    with pytest.raises(
+        InputError,
+        match="must have a kernel or a matrix that can move, and BatchNorm2d has none",
+    ):
         gaussian(nn.BatchNorm2d(3))

@@ -1,7 +1,6 @@
-"""Laws of loss landscapes (src/visprism/measure/loss/landscape/grid.py, surface.py)."""
+"""Laws of loss landscapes (src/visprism/measure/loss/landscape/grid.py, evaluation.py)."""
 
 import copy
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch.optim.swa_utils import update_bn
 
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
+from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.loss import Objective
 from visprism.measure.loss.landscape import (
     curvature_at_origin,
@@ -23,10 +23,10 @@ from visprism.measure.loss.landscape import (
     plane_along,
     plane_through,
     random_planes,
+    seconds_per_point,
 )
 from visprism.models.layers.preactivation import PreActBasic
 from visprism.models.zoo.alter_resnet import alter_resnet
-from visprism.testing import assert_results_equal
 
 
 def squares(logits, targets):
@@ -148,9 +148,9 @@ def test_the_middle_curves_as_the_hessian_says(small, batches):
     assert len(found) == 4
     assert abs(found.hessian).min() > 1e-3
     decayed = Objective(small, exact, weight_decay=0.1)
-    with pytest.raises(InputError, match=r"weight decay 0\.1, the NLL of a landscape none"):
+    with pytest.raises(InputError, match=r"objective must have weight_decay=0, .* got 0\.1"):
         curvature_at_origin(landscape(small, exact, planes), planes, decayed)
-    with pytest.raises(InputError, match="got 1 planes for a landscape of 2; give those that"):
+    with pytest.raises(InputError, match=r"planes must be those of the landscape \(2\), got 1"):
         curvature_at_origin(
             landscape(small, exact, planes), planes[:1], Objective(small, exact)
         )
@@ -158,7 +158,9 @@ def test_the_middle_curves_as_the_hessian_says(small, batches):
 
 def test_a_landscape_without_its_middle_has_no_curvature(small, batches):
     found = landscape(small, batches, lines(small))
-    with pytest.raises(InputError, match="no plane of this landscape has the model's own"):
+    with pytest.raises(
+        InputError, match="landscape must contain the model's weights at the center"
+    ):
         curvature_at_origin(found.select(found.a != 0))
 
 
@@ -292,15 +294,15 @@ def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
 
 def test_half_precision_is_near(small, batches):
     full, half = (
-        landscape(small, batches, lines(small), compute=Compute(precision=p))
+        landscape(small, batches, lines(small), run=Run(compute=Compute(precision=p)))
         for p in ("fp32", "bf16")
     )
     assert half.provenance.precision == "bf16"
     (middle,) = np.flatnonzero((full.a == 0) & (full.b == 0))
     assert half.rounding == pytest.approx(abs(half.nll[middle] - full.nll[middle]), rel=1e-3)
     assert full.rounding == 0
-    assert ("in bf16" in " ".join(half.sentences())) == (half.rounding > 1e-3)
-    assert "in bf16" in " ".join(replace(half, rounding=0.01).sentences())
+    assert ("bf16 changes" in str(half.findings())) == (half.rounding > 1e-3)
+    assert "bf16 changes" in str(replace(half, rounding=0.01).findings())
     assert 0 < abs(half.nll / full.nll - 1).max() < 0.02
 
 
@@ -360,13 +362,13 @@ class StoppedError(Exception):
 
 
 def interrupted_after(points):
-    def progress(numbers):
-        for done, number in enumerate(numbers):
+    def progress(items, _):
+        for done, item in enumerate(items):
             if done == points:
                 raise StoppedError
-            yield number
+            yield item
 
-    return progress
+    return Run(progress=progress)
 
 
 def test_an_interrupted_and_resumed_run_gives_the_same_bits(small, batches, tmp_path):
@@ -374,13 +376,17 @@ def test_an_interrupted_and_resumed_run_gives_the_same_bits(small, batches, tmp_
     path = tmp_path / "part"
     state = {n: t.clone() for n, t in small.state_dict().items()}
     with pytest.raises(StoppedError):
-        landscape(small, batches, planes, resume=path, progress=interrupted_after(11))
+        landscape(small, batches, planes, resume=path, run=interrupted_after(12))
     assert all(torch.equal(t, state[n]) for n, t in small.state_dict().items())
     left = []
     found = landscape(
-        small, batches, planes, resume=path, progress=lambda n: left.append(list(n)) or left[0]
+        small,
+        batches,
+        planes,
+        resume=path,
+        run=Run(progress=lambda n, _: left.append(len(n)) or n),
     )
-    assert left == [list(range(11, 18))]
+    assert left == [1 + 7]  # the weights themselves, and the points that were missing
     whole = landscape(small, batches, planes)
     for name, column in whole.columns().items():
         np.testing.assert_array_equal(column, found.columns()[name])
@@ -393,7 +399,7 @@ def test_a_run_can_be_interrupted_again_and_by_other_processes(small, batches, t
     path = tmp_path / "part"
     for points in (4, 5):
         with pytest.raises(StoppedError):
-            landscape(small, batches, planes, resume=path, progress=interrupted_after(points))
+            landscape(small, batches, planes, resume=path, run=interrupted_after(1 + points))
     with np.load(tmp_path / "part.0") as stored:
         assert stored["number"].tolist() == list(range(9))
         halves = {rank: dict(stored) for rank in (0, 3)}
@@ -404,9 +410,13 @@ def test_a_run_can_be_interrupted_again_and_by_other_processes(small, batches, t
             np.savez(file, **half)
     left = []
     found = landscape(
-        small, batches, planes, resume=path, progress=lambda n: left.append(list(n)) or left[0]
+        small,
+        batches,
+        planes,
+        resume=path,
+        run=Run(progress=lambda n, _: left.append(len(n)) or n),
     )
-    assert left == [list(range(9, 18))]
+    assert left == [1 + 9]
     np.testing.assert_array_equal(found.nll, landscape(small, batches, planes).nll)
 
 
@@ -420,13 +430,13 @@ def test_a_part_of_another_landscape_is_refused(small, batches, tmp_path, what):
             small[0].weight.mul_(1 + 1e-6)
         planes = lines(small) if what == "settings" else planes
     images = [(x + (what == "data"), y) for x, y in batches]
-    with pytest.raises(InputError, match=rf"part of another landscape \(another .*{what}"):
+    with pytest.raises(InputError, match=rf"is of a landscape with other .*{what}"):
         landscape(small, images, planes, resume=path)
 
 
 def test_a_damaged_part_is_refused(small, batches, tmp_path):
     (tmp_path / "part.0").write_bytes(b"no archive")
-    with pytest.raises(InputError, match=r"part\.0 holds no part of a landscape"):
+    with pytest.raises(InputError, match=r"part\.0 must be a partial landscape"):
         landscape(small, batches, lines(small), resume=tmp_path / "part")
 
 
@@ -447,18 +457,22 @@ def test_losses_that_are_not_finite_are_kept_and_told(batches):
     plane = plane_along(model, {"w": torch.ones(5, 3)}, points=3)
     found = landscape(model, batches, [plane])
     assert np.isfinite(found.nll).tolist() == [True, True, False]
-    assert "the loss is not finite at 1 of 3 points" in found.sentences()
+    assert "the NLL is not finite at 1 of 3 points" in map(str, found.findings())
 
 
 def test_a_loss_that_is_not_finite_at_the_weights_is_refused(small, batches):
     with torch.no_grad():
         small[8].bias[0] = float("nan")
-    with pytest.raises(InputError, match="the loss of the model's own weights is nan"):
+    with pytest.raises(
+        InputError, match="the loss of the model's weights must be finite, got nan"
+    ):
         landscape(small, batches, lines(small))
 
 
 def test_a_model_in_training_mode_is_refused(small, batches):
-    with pytest.raises(InputError, match=r"in training mode; call model\.eval\(\) first"):
+    with pytest.raises(
+        InputError, match=r"must be in evaluation mode. Call model\.eval\(\) first"
+    ):
         landscape(small.train(), batches)
 
 
@@ -469,31 +483,36 @@ def test_a_model_that_draws_random_numbers_is_refused(small, batches):
 
 
 def test_data_without_labels_is_refused(small, batches):
-    with pytest.raises(InputError, match=r"their targets are -1\) have no loss"):
+    with pytest.raises(InputError, match="targets must be class indices from 0 on, got -1"):
         landscape(small, [(x, torch.full_like(y, -1)) for x, y in batches])
-    with pytest.raises(InputError, match="got a batch without targets; label the images"):
+    with pytest.raises(InputError, match=r"a batch must be \(images, targets\), got Tensor"):
         landscape(small, [x for x, _ in batches])
-    with pytest.raises(InputError, match="no images were seen"):
+    with pytest.raises(InputError, match="batches must hold at least one image, got none"):
         landscape(small, [])
 
 
 def test_a_loss_of_one_number_for_the_batch_is_refused(small, batches):
-    with pytest.raises(InputError, match=r"the loss gives shape \(\) for 12 examples"):
+    with pytest.raises(
+        InputError, match=r"loss must return one number per example, got shape \(\) for 12"
+    ):
         landscape(small, batches, lines(small), loss=mean_cross_entropy)
 
 
 def test_images_of_several_shapes_are_refused(small):
     odd = [(random_images(2, side)[0], torch.zeros(2, dtype=torch.long)) for side in (8, 9)]
-    with pytest.raises(InputError, match=r"images of several shapes \(3x8x8, 3x9x9\)"):
+    with pytest.raises(InputError, match=r"images must have one shape, got 3x8x8, 3x9x9"):
         landscape(small, odd)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"batch_norm": "batch"}, "batch_norm is 'batch'; wants one of 'frozen', 'reest"),
-        ({"weight_decay": -1.0}, "weight_decay is -1.0; wants a number from 0 on"),
-        ({"batch_size": -2}, "batch_size is -2; wants at least 1 image"),
+        (
+            {"batch_norm": "batch"},
+            "batch_norm must be 'frozen' or 'reestimated' for landscapes, got 'batch'",
+        ),
+        ({"weight_decay": -1.0}, "weight_decay must be at least 0, got -1.0"),
+        ({"batch_size": -2}, "batch_size must be at least 1, got -2"),
         ({"decayed": "nothing*"}, "no parameter matches nothing"),
     ],
 )
@@ -523,17 +542,37 @@ def test_everything_is_as_it_was_after_a_failure_too(small, batches):
 def test_it_is_written_and_read(small, batches, tmp_path):
     found = landscape(small, batches, random_planes(small, points=3, pairs=2))
     found.save(tmp_path / "x.npz")
-    assert_results_equal(type(found).load(tmp_path / "x.npz"), found)
+    assert type(found).load(tmp_path / "x.npz") == found
     assert found.classes == 5
     assert found.provenance.images == 12
 
 
-def test_rings_are_told_with_their_spread(small, batches):
-    found = landscape(small, batches, random_planes(small, points=5, pairs=3))
-    rings = {radius: (rise, spread, pairs) for radius, rise, spread, pairs in found.rings()}
-    assert set(rings) == {0.5, 1.0}  # the grid has no points 0.1 away
-    near = np.abs(np.hypot(found.a, found.b) - 0.5) < 0.25
-    each = [found.rise[near & (found.pair == pair)].mean() for pair in range(3)]
-    assert rings[0.5] == pytest.approx((np.mean(each), np.std(each, ddof=1), 3))
-    assert any("over 3 pairs" in sentence for sentence in found.sentences())
-    assert not math.isnan(rings[1.0][0])
+def test_nll_and_l2_add_up_to_the_objective(small, batches):
+    found = landscape(small, batches, lines(small), weight_decay=0.1)
+    np.testing.assert_array_equal(found.objective, found.nll + found.l2)
+
+
+def test_a_deadline_ends_it_between_two_batches(small, batches):
+    state = {n: t.clone() for n, t in small.state_dict().items()}
+    with pytest.raises(TimeBudgetError, match="time budget"):
+        landscape(small, batches, run=Run(deadline=0.0))
+    assert all(torch.equal(t, state[n]) for n, t in small.state_dict().items())
+
+
+def test_progress_counts_the_batches_of_all_points(small, batches):
+    steps = []
+
+    def progress(items, label):
+        for item in items:
+            steps.append(label)
+            yield item
+
+    for treatment, passes in (("frozen", 1), ("reestimated", 2)):
+        steps.clear()
+        run = Run(progress=progress)
+        landscape(small, batches, lines(small), batch_norm=treatment, batch_size=5, run=run)
+        assert steps == ["landscape"] * (1 + 3) * 3 * passes  # points, batches
+
+
+def test_the_seconds_of_a_point_are_estimated(small, batches):
+    assert 0 < seconds_per_point(small, batches) < 1

@@ -1,4 +1,4 @@
-"""Laws of planes (src/visprism/measure/loss/landscape/planes.py, through.py)."""
+"""Laws of planes (src/visprism/measure/loss/landscape/planes.py, planes_through.py)."""
 
 import numpy as np
 import pytest
@@ -101,9 +101,12 @@ def test_given_directions_are_taken_as_they_are(model):
 
 def test_parallel_directions_are_refused(model):
     one = {"weight": torch.ones(2, 3)}
-    with pytest.raises(InputError, match="zero or parallel and span no plane; give two that"):
+    with pytest.raises(
+        InputError,
+        match="directions must span a plane, got directions that are zero or parallel",
+    ):
         plane_along(model, one, {"weight": -2 * torch.ones(2, 3)})
-    with pytest.raises(InputError, match="zero or parallel and span no plane"):
+    with pytest.raises(InputError, match="directions must span a plane"):
         plane_along(model, {"weight": torch.zeros(2, 3)})
 
 
@@ -111,44 +114,56 @@ def test_checkpoints_in_one_line_with_the_model_are_refused(model):
     one = other(model, 1)
     own = dict(model.named_parameters())
     half = {name: (own[name].detach() + one[name]) / 2 for name in one}
-    with pytest.raises(InputError, match="lie in one line; give one checkpoint alone"):
+    with pytest.raises(InputError, match="checkpoints must not be collinear with the model"):
         plane_through(model, [one, half])
 
 
 def test_a_checkpoint_of_other_shapes_is_refused(model):
     odd = nn.Linear(3, 4).state_dict()
     with pytest.raises(
-        InputError, match=r"checkpoint 1 has parameters of other shapes.*weight"
+        InputError, match=r"checkpoint 1 must have the shapes of the model.*weight"
     ):
         plane_through(model, [odd])
-    with pytest.raises(InputError, match=r"lacks 1 of the model's 2 parameters \(bias\)"):
+    with pytest.raises(
+        InputError,
+        match=r"must have all 2 parameters of the model, got 1 that are missing \(bias\)",
+    ):
         plane_through(model, [{"weight": torch.zeros(2, 3)}])
 
 
 def test_the_models_own_weights_are_no_other_checkpoint(model):
-    with pytest.raises(InputError, match="checkpoint 1 has the weights of the model itself"):
+    with pytest.raises(
+        InputError,
+        match="checkpoints must differ from the model, got equal weights in checkpoint 1",
+    ):
         plane_through(model, [model.state_dict()])
 
 
 @pytest.mark.parametrize("number", [0, 3])
 def test_a_plane_goes_through_one_or_two_checkpoints(model, number):
-    with pytest.raises(InputError, match=f"got {number} checkpoints; a plane goes through"):
+    with pytest.raises(
+        InputError, match=f"checkpoints must be 2 for a plane or 1 for a line, got {number}"
+    ):
         plane_through(model, [other(model, i) for i in range(number)])
 
 
 def test_a_direction_of_no_parameter_is_refused(model):
-    with pytest.raises(InputError, match="has entries for head, and none for a parameter"):
+    with pytest.raises(
+        InputError, match="direction must have entries for parameters of the model, got head"
+    ):
         plane_along(model, {"head": torch.ones(2)})
 
 
 @pytest.mark.parametrize("points", [1, 4, 20])
 def test_the_weights_must_be_a_point_of_the_grid(model, points):
-    with pytest.raises(InputError, match=f"points is {points}; wants an odd number from 3 on"):
+    with pytest.raises(
+        InputError, match=f"points must be odd and at least 3, .*, got {points}"
+    ):
         random_planes(model, points=points)
 
 
 def test_a_reach_of_nothing_and_no_pairs_are_refused(model):
-    with pytest.raises(InputError, match=r"reach is 0.0; wants a positive number"):
+    with pytest.raises(InputError, match=r"reach must be positive, got 0\.0"):
         random_planes(model, reach=0.0)
-    with pytest.raises(InputError, match="pairs is 0; wants at least 1 pair"):
+    with pytest.raises(InputError, match="pairs must be at least 1, got 0"):
         random_planes(model, pairs=0)

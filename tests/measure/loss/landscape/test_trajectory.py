@@ -138,28 +138,28 @@ def test_the_main_plane_holds_a_path_of_two_dimensions():
 
 
 def test_two_snapshots_are_no_path(walk):
-    with pytest.raises(InputError, match="got 2 snapshots; a path needs at least 3, in the"):
+    with pytest.raises(
+        InputError, match="snapshots must be at least 3, in the order of training, got 2"
+    ):
         trajectory(walk[0], walk[1][:2])
-    with pytest.raises(InputError, match="got 2 snapshots; a path needs at least 3"):
+    with pytest.raises(InputError, match=r"snapshots must be at least 3, .*, got 2"):
         principal_plane(walk[0], walk[1][:1])
 
 
 def test_a_path_that_ends_where_it_begins_is_refused(walk):
     model, snapshots = walk
-    with pytest.raises(InputError, match="the first and the last snapshot are the same"):
+    with pytest.raises(InputError, match="the first and the last snapshot must differ"):
         trajectory(model, [*snapshots, snapshots[0]])
 
 
 def test_a_straight_path_has_no_plane():
     straight = path((2.0, 2.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0))
-    with pytest.raises(InputError, match="lie in one line; a plane needs a path that bends"):
+    with pytest.raises(InputError, match="snapshots must span a plane"):
         principal_plane(*straight)
 
 
 def test_a_snapshot_of_another_model_is_refused(walk):
     model, snapshots = walk
     snapshots[2] = Point(*range(7)).state_dict()
-    with pytest.raises(
-        InputError, match=r"snapshot 2 has parameters of other shapes.*rest \(5"
-    ):
+    with pytest.raises(InputError, match=r"snapshot 2 must have the shapes of .*rest \(5"):
         trajectory(model, snapshots)

@@ -1,44 +1,28 @@
-"""Curvature: the second derivatives of the loss with respect to the parameters."""
+"""Curvature: second derivatives of the loss with respect to the parameters."""
 
-from visprism.measure.loss.curvature.eigenvalues import (
-    Eigenvalues,
-    top_eigenpairs,
-    top_eigenvalues,
+from visprism.measure.loss.curvature.eigenvalues import top_eigenpairs, top_eigenvalues
+from visprism.measure.loss.curvature.hessian_spectrum import hessian_spectrum
+from visprism.measure.loss.curvature.product_cost import (
+    ProductCost,
+    product_cost,
+    seconds_per_product,
 )
-from visprism.measure.loss.curvature.hessian_spectrum import (
-    HessianSpectrum,
-    hessian_spectrum,
-    joined,
-)
-from visprism.measure.loss.curvature.hessian_summary import (
-    HessianCurves,
-    HessianTally,
-    hessian_curves,
-    hessian_tally,
-)
-from visprism.measure.loss.curvature.product_cost import ProductCost, product_cost
-from visprism.measure.loss.curvature.result_fields import Curvature
-from visprism.measure.loss.curvature.spectral_density import (
-    SpectralDensity,
-    Trace,
-    spectral_density,
-    trace,
-)
+from visprism.measure.loss.curvature.spectral_density import spectral_density, trace
+from visprism.results.hessian import HessianCurves, HessianSpectrum, HessianSummary
+from visprism.results.loss import Curvature, Eigenvalues, SpectralDensity, Trace
 
 __all__ = [
     "Curvature",
     "Eigenvalues",
     "HessianCurves",
     "HessianSpectrum",
-    "HessianTally",
+    "HessianSummary",
     "ProductCost",
     "SpectralDensity",
     "Trace",
-    "hessian_curves",
     "hessian_spectrum",
-    "hessian_tally",
-    "joined",
     "product_cost",
+    "seconds_per_product",
     "spectral_density",
     "top_eigenpairs",
     "top_eigenvalues",

@@ -1,7 +1,7 @@
-"""BatchedHessian: the Hessians of several mini-batches of one shape, multiplied at once.
+"""The Hessians of several mini-batches of one shape, multiplied at once.
 
-Each mini-batch is a problem of its own. The model runs on all of them in one pass, each with
-its own copy of the parameters, so that one backward pass gives every problem's product.
+Each mini-batch is a separate problem. The model runs on all of them in one pass, each with its
+own copy of the parameters, so that one backward pass gives the products of all problems.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from visprism.measure.loss.objective import Objective
 
 @dataclass
 class BatchedHessian:
-    """V -> A V, where row b is multiplied by the Hessian of the b-th mini-batch's mean NLL.
+    """V -> A V, where row b is multiplied by the Hessian of the mean NLL of mini-batch b.
 
     Raises:
-        InputError: when it is made, if the model cannot be run for several copies of its
+        InputError: on construction, if the model cannot run for several copies of its
             parameters at once, or a loss is not finite.
     """
 
@@ -34,27 +34,23 @@ class BatchedHessian:
         objective, count = self.objective, len(self.batches)
         images = torch.stack([images for images, _ in self.batches])
         targets = torch.cat([targets for _, targets in self.batches])
-        own = objective.unflatten(objective.theta)
         self._leaves = {
             name: part.expand(count, *part.shape).clone().requires_grad_()
-            for name, part in own.items()
+            for name, part in objective.unflatten(objective.theta).items()
         }
         try:
             logits = torch.vmap(objective.plain_logits)(self._leaves, images)
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
-            raise InputError(
-                f"the model cannot run for several mini-batches at once ({reason}); solve them "
-                "one after the other, with together=1"
-            ) from error
+            raise InputError(f"parallel_batches must be 1 for this model ({reason})") from error
         with torch.enable_grad():
             losses = objective.losses(logits.flatten(0, 1), targets).unflatten(0, (count, -1))
             means = losses.mean(1)
             if not torch.isfinite(means).all():
                 bad = int((~torch.isfinite(means)).sum())
                 raise InputError(
-                    f"the loss of {bad} of {count} mini-batches is not finite; look at the "
-                    "weights and the images"
+                    f"losses must be finite, got {bad} of {count} mini-batches where they are "
+                    "not. Check the weights and the images."
                 )
             inputs = list(self._leaves.values())
             self._gradient = grad(
@@ -64,16 +60,15 @@ class BatchedHessian:
         self.nll = means.detach()
 
     def __call__(self, vectors: Float[Tensor, "b 1 p"]) -> Float[Tensor, "b 1 p"]:
-        """Each mini-batch's Hessian times its own vector."""
+        """The Hessian of each mini-batch times its vector."""
         inputs = list(self._leaves.values())
         parts = vectors[:, 0].split([leaf[0].numel() for leaf in inputs], dim=1)
         chosen = [i for i, g in enumerate(self._gradient) if g.requires_grad]
-        found = grad(
+        products = grad(
             [self._gradient[i] for i in chosen],
             inputs,
             [parts[i].view_as(inputs[i]) for i in chosen],
             retain_graph=True,
             materialize_grads=True,
         )
-        products = torch.cat([part.flatten(1) for part in found], 1)
-        return (products + self.objective.decay * vectors[:, 0])[:, None]
+        return torch.cat([part.flatten(1) for part in products], 1)[:, None]

@@ -1,4 +1,6 @@
-"""Eigenvalues: the ends of the Hessian's spectrum, and the sharpest directions."""
+"""Leading eigenvalues of the Hessian of an objective, and their eigenvectors."""
+
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -6,103 +8,18 @@ from torch import Tensor
 
 from visprism import linalg
 from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
+from visprism.core.run import Run
 from visprism.linalg import Request, Which
-from visprism.measure.loss.curvature.result_fields import (
-    Curvature,
-    random_normal,
-    result_fields,
-)
+from visprism.measure.loss.curvature.result_fields import result_fields
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Matrix, Products
-from visprism.results.base import column, result_type, scalar
-
-WORDS = {
-    "LM": "largest in magnitude",
-    "LA": "largest",
-    "SA": "smallest",
-    "BE": "largest and smallest",
-}
+from visprism.measure.loss.random_vectors import random_normal
+from visprism.results.loss import Eigenvalues
 
 
-@result_type("eigenvalues")
-class Eigenvalues(Curvature):
-    """Eigenvalues at the ends of the spectrum; one row per eigenvalue, the foremost first."""
-
-    rank: np.ndarray = column("Rank", "", "1 for the foremost")
-    value: np.ndarray = column("Eigenvalue")
-    residual: np.ndarray = column(
-        "Residual", "", "|A v - value v|: a true eigenvalue is no farther away"
-    )
-    converged: np.ndarray = column(
-        "Converged", "", "residual <= tol |value|, and no other can come before it"
-    )
-    which: str = scalar("Which", "", "'LM', 'LA', 'SA' or 'BE'")
-    tol: float = scalar("Tol")
-    products: int = scalar("Products", "", "that it took")
-
-    def sentences(self) -> list[str]:
-        """The values, and how many have converged."""
-        values = ", ".join(f"{value:.4g}" for value in self.value)
-        of = f"NLL + L2 (weight decay {self.weight_decay:g})" if self.weight_decay else "NLL"
-        return [
-            f"the foremost Hessian eigenvalues of {of} ({WORDS[self.which]}) are {values}; "
-            f"{int(self.converged.sum())} of {len(self)} have converged to {self.tol:g}"
-        ]
-
-
-def top_eigenvalues(
-    objective: Objective,
-    *,
-    k: int = 5,
-    which: Which = "LM",
-    tol: float = 1e-3,
-    seed: int = 0,
-    matrix: Matrix = "hessian",
-    block: int = 1,
-    most_products: int = 300,
-    seconds: float | None = None,
-    provenance: Provenance | None = None,
-) -> Eigenvalues:
-    """The k foremost eigenvalues of an objective's Hessian, each with a bound on its error.
-
-    An eigenvalue of H lies within the residual |H v - value v| of each value; where neighbours
-    are farther apart than the residual, the error is about its square over their distance, so
-    that a relative residual of 1e-2 mostly means four right digits. Lanczos with full re-
-    orthogonalisation, until the bounds are small enough.
-
-    Costs one Hessian product per step, 10 to 30 for five eigenvalues of a network, and memory
-    for 32 vectors like theta and for the graphs of the batches that fit.
-
-    Args:
-        objective: what is differentiated.
-        k: how many eigenvalues.
-        which: largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE).
-        tol: relative residual at which a value has converged.
-        seed: of the start.
-        matrix: "hessian", or "gauss-newton", which has no negative eigenvalue.
-        block: start vectors, which go through the products side by side.
-        most_products: after which to stop; what has not converged says so.
-        seconds: after which to stop.
-        provenance: what is known of the model and the data; the rest is filled in here.
-
-    Raises:
-        InputError: if k is not in 1 ... P, the loss has no second derivatives or is not finite.
-
-    Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Park & Kim (2022), fig. 4.
-    """
-    return top_eigenpairs(
-        objective,
-        k=k,
-        which=which,
-        tol=tol,
-        seed=seed,
-        matrix=matrix,
-        block=block,
-        most_products=most_products,
-        seconds=seconds,
-        provenance=provenance,
-    )[0]
+def top_eigenvalues(objective: Objective, **options: Any) -> Eigenvalues:  # noqa: ANN401
+    """The k leading eigenvalues of an objective's Hessian; options as `top_eigenpairs`."""
+    return top_eigenpairs(objective, **options)[0]
 
 
 def top_eigenpairs(
@@ -111,33 +28,61 @@ def top_eigenpairs(
     k: int = 5,
     which: Which = "LM",
     tol: float = 1e-3,
-    seed: int = 0,
     matrix: Matrix = "hessian",
-    block: int = 1,
-    most_products: int = 300,
-    seconds: float | None = None,
-    provenance: Provenance | None = None,
+    num_starts: int = 1,
+    max_products: int = 300,
+    learning_rate: float | None = None,
+    run: Run | None = None,
 ) -> tuple[Eigenvalues, Float[Tensor, "k p"]]:
-    """`top_eigenvalues`, and the eigenvectors as unit rows: the sharpest directions."""
-    if block < 1:
-        raise InputError(f"block is {block}; wants at least 1 start vector")
+    """The k leading eigenvalues of an objective's Hessian, and the eigenvectors as unit rows.
+
+    An eigenvalue of H lies within the residual ‖Hv - λv‖ of each value. Where neighbors are
+    farther apart than the residual, the error is about its square over their distance, so that
+    a relative residual of 1e-2 usually means four correct digits. Computed by Lanczos iteration
+    with full reorthogonalization.
+
+    Cost: one Hessian product per step, 14 to 35 for five eigenvalues of a network, and memory
+    for 32 vectors like theta and for the graphs of the batches that fit.
+
+    Args:
+        objective: the function that is differentiated.
+        k: number of eigenvalues.
+        which: largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE).
+        tol: relative residual of convergence.
+        matrix: "hessian", or "gauss-newton", which has no negative eigenvalue.
+        num_starts: start vectors, which go through the products together.
+        max_products: number of products after which to stop; what has not converged is marked.
+        learning_rate: of training, to compare the sharpness with 2 / learning rate.
+        run: seed, progress, provenance and deadline; by default that of the objective.
+
+    Raises:
+        InputError: if k is not in 1 ... P, the loss has no second derivatives or is not finite.
+        TimeBudgetError: after the deadline of the run.
+
+    Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Park & Kim (2022), fig. 4.
+    """
+    if num_starts < 1:
+        raise InputError(f"num_starts must be at least 1, got {num_starts}")
+    objective = objective.with_run(run)
     products = Products(objective, matrix)
-    (found,) = linalg.eigenpairs(
+    start = random_normal(objective, num_starts, objective.run.seed, "eigenvalues")
+    (pairs,) = linalg.eigenpairs(
         products,
-        random_normal(objective, block, seed, "eigenvalues")[None],
+        start[None],
         [Request(k, which)],
         tol=tol,
-        most_products=most_products,
-        seconds=seconds,
+        max_products=max_products,
+        run=objective.run,
     )
     values = Eigenvalues(
         rank=np.arange(1, k + 1),
-        value=found.values[0].numpy(),
-        residual=found.residuals[0].numpy(),
-        converged=found.converged[0].numpy(),
+        value=pairs.values[0].numpy(),
+        residual=pairs.residuals[0].numpy(),
+        converged=pairs.converged[0].numpy(),
         which=which,
         tol=tol,
         products=products.count,
-        **result_fields(products, seed, provenance),
+        learning_rate=float("nan") if learning_rate is None else learning_rate,
+        **result_fields(products),
     )
-    return values, found.vectors[0]
+    return values, pairs.vectors[0]

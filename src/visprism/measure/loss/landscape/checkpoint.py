@@ -1,4 +1,4 @@
-"""Partial landscapes: the points that are measured already, in files, for a run to go on."""
+"""Checkpoints of landscapes: files of complete points, from which a run resumes."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,9 +22,9 @@ _DAMAGED = (ValueError, TypeError, LookupError, EOFError, MemoryError, BadZipFil
 _SECONDS = 2.0  # at least, from one writing to the next
 
 
-def fingerprint(tensors: Iterable[Tensor], *facts: object) -> str:
-    """A short text that differs where a number or a fact differs."""
-    digest = blake2b(repr(facts).encode(), digest_size=16)
+def fingerprint(tensors: Iterable[Tensor], *settings: object) -> str:
+    """A hash of tensors and settings."""
+    digest = blake2b(repr(settings).encode(), digest_size=16)
     for tensor in tensors:
         raw = tensor.detach().cpu().contiguous()
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -33,35 +33,36 @@ def fingerprint(tensors: Iterable[Tensor], *facts: object) -> str:
 
 
 def read_partial(path: Path, prints: Mapping[str, str]) -> Rows:
-    """The points that earlier runs, of however many processes, have left.
+    """The points that earlier runs, with any number of processes, have saved.
 
     Args:
-        path: as it was given to them.
-        prints: a fingerprint of each thing that must be the same.
+        path: the `resume` of those runs.
+        prints: fingerprints that must be equal.
 
     Raises:
-        InputError: if a file is of another landscape, or damaged.
+        InputError: if a file is of another landscape or damaged.
     """
     rows: Rows = {}
     for file in sorted(path.parent.glob(f"{_escaped(path.name)}.[0-9]*")):
         check_uncompressed(file)
         try:
             with np.load(file, allow_pickle=False) as stored:
-                other = [what for what in prints if str(stored[what]) != prints[what]]
-                found = dict(
+                differing = [what for what in prints if str(stored[what]) != prints[what]]
+                saved_rows = dict(
                     zip(stored["number"].tolist(), stored["row"].tolist(), strict=True)
                 )
         except (OSError, *_DAMAGED) as error:
             raise InputError(
-                f"{file} holds no part of a landscape ({error}); delete it, or name another"
+                f"{file} must be a partial landscape ({error}). Delete it, or choose another "
+                "file."
             ) from error
-        if other:
+        if differing:
             raise InputError(
-                f"{file} holds a part of another landscape (another {' and '.join(other)}); "
-                "go on with what it was begun with, delete it, or name another file"
+                f"{file} is of a landscape with other {' and '.join(differing)}. Resume with "
+                "the same arguments, delete it, or choose another file."
             )
-        rows |= {number: tuple(row) for number, row in found.items()}
-    gather(None)  # nobody writes before all have read
+        rows |= {number: tuple(row) for number, row in saved_rows.items()}
+    gather(None)  # no process writes before all have read
     return rows
 
 
@@ -69,10 +70,10 @@ def read_partial(path: Path, prints: Mapping[str, str]) -> Rows:
 def saved(
     path: Path | None, prints: Mapping[str, str], read: Rows, rows: Rows
 ) -> Iterator[Callable[[], None]]:
-    """Inside, a call writes what this process has measured, if the last is seconds ago.
+    """Inside, a call saves the points of this process, at most every two seconds.
 
-    At the end, also after Ctrl-C, everything is written. The file holds what was `read` too,
-    since it takes the place of one that did.
+    On exit, also after Ctrl-C, all points are saved, including those that were `read`, since
+    the file replaces the one that held them.
     """
     last = time.monotonic()
 
@@ -90,7 +91,7 @@ def saved(
 
 
 def discard_partial(path: Path) -> None:
-    """Delete what runs have left: their landscape is complete, and saved."""
+    """Delete the files of interrupted runs, when the landscape is complete."""
     for file in path.parent.glob(f"{_escaped(path.name)}.[0-9]*"):
         file.unlink(missing_ok=True)
 
@@ -100,7 +101,7 @@ def _escaped(name: str) -> str:
 
 
 def _write(path: Path, prints: Mapping[str, str], rows: Rows) -> None:
-    """Write the file of this process, whole or not at all."""
+    """Write the file of this process atomically."""
     file = path.with_name(f"{path.name}.{rank()}")
     with atomic_write(file) as scratch, scratch.open("wb") as opened:
         np.savez(

@@ -1,75 +1,50 @@
-"""Moving: a model's weights taken somewhere else for a while, and its losses there."""
+"""Displaced weights: a model's weights at another point for a while."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import forward
-from visprism.core.devices import Compute
-from visprism.measure.loss.landscape.cached_batches import Samples
-from visprism.measure.loss.landscape.directions import Direction, owned
-from visprism.measure.loss.losses import Loss, losses_of
+from visprism.measure.loss.cached_batches import CachedBatches
+from visprism.measure.loss.landscape.directions import Direction, named_parameters
 
 Move = Callable[[float, float], None]  # a, b
 
-COLUMNS = ("nll", "nll_error", "rise", "rise_error", "accuracy", "accuracy_error")
-
-
-@dataclass(frozen=True)
-class Losses:
-    """What a model makes of each image."""
-
-    nll: Float[np.ndarray, " n"]
-    right: Float[np.ndarray, " n"]  # 1 where the class is right, else 0
-    classes: int
-
-    def against(self, centre: "Losses") -> tuple[float, ...]:
-        """Means over images, each followed by its standard error, in the order of `COLUMNS`."""
-        values = []
-        with np.errstate(invalid="ignore", over="ignore"):  # what overflows stays as it is
-            for each in (self.nll, self.nll - centre.nll, self.right):
-                spread = each.std(ddof=1) if len(each) > 1 else np.nan
-                values += [float(each.mean()), float(spread / len(each) ** 0.5)]
-        return tuple(values)
-
 
 @contextmanager
-def moving(model: nn.Module, first: Direction, second: Direction) -> Iterator[Move]:
+def displaced_weights(model: nn.Module, first: Direction, second: Direction) -> Iterator[Move]:
     """Inside, ``move(a, b)`` gives the model the weights w + a first + b second.
 
-    Afterwards it has its own tensors back, untouched. Needs the memory of the parameters that
-    move three times over.
+    On exit it has its original tensors. Needs three times the memory of the parameters that
+    move.
     """
-    moved = first.keys() | second.keys()
-    own = {name: parameter for name, parameter, _ in owned(model) if name in moved}
-    kept = {name: parameter.data for name, parameter in own.items()}
+    names = first.keys() | second.keys()
+    parameters = {name: p for name, p, _ in named_parameters(model) if name in names}
+    original = {name: parameter.data for name, parameter in parameters.items()}
     steps = [
-        {name: d[name].to(kept[name]).to(memory_format=_format(kept[name])) for name in d}
+        {n: d[n].to(original[n]).to(memory_format=_format(original[n])) for n in d}
         for d in (first, second)
     ]
-    fresh = _forgetful(model)
+    clear_caches = clear_weight_caches(model)
 
     def move(a: float, b: float) -> None:
-        for name, parameter in own.items():
-            parameter.data.copy_(kept[name])
-            for step, way in zip(steps, (a, b), strict=True):
+        for name, parameter in parameters.items():
+            parameter.data.copy_(original[name])
+            for step, coordinate in zip(steps, (a, b), strict=True):
                 if name in step:
-                    parameter.data.add_(step[name], alpha=way)
-        fresh()
+                    parameter.data.add_(step[name], alpha=coordinate)
+        clear_caches()
 
     try:
-        for name, parameter in own.items():
-            parameter.data = kept[name].clone()
+        for name, parameter in parameters.items():
+            parameter.data = original[name].clone()
         yield move
     finally:
-        for name, parameter in own.items():
-            parameter.data = kept[name]
-        fresh()
+        for name, parameter in parameters.items():
+            parameter.data = original[name]
+        clear_caches()
 
 
 def _format(tensor: Tensor) -> torch.memory_format:
@@ -77,85 +52,69 @@ def _format(tensor: Tensor) -> torch.memory_format:
     return torch.channels_last if last else torch.contiguous_format
 
 
-def _forgetful(model: nn.Module) -> Callable[[], None]:
-    """What makes a model in evaluation mode forget what it has computed from its weights.
+def clear_weight_caches(model: nn.Module) -> Callable[[], None]:
+    """A function that clears what modules in evaluation mode have cached from their weights.
 
-    LeViT, among others, keeps its attention biases until it is next put into training mode.
+    LeViT, among others, caches its attention biases until it is next put into training mode.
     """
-    keeps = [m for m in model.modules() if type(m).train is not nn.Module.train]
+    caching = [m for m in model.modules() if type(m).train is not nn.Module.train]
 
-    def forget() -> None:
-        if keeps:
+    def clear() -> None:
+        if caching:
             model.train(), model.eval()
 
-    return forget
+    return clear
 
 
 @contextmanager
-def channels_last(model: nn.Module, samples: Samples) -> Iterator[Samples]:
-    """Inside, the kernels lie channels last, as convolutions like them; so do the samples.
+def channels_last(model: nn.Module, samples: CachedBatches) -> Iterator[CachedBatches]:
+    """Inside, kernels and samples have the memory format channels last, which is faster.
 
-    Where the model cannot work so, because it looks at a feature map as if it lay otherwise,
-    everything stays as it is. Models without 4-D kernels have nothing to gain.
+    Where the model fails with it, because it views feature maps as contiguous, nothing is
+    changed. Models without 4-D kernels do not gain from it.
     """
-    kernels = [p for _, p, _ in owned(model) if p.ndim == 4]
-    kept = [kernel.data for kernel in kernels]
+    kernels = [p for _, p, _ in named_parameters(model) if p.ndim == 4]
+    original = [kernel.data for kernel in kernels]
     try:
         for kernel in kernels:
             kernel.data = kernel.data.contiguous(memory_format=torch.channels_last)
-        turned = _turned(samples) if kernels else samples
-        yield turned if _runs(model, turned) else _back(samples, kernels, kept)
+        converted = _converted(samples) if kernels else samples
+        if not _runs(model, converted):
+            _restore(kernels, original)
+            converted = samples
+        yield converted
     finally:
-        for kernel, data in zip(kernels, kept, strict=True):
-            kernel.data = data
+        _restore(kernels, original)
 
 
-def _back(samples: Samples, kernels: list[nn.Parameter], kept: list[Tensor]) -> Samples:
-    for kernel, data in zip(kernels, kept, strict=True):
+def _restore(kernels: list[nn.Parameter], original: list[Tensor]) -> None:
+    for kernel, data in zip(kernels, original, strict=True):
         kernel.data = data
-    return samples
 
 
-def _turned(samples: Samples) -> Samples:
-    def turn(tensor: Tensor) -> Tensor:
+def _converted(samples: CachedBatches) -> CachedBatches:
+    def convert(tensor: Tensor) -> Tensor:
         last = torch.channels_last
         return tensor.contiguous(memory_format=last) if tensor.ndim == 4 else tensor
 
-    return Samples(
+    return CachedBatches(
         tuple(
             (
-                {name: turn(t) for name, t in images.items()}
+                {name: convert(t) for name, t in images.items()}
                 if not isinstance(images, Tensor)
-                else turn(images),
+                else convert(images),
                 targets,
             )
             for images, targets in samples.batches
         ),
-        samples.shape,
+        samples.image_shape,
     )
 
 
-def _runs(model: nn.Module, samples: Samples) -> bool:
+def _runs(model: nn.Module, samples: CachedBatches) -> bool:
     try:
         with torch.no_grad():
-            forward(model, samples.few())
+            forward(model, samples.first_images())
     except RuntimeError:
         return False
     return True
-
-
-@torch.no_grad()
-def losses(model: nn.Module, samples: Samples, loss: Loss, compute: Compute) -> Losses:
-    """The loss of each image, and whether its class is right.
-
-    Of targets that are probabilities, the most probable class counts as the right one.
-    """
-    with compute.autocast():  # for this point alone: it keeps the weights that it has cast
-        logits = torch.cat([forward(model, images) for images, _ in samples.batches])
-    # Double precision where there is any: a difference of two losses may be tiny.
-    logits = logits.float() if logits.device.type == "mps" else logits.double()
-    targets = torch.cat([targets for _, targets in samples.batches])
-    soft = targets.is_floating_point()
-    nll = losses_of(loss, logits, targets.to(logits) if soft else targets)
-    right = logits.argmax(1) == (targets.argmax(1) if soft else targets)
-    return Losses(nll.double().cpu().numpy(), right.double().cpu().numpy(), logits.shape[1])

@@ -1,44 +1,41 @@
 """Loss landscapes: a model's loss over planes through its weights.
 
-NLL, L2 and accuracy are three surfaces. A figure of their sum shows the L2 term where that is
-large, and not the loss: that of the reference does.
+NLL, L2 and accuracy are three surfaces. A figure of their sum mainly shows the L2 term where
+that is large, as in the figure of the reference.
 
 Sources: Li et al. (2018), Visualizing the loss landscape of neural nets; Park and Kim (2022),
 How do vision transformers work?, fig. 1a.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from visprism.anatomy import check_repeatable, dissect
-from visprism.anatomy.trace.forward import as_written
-from visprism.core.devices import CPU, Compute
-from visprism.core.errors import InputError
-from visprism.core.processes import gather, rank, share, world_size
-from visprism.core.provenance import Provenance
-from visprism.measure.loss.batch_norm_folding import foldable, folded
-from visprism.measure.loss.landscape import displaced_weights
-from visprism.measure.loss.landscape.batch_norm import reestimate, statistics_kept
-from visprism.measure.loss.landscape.cached_batches import Samples, hold
+from visprism.anatomy import dissect
+from visprism.core.processes import gather, share
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.batches import check_evaluation_mode
+from visprism.measure.loss.batch_norm import BatchNorm, check_batch_norm
+from visprism.measure.loss.cached_batches import CachedBatches, cache_batches
 from visprism.measure.loss.landscape.checkpoint import (
     Rows,
     fingerprint,
     read_partial,
     saved,
 )
+from visprism.measure.loss.landscape.evaluation import Evaluation, Point, loss_name
 from visprism.measure.loss.landscape.planes import Plane, random_planes, squared_norms
-from visprism.measure.loss.landscape.surface import Landscape
+from visprism.measure.loss.landscape.point_losses import COLUMNS, ticking
 from visprism.measure.loss.losses import Loss, cross_entropy
+from visprism.measure.loss.objective import check_weight_decay
 from visprism.measure.loss.parameter_selection import Selection, selected
-
-BATCH_NORMS = ("frozen", "reestimated")
+from visprism.results.landscape import Landscape
 
 
 def landscape(
@@ -47,161 +44,160 @@ def landscape(
     planes: Sequence[Plane] | None = None,
     *,
     loss: Loss = cross_entropy,
-    weight_decay: float = 0.05,
+    weight_decay: float = 0.0,
     decayed: Selection = "all",
-    batch_norm: str = "frozen",
+    batch_norm: BatchNorm = "frozen",
     batch_size: int | None = None,
     resume: Path | None = None,
-    compute: Compute = CPU,
-    progress: Callable[[Iterable], Iterable] | None = None,
-    provenance: Provenance | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> Landscape:
     """Mean loss, L2 term and accuracy at every point of the planes, on the same samples.
 
-    At the point (a, b) the weights are w + a d1 + b d2, buffers and everything else as they
-    are. The batches are read once and kept in memory, so that an augmentation is the same at
-    every point; they are cut anew into batches that are fast. Under ``torchrun`` each process
-    measures its share of the points. Afterwards the model is as it was, bit for bit.
+    At the point (a, b) the weights are w + a d1 + b d2, with buffers and everything else as in
+    the model. The batches are read once and cached, so that an augmentation is the same at
+    every point. Under ``torchrun`` each process measures its share of the points. On exit the
+    model is restored bit for bit.
 
-    Costs one forward pass of all images for each point, less what folding BatchNorm into
-    convolutions saves, and three times the memory of the parameters that move.
+    Cost: one forward pass of all images for each point, two with re-estimated statistics, less
+    what folding BatchNorm into convolutions saves, and three times the memory of the parameters
+    that move.
 
     Args:
         model: any classifier, in evaluation mode.
         batches: of (images, targets); targets are classes (B,) or probabilities (B, K).
-        planes: where to look; one plane of two random directions by default.
+        planes: planes with their grids; one plane of two random directions by default.
         loss: of logits and targets, one value for each image.
         weight_decay: of the L2 term, (weight_decay / 2) times the squared norm of the decayed
-            parameters, which is a surface of its own.
+            parameters, which is a separate surface.
         decayed: which parameters decay; see `Selection`.
-        batch_norm: "frozen" statistics, or "reestimated" from these images at each point.
-        batch_size: images at once; by default as many as are fastest.
-        resume: a file in which measured points are kept, so that a run which was interrupted
-            goes on where it ended; `partial.discard_partial` deletes it.
-        compute: device and precision.
-        progress: wraps the points to show how far it is, as ``tqdm.tqdm`` does.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        batch_norm: "frozen" running statistics, or "reestimated" from these images at each
+            point.
+        batch_size: images per batch; by default the fastest size.
+        resume: file for the points that are complete, from which an interrupted run resumes;
+            `discard_partial` deletes it.
+        run: device and precision, seed of random planes, progress, provenance, deadline.
 
     Returns:
         The surfaces, one row for each point; bit for bit the same for the same arguments.
 
     Raises:
         InputError: if the model is in training mode, the data has no labels, the loss of the
-            model's own weights is not finite, the model gives other logits each time, or
-            `resume` is of another landscape.
+            model's weights is not finite, the model is not deterministic, or `resume` is of
+            another landscape.
+        TimeBudgetError: after the deadline of the run.
     """
-    _check(model, batch_norm, weight_decay)
-    planes = random_planes(model) if planes is None else list(planes)
+    check_evaluation_mode(model)
+    check_batch_norm(batch_norm, Evaluation.supported, "landscapes")
+    check_weight_decay(weight_decay)
+    planes = random_planes(model, seed=run.seed) if planes is None else list(planes)
     points = [(i, a, b) for i, plane in enumerate(planes) for a, b in plane.points()]
-    samples = hold(batches, batch_size=batch_size, compute=compute)
-    prints = {
-        "model": fingerprint(model.state_dict().values(), type(model).__name__),
-        "data": fingerprint(samples.tensors()),
-        "settings": fingerprint(
-            [t for p in planes for d in (p.first, p.second) for t in d.values()],
-            points, [tuple(p.first) for p in planes], _name(loss), batch_norm,
-            samples.batch_size, compute, torch.__version__,
-        ),
-    }  # fmt: skip
-    rows = read_partial(resume, prints) if resume else {}
+    samples = cache_batches(batches, batch_size=batch_size, compute=run.compute)
     named = dict(model.named_parameters())
-    decays = {
+    decaying = {
         name: named[name].detach()
-        for name in selected(model, decayed, lambda: dissect(model, samples.few()))
+        for name in selected(model, decayed, lambda: dissect(model, samples.first_images()))
     }
-    with _prepared(model, samples, compute, batch_norm) as ready:
-        centre = _measured(model, ready, loss, batch_norm, compute)
-        if not np.isfinite(centre.nll).all():
-            raise InputError(
-                f"the loss of the model's own weights is {centre.nll.mean()}; a landscape "
-                "needs a finite one: check the weights, the images and the precision"
-            )
-        exact = centre
-        if compute.precision != "fp32":
-            whole = replace(compute, precision="fp32")
-            exact = _measured(model, ready, loss, batch_norm, whole)
-        todo: Iterable[int] = [n for n in range(len(points)) if n not in rows]
-        shown = progress if progress and rank() == 0 else iter
-        mine: Rows = {}
-        with saved(resume, prints, rows, mine) as save:
-            todo = shown(list(share(todo)))
-            for pair, numbers in groupby(todo, key=lambda number: points[number][0]):
-                with displaced_weights.moving(
-                    model, planes[pair].first, planes[pair].second
-                ) as move:
-                    for number in numbers:
-                        move(*points[number][1:])
-                        here = _measured(model, ready, loss, batch_norm, compute)
-                        mine[number] = here.against(centre)
-                        save()
-    for other in gather(mine):
-        rows |= other
-    facts = replace(
-        provenance or Provenance(),
-        images=len(samples),
-        image_shape=samples.shape,
-        batch_size=samples.batch_size,
-        precision=compute.precision,
-        device=compute.device,
-        processes=world_size(),
-    )
+    prints = _fingerprints(model, samples, planes, points, loss, batch_norm, run)
+    evaluation = Evaluation(model, samples, loss, batch_norm, run)
+    rows, classes, rounding = _measure(evaluation, planes, points, resume, prints)
     table = np.array([rows[number] for number in range(len(points))]).T
     pair, a, b = (np.array(column) for column in zip(*points, strict=True))
     return Landscape(
         pair=pair,
         a=a,
         b=b,
-        **dict(zip(displaced_weights.COLUMNS, table, strict=True)),
-        l2=weight_decay / 2 * np.concatenate([squared_norms(p, decays) for p in planes]),
-        classes=centre.classes,
+        **dict(zip(COLUMNS, table, strict=True)),
+        l2=weight_decay / 2 * np.concatenate([squared_norms(p, decaying) for p in planes]),
+        classes=classes,
         weight_decay=weight_decay,
         plane=planes[0].kind,
         normalization=planes[0].normalization,
         batch_norm=batch_norm,
-        loss=_name(loss),
-        rounding=abs(float(centre.nll.mean() - exact.nll.mean())),
-        provenance=facts,
+        loss=loss_name(loss),
+        rounding=rounding,
+        provenance=run.measured(
+            images=len(samples),
+            batch_size=samples.batch_size,
+            image_shape=samples.image_shape,
+        ),
     )
 
 
-def _check(model: nn.Module, batch_norm: str, weight_decay: float) -> None:
-    """What can be wrong before anything is measured.
+def seconds_per_point(
+    model: nn.Module,
+    batches: Iterable,
+    *,
+    loss: Loss = cross_entropy,
+    batch_norm: BatchNorm = "frozen",
+    batch_size: int | None = None,
+    run: Run = DEFAULT_RUN,
+) -> float:
+    """Seconds of one point of a landscape on these batches.
+
+    Cost: the losses of two points; the first is not timed.
 
     Raises:
-        InputError: as `landscape` says.
+        InputError: as `landscape`.
     """
-    if any(module.training for module in model.modules()):
-        raise InputError("the model is in training mode; call model.eval() first")
-    if batch_norm not in BATCH_NORMS:
-        known = ", ".join(map(repr, BATCH_NORMS))
-        raise InputError(f"batch_norm is {batch_norm!r}; wants one of {known}")
-    if not (np.isfinite(weight_decay) and weight_decay >= 0):
-        raise InputError(f"weight_decay is {weight_decay}; wants a number from 0 on")
+    check_evaluation_mode(model)
+    check_batch_norm(batch_norm, Evaluation.supported, "landscapes")
+    samples = cache_batches(batches, batch_size=batch_size, compute=run.compute)
+    with Evaluation(model, samples, loss, batch_norm, run).prepared() as evaluation:
+        evaluation.losses(run.check_time)
+        begin = perf_counter()
+        evaluation.losses(run.check_time)
+        return perf_counter() - begin
 
 
-@contextmanager
-def _prepared(
-    model: nn.Module, samples: Samples, compute: Compute, batch_norm: str
-) -> Iterator[Samples]:
-    """Inside, the model lies where and how it runs fast, and the samples with it."""
-    with ExitStack() as stack:
-        stack.enter_context(compute.borrow(model))
-        stack.enter_context(as_written())
-        stack.enter_context(statistics_kept(model))
-        check_repeatable(model, samples.few())
-        samples = stack.enter_context(displaced_weights.channels_last(model, samples))
-        if batch_norm == "frozen":
-            stack.enter_context(folded(model, foldable(model, samples.few())))
-        yield samples
+def _measure(
+    evaluation: Evaluation,
+    planes: Sequence[Plane],
+    points: Sequence[Point],
+    resume: Path | None,
+    prints: dict[str, str],
+) -> tuple[Rows, int, float]:
+    """A row for each point, the number of classes, and the rounding at the origin."""
+    run = evaluation.run
+    rows = read_partial(resume, prints) if resume else {}
+    remaining = list(share([i for i in range(len(points)) if i not in rows]))
+    measured: Rows = {}
+    passes = len(remaining) + (1 if run.compute.precision == "fp32" else 2)
+    with (
+        evaluation.prepared() as ready,
+        ticking(run, passes * ready.ticks_per_point, "landscape") as tick,
+    ):
+        origin = exact = ready.origin(tick)
+        if run.compute.precision != "fp32":
+            full = replace(run, compute=replace(run.compute, precision="fp32"))
+            exact = replace(ready, run=full).losses(tick)
+        with saved(resume, prints, rows, measured) as save:
+            numbered = ((number, points[number]) for number in remaining)
+            with closing(ready.points(planes, numbered, tick)) as evaluated:
+                for number, losses in evaluated:
+                    measured[number] = losses.summary(origin)
+                    save()
+    for part in gather(measured):
+        rows |= part
+    return rows, origin.classes, abs(float(origin.nll.mean() - exact.nll.mean()))
 
 
-def _measured(
-    model: nn.Module, samples: Samples, loss: Loss, batch_norm: str, compute: Compute
-) -> displaced_weights.Losses:
-    if batch_norm == "reestimated":
-        reestimate(model, samples, compute)
-    return displaced_weights.losses(model, samples, loss, compute)
-
-
-def _name(loss: Callable) -> str:
-    return getattr(loss, "__name__", type(loss).__name__)
+def _fingerprints(
+    model: nn.Module,
+    samples: CachedBatches,
+    planes: Sequence[Plane],
+    points: Sequence[Point],
+    loss: Loss,
+    batch_norm: str,
+    run: Run,
+) -> dict[str, str]:
+    """Of the model, the data and the settings, which a partial landscape must share."""
+    directions: list[Tensor] = [
+        tensor for p in planes for d in (p.first, p.second) for tensor in d.values()
+    ]
+    names = [tuple(plane.first) for plane in planes]
+    settings = (loss_name(loss), batch_norm, samples.batch_size, run.compute)
+    return {
+        "model": fingerprint(model.state_dict().values(), type(model).__name__),
+        "data": fingerprint(samples.tensors()),
+        "settings": fingerprint(directions, points, names, *settings, torch.__version__),
+    }

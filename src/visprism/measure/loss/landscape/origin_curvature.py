@@ -1,4 +1,4 @@
-"""Centres: how a landscape curves at the model's own weights, beside what its Hessian says."""
+"""Curvature of a landscape at the model's weights, compared with the Hessian."""
 
 from collections.abc import Sequence
 
@@ -7,30 +7,15 @@ import torch
 
 from visprism.core.errors import InputError
 from visprism.measure.loss.landscape.planes import Plane
-from visprism.measure.loss.landscape.surface import Landscape
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Products
-from visprism.results.base import Result, column, result_type
+from visprism.results.landscape import Landscape, OriginCurvature
 
-# Central differences: of the first and the second derivative, by how many points a side.
+# Central differences of the first and the second derivative, by the number of points per side.
 _STENCILS = {
     1: (np.array([-1, 0, 1]) / 2, np.array([1, -2, 1])),
     2: (np.array([1, -8, 0, 8, -1]) / 12, np.array([-1, 16, -30, 16, -1]) / 12),
 }
-
-
-@result_type("origin-curvature", formerly="CentreCurvature")
-class OriginCurvature(Result):
-    """How the NLL curves at the model's weights; one row for each direction of a plane."""
-
-    pair: np.ndarray = column("Pair", "", "number of the plane")
-    direction: np.ndarray = column("Direction", "", "'a' or 'b'")
-    slope: np.ndarray = column("Slope", "", "fitted first derivative along the direction")
-    fitted: np.ndarray = column("Fitted", "", "fitted second derivative")
-    hessian: np.ndarray = column(
-        "Hessian", "", "exact second derivative dᵀHd; NaN where no objective was given"
-    )
-    step: np.ndarray = column("Step", "", "of the grid, between the points that were fitted")
 
 
 def curvature_at_origin(
@@ -42,28 +27,28 @@ def curvature_at_origin(
 
     With f the loss at -2h ... 2h, (-f(-2h) + 16 f(-h) - 30 f(0) + 16 f(h) - f(2h)) / 12 h²,
     which is exact for polynomials up to degree 5; from three points where the grid has no five.
-    Pairs whose grid does not hold the model's own weights are left out. Where the exact value
-    differs, the loss changes its curvature within a step: a finer grid comes nearer.
+    Planes whose grid does not contain the model's weights are omitted. Where the exact value
+    differs, the curvature changes within a grid step: a finer grid is closer.
 
-    Costs nothing but, with an objective, one Hessian product for each direction.
+    Cost: with an objective, one Hessian product for each direction.
 
     Args:
-        landscape: what was measured.
-        planes: its planes, for the exact values.
+        landscape: the measured surfaces.
+        planes: their planes, for the exact values.
         objective: of the same model and data, over all parameters and without weight decay.
 
     Raises:
-        InputError: if the objective has weight decay, or planes are not those of the landscape.
+        InputError: if the objective has weight decay, or the planes do not fit the landscape.
 
     Source: Abramowitz and Stegun (1972), Handbook of mathematical functions, 25.3.24.
     """
     rows = []
     for pair in np.unique(landscape.pair).tolist():
-        own = landscape.select(landscape.pair == pair)
-        for name, along, across in (("a", own.a, own.b), ("b", own.b, own.a)):
+        plane = landscape.select(landscape.pair == pair)
+        for name, along, across in (("a", plane.a, plane.b), ("b", plane.b, plane.a)):
             line = np.abs(across) < 1e-12
             order = np.argsort(along[line])
-            x, f = along[line][order], own.nll[line][order]
+            x, f = along[line][order], plane.nll[line][order]
             middle = len(x) // 2
             if len(x) < 3 or abs(x[middle]) > 1e-12:
                 continue
@@ -73,13 +58,13 @@ def curvature_at_origin(
             rows.append((pair, name, slope / h, second / h**2, h))
     if not rows:
         raise InputError(
-            "no plane of this landscape has the model's own weights in its middle; look along "
-            "random directions"
+            "landscape must contain the model's weights at the center of a plane. Use random "
+            "directions."
         )
     pair, direction, slope, fitted, step = (np.array(c) for c in zip(*rows, strict=True))
     hessian = np.full(len(rows), np.nan)
     if objective is not None:
-        hessian = _exactly([row[:2] for row in rows], planes, objective)
+        hessian = _exact([row[:2] for row in rows], planes, objective)
     return OriginCurvature(
         pair=pair,
         direction=direction,
@@ -91,19 +76,19 @@ def curvature_at_origin(
     )
 
 
-def _exactly(
+def _exact(
     wanted: Sequence[tuple[int, str]], planes: Sequence[Plane], objective: Objective
 ) -> np.ndarray:
     """dᵀHd for each direction."""
     if objective.weight_decay:
         raise InputError(
-            f"the objective has weight decay {objective.weight_decay}, the NLL of a landscape "
-            "none; give one with weight_decay=0"
+            f"objective must have weight_decay=0, as the NLL of a landscape has, got "
+            f"{objective.weight_decay}"
         )
     if max(pair for pair, _ in wanted) >= len(planes):
         raise InputError(
-            f"got {len(planes)} planes for a landscape of {max(p for p, _ in wanted) + 1}; "
-            "give those that it was measured on"
+            f"planes must be those of the landscape ({max(p for p, _ in wanted) + 1}), got "
+            f"{len(planes)}"
         )
     vectors = []
     for pair, name in wanted:

@@ -1,6 +1,6 @@
-"""Planes: where in the space of its parameters a model's loss is looked at.
+"""Planes in the space of parameters on which a loss is measured.
 
-A plane is the points w + a d1 + b d2 about the weights w that the model has, with a grid of
+A plane consists of the points w + a d1 + b d2 around the weights w of the model, with a grid of
 values of a and b. A line has no second direction.
 """
 
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.measure.loss.landscape.directions import Direction, gaussian, owned
+from visprism.measure.loss.landscape.directions import Direction, gaussian, named_parameters
 from visprism.measure.loss.landscape.vectors import fitting, inner, norm
 
 PARALLEL = 1e-4  # sine of the angle below which two directions span no plane
@@ -20,7 +20,7 @@ PARALLEL = 1e-4  # sine of the angle below which two directions span no plane
 
 @dataclass(frozen=True)
 class Plane:
-    """The points w + a d1 + b d2 about a model's weights, and a grid of them."""
+    """The points w + a d1 + b d2 around a model's weights, and a grid of them."""
 
     first: Direction = field(repr=False)
     second: Direction = field(repr=False)  # empty for a line
@@ -32,11 +32,11 @@ class Plane:
     def __post_init__(self) -> None:
         for values in (self.a, self.b):
             if len(values) == 0 or not np.isfinite(values).all():
-                raise InputError(f"a grid of {values.tolist()}; wants finite numbers")
+                raise InputError(f"grid must consist of finite numbers, got {values.tolist()}")
         if norm(self.first) == 0 or (self.second and _sine(self.first, self.second) < PARALLEL):
             raise InputError(
-                "the directions are zero or parallel and span no plane; give two that differ, "
-                "or one alone for a line"
+                "directions must span a plane, got directions that are zero or parallel. Pass "
+                "one direction alone for a line."
             )
 
     def points(self) -> list[tuple[float, float]]:
@@ -58,22 +58,23 @@ def random_planes(
     """Planes through the model's weights along pairs of random directions.
 
     Args:
-        model: whose parameters are meant.
-        pairs: number of planes, each with directions of its own.
-        points: of the grid along each axis; odd, so that the weights themselves are one.
+        model: the model whose parameters move.
+        pairs: number of planes, each with two directions.
+        points: of the grid along each axis; odd, so that the model's weights are one.
         reach: the grid covers [-reach, reach] in both directions.
-        lines: whether to look along one direction only.
+        lines: whether there is only one direction.
         normalization: of the directions; see `directions.gaussian`.
         tables: whether tables of positions move too.
         seed: of the directions.
 
     Raises:
-        InputError: if the grid or the number of pairs is none, or as `directions.gaussian`.
+        InputError: if the grid is invalid, the number of pairs is below 1, or as
+            `directions.gaussian`.
 
     Source: Li et al. (2018), Visualizing the loss landscape of neural nets.
     """
     if pairs < 1:
-        raise InputError(f"pairs is {pairs}; wants at least 1 pair of directions")
+        raise InputError(f"pairs must be at least 1, got {pairs}")
     grid = axis(points, reach)
 
     def direction(pair: int, number: int) -> Direction:
@@ -104,44 +105,47 @@ def plane_along(
 ) -> Plane:
     """The plane, or line, through the model's weights along given directions.
 
-    Directions are taken as they are, such as two eigenvectors of the Hessian.
+    Directions, such as two eigenvectors of the Hessian, are not normalized.
 
     Args:
-        model: whose parameters are meant.
+        model: the model whose parameters move.
         first: an entry for each parameter that moves, by its name.
-        second: the same; none for a line.
+        second: likewise; None for a line.
         points: of the grid along each axis; odd.
         reach: the grid covers [-reach, reach] in both directions.
 
     Raises:
         InputError: if an entry is of no parameter or of another shape, or as `random_planes`.
     """
-    own = {name: parameter for name, parameter, _ in owned(model)}
-    d1, d2 = (fitting(each, own, "the direction") for each in (first, second or {}))
+    parameters = {name: parameter for name, parameter, _ in named_parameters(model)}
+    d1, d2 = (fitting(d, parameters, "direction") for d in (first, second or {}))
     grid = axis(points, reach)
     return Plane(d1, d2, grid, grid if second else np.zeros(1), "given")
 
 
-def squared_norms(plane: Plane, own: Mapping[str, Tensor]) -> Float[np.ndarray, " p"]:
-    """|w + a d1 + b d2|^2 at every point of the plane, w being `own`, from inner products.
+def squared_norms(plane: Plane, weights: Mapping[str, Tensor]) -> Float[np.ndarray, " p"]:
+    """|w + a d1 + b d2|^2 at every point of the plane, with w the `weights`.
 
-    What a direction moves besides does not count.
+    Other parameters that a direction moves are not included.
     """
-    vectors = [own, *({n: d[n] for n in d if n in own} for d in (plane.first, plane.second))]
+    vectors = [
+        weights,
+        *({n: d[n] for n in d if n in weights} for d in (plane.first, plane.second)),
+    ]
     products = np.array([[inner(u, v) for v in vectors] for u in vectors])
-    along = np.array([(1.0, a, b) for a, b in plane.points()])
-    return np.einsum("pi,ij,pj->p", along, products, along)
+    coefficients = np.array([(1.0, a, b) for a, b in plane.points()])
+    return np.einsum("pi,ij,pj->p", coefficients, products, coefficients)
 
 
 def axis(points: int, reach: float) -> Float[np.ndarray, " n"]:
     """Points from -reach to reach, the middle one exactly 0."""
     if points < 3 or points % 2 == 0:
         raise InputError(
-            f"points is {points}; wants an odd number from 3 on, so that the model's own "
-            "weights are a point of the grid"
+            f"points must be odd and at least 3, so that the model's weights are on the grid, "
+            f"got {points}"
         )
     if not (np.isfinite(reach) and reach > 0):
-        raise InputError(f"reach is {reach}; wants a positive number, such as 1.0")
+        raise InputError(f"reach must be positive, got {reach}")
     half = points // 2
     return reach * np.arange(-half, half + 1) / half
 

@@ -1,4 +1,4 @@
-"""Vectors in the space of a model's parameters, part by part: differences and products."""
+"""Differences and inner products of vectors in the space of a model's parameters."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 
-_SHOWN = 3  # names in an error message
+_MAX_NAMES = 3  # names in an error message
 
 
 def inner(first: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
@@ -26,62 +26,61 @@ def norm(vector: Mapping[str, Tensor]) -> float:
 
 
 def difference(
-    state: Mapping[str, Tensor], own: Mapping[str, Tensor], what: str
+    state: Mapping[str, Tensor], parameters: Mapping[str, Tensor], what: str
 ) -> dict[str, Tensor]:
-    """``state - own`` for every entry of `own`; what else `state` holds does not count.
+    """``state - parameters`` by name; other entries of `state` are ignored.
 
     Args:
         state: such as a state dict.
-        own: parameters by name.
-        what: `state` is called in an error.
+        parameters: by name.
+        what: name of `state` in errors.
 
     Raises:
         InputError: if an entry is missing or has another shape.
     """
-    missing = [name for name in own if name not in state]
+    missing = [name for name in parameters if name not in state]
     if missing:
         raise InputError(
-            f"{what} lacks {len(missing)} of the model's {len(own)} parameters "
-            f"({_some(missing)}); wants a state dict of the same architecture"
+            f"{what} must have all {len(parameters)} parameters of the model, got "
+            f"{len(missing)} that are missing ({_list(missing)})"
         )
-    fitting(state, own, what)
-    broken = [name for name in own if not torch.isfinite(state[name]).all()]
+    fitting(state, parameters, what)
+    broken = [name for name in parameters if not torch.isfinite(state[name]).all()]
     if broken:
         raise InputError(
-            f"{what} has weights that are not finite ({_some(broken)}); give one that has only"
-            " finite ones"
+            f"{what} must have finite weights, got some that are not ({_list(broken)})"
         )
     return {
-        name: state[name].detach().to(weight) - weight.detach() for name, weight in own.items()
+        name: state[name].detach().to(weight) - weight.detach()
+        for name, weight in parameters.items()
     }
 
 
 def fitting(
-    vector: Mapping[str, Tensor], own: Mapping[str, Tensor], what: str
+    vector: Mapping[str, Tensor], parameters: Mapping[str, Tensor], what: str
 ) -> dict[str, Tensor]:
     """The entries of `vector` for parameters of the model, in their type.
 
     Raises:
         InputError: if an entry has another shape than the parameter, or none is of a parameter.
     """
-    shared = {name: vector[name] for name in own if name in vector}
+    shared = {name: vector[name] for name in parameters if name in vector}
     if vector and not shared:
         raise InputError(
-            f"{what} has entries for {_some(list(vector))}, and none for a parameter of the "
-            "model; name them as model.named_parameters() does"
+            f"{what} must have entries for parameters of the model, got "
+            f"{_list(list(vector))}. Use the names of model.named_parameters()."
         )
-    odd = [
-        f"{name} {tuple(part.shape)} instead of {tuple(own[name].shape)}"
+    mismatched = [
+        f"{name} {tuple(part.shape)} instead of {tuple(parameters[name].shape)}"
         for name, part in shared.items()
-        if part.shape != own[name].shape
+        if part.shape != parameters[name].shape
     ]
-    if odd:
+    if mismatched:
         raise InputError(
-            f"{what} has parameters of other shapes than the model: {_some(odd)}; wants the "
-            "same architecture"
+            f"{what} must have the shapes of the model's parameters, got {_list(mismatched)}"
         )
-    return {name: part.detach().to(own[name]) for name, part in shared.items()}
+    return {name: part.detach().to(parameters[name]) for name, part in shared.items()}
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
