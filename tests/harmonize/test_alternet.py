@@ -110,4 +110,3 @@ def test_a_cnn_of_a_file_is_named_by_the_user_and_not_by_metadata(tmp_path, imag
 def test_what_it_refuses(text, message):
     with pytest.raises(InputError, match=message):
         load_model(text)
-

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.measure.outputs import predict, uncertainty
+from visprism.measure.outputs import calibration, predict
 from visprism.results.training import History
 from visprism.training.engine import Engine
 
@@ -113,10 +113,10 @@ def _metrics(model: nn.Module, test: Test, run: Run) -> tuple[int, tuple[float, 
     was_training = model.training
     model.eval()
     try:
-        predictions = predict(model, test, compute=run.compute)
+        predictions = predict(model, test, run=replace(run, progress=None))
         if isinstance(test, PaddedBatches):
             predictions = predictions.subset(torch.arange(len(predictions) - test.padding))
-        measured = uncertainty(predictions, resamples=0)
+        measured = calibration(predictions, resamples=0)
     finally:
         model.train(was_training)
     return len(predictions), tuple(measured.of(name) for name in ("accuracy", "nll", "ece"))
