@@ -5,9 +5,10 @@ import torch
 
 from visprism.cli import main
 from visprism.core.rng import stream
-from visprism.harmonize import ReplacementSearch, harmonize
+from visprism.harmonize import harmonize
 from visprism.models import load_model
 from visprism.results.base import Result
+from visprism.results.harmonize import ReplacementSearch
 
 
 @pytest.fixture(scope="module")

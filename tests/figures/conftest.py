@@ -1,41 +1,33 @@
 """Results of a small network, made by hand: stem, conv, downsample, attention, mlp, head."""
 
+from dataclasses import MISSING, fields
+
 import numpy as np
 import pytest
 
 from visprism.core.provenance import Provenance
-from visprism.harmonize import ReplacementSearch
-from visprism.measure.loss.curvature import (
-    Eigenvalues,
-    HessianCurves,
-    HessianTally,
-    SpectralDensity,
-)
-from visprism.measure.loss.landscape import Landscape, Trajectory
-from visprism.measure.outputs import (
-    Ablations,
-    Adversarial,
-    CorruptionErrors,
-    FourierSensitivity,
-    FrequencyRobustness,
-    JointAblations,
-    Reliability,
-    RiskCoverage,
-    Robustness,
-    ShapeBias,
-    Stability,
-)
-from visprism.measure.weights import PatchFilters, PositionalSimilarity, RelativeScores
+from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.anatomy import Costs
 from visprism.results.attention import AttentionStatistics
+from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
+from visprism.results.harmonize import ReplacementSearch
+from visprism.results.hessian import HessianCurves, HessianSummary
 from visprism.results.kind_replication import KindReplication
 from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
+from visprism.results.landscape import Landscape
+from visprism.results.loss import Eigenvalues, SpectralDensity
+from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.results.robustness import CorruptionErrors, Robustness
+from visprism.results.shape_bias import ShapeBias
 from visprism.results.similarity import Similarity
 from visprism.results.singular_values import EffectiveRanks, SingularValues
+from visprism.results.stability import Stability
+from visprism.results.training import History
+from visprism.results.trajectory import Trajectory
 from visprism.results.variance import Variances
-from visprism.training import History
+from visprism.results.weights import PatchFilters, PositionalSimilarity, RelativeScores
 
 PROVENANCE = Provenance(
     model="hand:net",
@@ -69,6 +61,16 @@ def unused_columns(rows, **columns):
     """NaN in the numeric columns of a spectrum that are not given."""
     named = {*BLOCKS, *NEIGHBORS, "profile", *columns}
     return {n: np.full(rows, np.nan) for n in SpectrumColumns.infos() if n not in named}
+
+
+def complete(cls, **columns):
+    """A result whose columns that are not given hold NaN, those of text nothing."""
+    rows = len(next(v for v in columns.values() if isinstance(v, np.ndarray)))
+    missing = [
+        f for f in fields(cls) if f.name not in columns and f.default is MISSING
+        and f.default_factory is MISSING
+    ]  # fmt: skip
+    return cls(**columns, **{f.name: np.full(rows, np.nan) for f in missing})
 
 
 def history():
@@ -141,7 +143,8 @@ def variances():
 def receptive_field():
     sides = np.array([3.0, 5.0, 9.0, 20.0, 24.0])
     areas = {f"area_{t}": sides**2 / 1024 for t in (20, 30, 50, 99)}
-    return ReceptiveField(
+    return complete(
+        ReceptiveField,
         **BLOCKS,
         **areas,
         sigma=np.array([1.0, 2.0, 4.0, 8.0, 7.5]),
@@ -157,7 +160,8 @@ def receptive_field():
 
 def receptive_maps():
     relative = np.tile([0.01, 0.1, 0.5, 0.05, 1.0, 0.0], 3) ** np.repeat([1, 2, 3], 6)
-    return ReceptiveMaps(
+    return complete(
+        ReceptiveMaps,
         block=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
         depth=np.repeat([0.0, 0.25, 1.0], 6),
         row=np.tile([0, 0, 0, 1, 1, 1], 3),
@@ -171,7 +175,8 @@ def receptive_maps():
 def singular_values():
     rows = np.repeat(np.arange(5), 6)
     relative = np.tile([1.0, 0.5, 0.1, 1.0, 0.2, 0.0], 5)
-    return SingularValues(
+    return complete(
+        SingularValues,
         **{name: column[rows] for name, column in BLOCKS.items()},
         level=np.tile(np.repeat(["tokens", "images"], 3), 5),
         rank=np.tile([1, 2, 3], 10),
@@ -182,7 +187,8 @@ def singular_values():
 
 
 def effective_ranks():
-    return EffectiveRanks(
+    return complete(
+        EffectiveRanks,
         **BLOCKS,
         channels=np.array([8, 8, 16, 16, 16]),
         token_rank=np.array([6.0, 5.0, 9.0, 8.0, 7.0]),
@@ -251,7 +257,8 @@ def kind_summary():
 
 
 def kind_replication():
-    return KindReplication(
+    return complete(
+        KindReplication,
         kind=np.array(["attention", "attention"]),
         quantity=np.array([VARIANCE, SCALE_FREE]),
         seeds=np.array([3, 3]),
@@ -272,7 +279,8 @@ def attention_statistics():
             ("redundancy", 100),
         )
     }  # fmt: skip
-    return AttentionStatistics(
+    return complete(
+        AttentionStatistics,
         block=np.array(["attn", "attn", "attn#2", "attn#2"]),
         stage=np.ones(4, dtype=int),
         depth=np.array([0.75, 0.75, 1.0, 1.0]),
@@ -288,7 +296,8 @@ def similarity():
     first, other = (axis.ravel() for axis in np.indices((5, 5)))
     cka = 0.8 ** abs(first - other)
     others = {f"other_{name}": BLOCKS[name][other] for name in ("kind", "stage", "depth")}
-    return Similarity(
+    return complete(
+        Similarity,
         **{name: column[first] for name, column in BLOCKS.items()},
         other=BLOCKS["block"][other],
         **others,
@@ -311,7 +320,8 @@ def landscape():
     a, b = np.tile(a, 2), np.tile(b, 2)
     nll = 0.5 + (a**2 + 4 * b**2) * (1 + pair) * 2
     error = np.full(50, 0.05)
-    return Landscape(
+    return complete(
+        Landscape,
         pair=pair,
         a=a,
         b=b,
@@ -329,7 +339,8 @@ def landscape():
 
 
 def trajectory():
-    return Trajectory(
+    return complete(
+        Trajectory,
         snapshot=np.arange(4),
         radius=np.array([1.0, 0.8, 0.3, 0.0]),
         angle=np.array([0.0, 0.4, 0.9, np.nan]),
@@ -378,7 +389,8 @@ def hessian_curves():
 
 def hessian_summary():
     two = np.ones(2)
-    return HessianTally(
+    return complete(
+        HessianSummary,
         phase=np.array(["init", "end"]),
         data=np.full(2, ""),
         weight_decay=np.zeros(2),
@@ -399,7 +411,8 @@ def hessian_summary():
 
 
 def eigenvalues():
-    return Eigenvalues(
+    return complete(
+        Eigenvalues,
         rank=np.arange(1, 4),
         value=np.array([10.0, -8.0, 5.0]),
         residual=np.array([0.01, 0.1, 1.0]),
@@ -416,7 +429,8 @@ def eigenvalues():
 
 
 def spectral_density():
-    return SpectralDensity(
+    return complete(
+        SpectralDensity,
         run=np.repeat([0, 1], 3),
         node=np.array([-2.0, 0.0, 50.0, -1.5, 0.1, 49.0]),
         weight=np.array([1e-3, 0.998, 1e-3, 2e-3, 0.997, 1e-3]),
@@ -431,7 +445,8 @@ def spectral_density():
 
 def reliability():
     upper = np.arange(1, 6) / 5
-    return Reliability(
+    return complete(
+        Reliability,
         lower=upper - 0.2,
         upper=upper,
         count=np.array([0, 10, 20, 30, 40]),
@@ -445,7 +460,8 @@ def reliability():
 
 def risk_coverage():
     coverage = np.arange(1, 11) / 10
-    return RiskCoverage(
+    return complete(
+        RiskCoverage,
         coverage=coverage,
         risk=0.3 * coverage**2,
         confidence=1 - coverage / 2,
@@ -456,7 +472,8 @@ def risk_coverage():
 
 def robustness():
     corruption = np.array(["clean", "fog", "fog", "jpeg_compression", "jpeg_compression"])
-    return Robustness(
+    return complete(
+        Robustness,
         corruption=np.tile(corruption, 2),
         severity=np.tile([0, 1, 5, 1, 5], 2),
         metric=np.repeat(["accuracy", "ece"], 5),
@@ -469,7 +486,8 @@ def robustness():
 
 
 def corruption_errors():
-    return CorruptionErrors(
+    return complete(
+        CorruptionErrors,
         corruption=np.array(["fog", "jpeg_compression"]),
         error=np.array([0.45, 0.275]),
         ece=np.array([0.1, 0.1]),
@@ -482,7 +500,8 @@ def corruption_errors():
 
 
 def stability():
-    return Stability(
+    return complete(
+        Stability,
         perturbation=np.array(["gaussian_noise", "tilt"]),
         frames=np.array([31, 31]),
         flip_rate=np.array([0.05, 0.02]),
@@ -502,7 +521,8 @@ def search_replacements():
         ("layer2.2", 2, 2, (0.94, 0.95, 0.95), True),
     ]
     placements = ["", "layer3.2", "layer3.0,layer3.2", "layer2.2,layer3.2"]
-    return ReplacementSearch(
+    return complete(
+        ReplacementSearch,
         candidate=np.repeat(np.arange(4), 3),
         msas=np.repeat([row[1] for row in rows], 3),
         added=np.repeat([row[0] for row in rows], 3),
@@ -516,36 +536,49 @@ def search_replacements():
     )
 
 
-def lesions():
+def ablations():
     columns = {name: np.append(column[1:], column[3:4]) for name, column in BLOCKS.items()}
     return Ablations(
         **columns,
-        removed=np.array(["convolution", "block", "block", "block", "head 2"]),
-        number=np.ones(5, dtype=int),
+        ablated=np.array(["convolution", "block", "block", "block", "head 2"]),
+        num_blocks=np.ones(5, dtype=int),
         accuracy=np.array([0.5, 0.7, 0.4, 0.8, 0.75]),
         drop=np.array([0.3, 0.1, 0.4, 0.0, 0.05]),
-        drop_error=np.full(5, 0.02),
+        drop_low=np.array([0.25, 0.06, 0.34, -0.02, 0.01]),
+        drop_high=np.array([0.34, 0.13, 0.45, 0.02, 0.08]),
         nll=np.array([2.0, 1.5, 2.5, 1.0, 1.1]),
         nll_rise=np.array([1.0, 0.5, 1.5, 0.0, 0.1]),
         nll_rise_error=np.full(5, 0.1),
-        resumed=np.ones(5, dtype=bool),
-        whole_accuracy=0.8,
-        whole_nll=1.0,
+        partial=np.ones(5, dtype=bool),
+        baseline_accuracy=0.8,
+        baseline_nll=1.0,
         provenance=PROVENANCE,
     )
 
 
-def lesions_at_once():
+def kind_ablations():
+    return KindAblations(
+        ablated=np.full(3, "block"),
+        comparison=np.array(["attention", "mlp", "attention minus mlp"]),
+        num_blocks=np.array([2, 2, 4]),
+        drop=np.array([0.4, 0.1, 0.3]),
+        drop_low=np.array([0.35, 0.05, 0.2]),
+        drop_high=np.array([0.45, 0.15, 0.4]),
+        provenance=PROVENANCE,
+    )
+
+
+def joint_ablations():
     return JointAblations(
-        number=np.array([2, 4]),
+        num_blocks=np.array([2, 4]),
         draws=np.array([3, 3]),
         accuracy=np.array([0.6, 0.2]),
         drop=np.array([0.2, 0.6]),
-        drop_least=np.array([0.1, 0.5]),
-        drop_most=np.array([0.4, 0.7]),
-        drop_apart=np.array([0.15, 0.3]),
+        drop_min=np.array([0.1, 0.5]),
+        drop_max=np.array([0.4, 0.7]),
+        sum_of_drops=np.array([0.15, 0.3]),
         nll_rise=np.array([1.0, 3.0]),
-        whole_accuracy=0.8,
+        baseline_accuracy=0.8,
         provenance=PROVENANCE,
     )
 
@@ -557,7 +590,8 @@ def frequency_robustness():
         rms=np.full(3, 0.1),
         accuracy=0.8 - drop,
         drop=drop,
-        drop_error=np.array([0.01, 0.02, 0.03]),
+        drop_low=drop - np.array([0.02, 0.05, 0.06]),
+        drop_high=drop + np.array([0.02, 0.04, 0.05]),
         nll=drop + 1,
         nll_rise=drop,
         nll_rise_error=np.full(3, 0.1),
@@ -577,6 +611,9 @@ def sensitivity():
         error_rise=error - 0.1,
         error_rise_error=np.full(9, 0.01),
         clean_error=0.1,
+        mean_rise=0.2,
+        mean_rise_low=0.15,
+        mean_rise_high=0.25,
         rms=0.1,
         nyquist=16.0,
         provenance=PROVENANCE,
@@ -587,6 +624,7 @@ def attacks():
     accuracy = np.array([0.7, 0.5, 0.6, 0.2, 0.4])
     return Adversarial(
         attack=np.array(["fgsm", "fgsm", "pgd", "pgd", "fgsm"]),
+        loss=np.full(5, "cross-entropy"),
         norm=np.full(5, "linf"),
         epsilon=np.array([1, 4, 1, 4, 4]) / 255,
         frequency=np.array([np.nan] * 4 + [0.5]),
@@ -596,10 +634,12 @@ def attacks():
         low=accuracy - 0.1,
         high=accuracy + 0.05,
         drop=0.8 - accuracy,
-        drop_error=np.full(5, 0.02),
+        drop_low=0.75 - accuracy,
+        drop_high=0.83 - accuracy,
         nll=1.8 - accuracy,
         nll_rise=0.8 - accuracy,
         nll_rise_error=np.full(5, 0.05),
+        zero_gradient=np.zeros(5),
         clean_accuracy=0.8,
         clean_nll=1.0,
         provenance=PROVENANCE,
@@ -607,7 +647,8 @@ def attacks():
 
 
 def cues():
-    return ShapeBias(
+    return complete(
+        ShapeBias,
         category=np.array(["cat", "car", "all"]),
         images=np.array([10, 10, 20]),
         shape_decisions=np.array([6, 2, 8]),
@@ -651,8 +692,9 @@ MAKERS = {
         corruption_errors,
         stability,
         search_replacements,
-        lesions,
-        lesions_at_once,
+        ablations,
+        kind_ablations,
+        joint_ablations,
         frequency_robustness,
         sensitivity,
         attacks,

@@ -9,7 +9,7 @@ from matplotlib.ticker import PercentFormatter
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, KIND_COLOURS, tip
-from visprism.measure.outputs import Reliability, RiskCoverage
+from visprism.results.calibration import Reliability, RiskCoverage
 
 BAR, GAP, LINE = KIND_COLOURS["conv"], KIND_COLOURS["attention"], KIND_COLOURS["mlp"]
 

@@ -13,7 +13,8 @@ from matplotlib.ticker import PercentFormatter
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, KIND_COLOURS, SIMILARITY, tip
-from visprism.measure.outputs import CLEAN, CorruptionErrors, Robustness, Stability
+from visprism.results.robustness import CLEAN, CorruptionErrors, Robustness
+from visprism.results.stability import Stability
 
 _SCALE = Normalize(0, 1)
 _WHITE_BELOW = 0.6  # of the scale: there its colours are dark

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, KIND_COLOURS, tip
-from visprism.measure.outputs import ShapeBias
+from visprism.results.shape_bias import ShapeBias
 
 
 @figure(width=2.6, height=2.8)

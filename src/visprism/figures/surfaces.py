@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
-from visprism.measure.loss.landscape import Landscape
 from visprism.results.base import Result
+from visprism.results.landscape import Landscape
 
 
 @singledispatch

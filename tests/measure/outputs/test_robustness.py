@@ -9,9 +9,6 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.measure.outputs import (
-    ALEXNET,
-    CLEAN,
-    Robustness,
     corruption_errors,
     predict,
     robustness,
@@ -19,6 +16,7 @@ from visprism.measure.outputs import (
     uncertainty,
 )
 from visprism.results.base import Result
+from visprism.results.robustness import ALEXNET, CLEAN, Robustness
 
 
 class Brightest(nn.Module):

@@ -158,7 +158,9 @@ def test_a_stem_without_a_convolution_over_colors_is_refused(taken_apart):
         patch_filters(taken_apart(Flat(), 3, 8, 8))
     head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)
     apart = nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.ReLU(), nn.Conv2d(6, 6, 1), *head)
-    with pytest.raises(InputError, match=r"must be a convolution over the 3 channels .*0.weight \(6x1x3x3\)"):
+    with pytest.raises(
+        InputError, match=r"must be a convolution over the 3 channels .*0.weight \(6x1x3x3\)"
+    ):
         patch_filters(taken_apart(apart, 3, 9, 9))
 
 
@@ -174,7 +176,9 @@ def test_kernels_that_are_alike_or_not_finite_are_refused(with_kernels):
     with pytest.raises(InputError, match=r"kernels must differ .* the 4 of 0.weight are equal"):
         patch_filters(with_kernels(alike))
     alike[0, 0, 0, 0] = torch.nan
-    with pytest.raises(InputError, match=r"0.weight must be finite, got NaN or infinite weights"):
+    with pytest.raises(
+        InputError, match=r"0.weight must be finite, got NaN or infinite weights"
+    ):
         patch_filters(with_kernels(alike))
 
 

@@ -189,9 +189,7 @@ def test_an_entry_of_zeros_has_no_direction(similarity, noise):
 
 def test_it_knows_where_it_comes_from(taken_apart, noise, tmp_path):
     about = Run(provenance=Provenance(model="ours", seed=3))
-    result = positional_similarity(
-        taken_apart(Tokens(noise(1, 12, 8)), 3, 6, 8), run=about
-    )
+    result = positional_similarity(taken_apart(Tokens(noise(1, 12, 8)), 3, 6, 8), run=about)
     assert result.parameter == "table"
     assert (result.provenance.model, result.provenance.seed) == ("ours", 3)
     assert result.provenance.image_shape == (3, 6, 8)
@@ -208,7 +206,9 @@ def test_a_model_without_a_table_is_refused(taken_apart, noise):
 
 def test_relative_positions_are_no_table(taken_apart):
     name = "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=4&depths=[1,1]"
-    with pytest.raises(InputError, match="model must add position embeddings that are a parameter"):
+    with pytest.raises(
+        InputError, match="model must add position embeddings that are a parameter"
+    ):
         positional_similarity(taken_apart(load_model(name).model, 3, 64, 64))
 
 
@@ -220,7 +220,10 @@ def test_a_resampled_table_is_refused(taken_apart, noise):
             )
             return (x + table).permute(0, 2, 3, 1)
 
-    with pytest.raises(InputError, match=r"must be one parameter, and the model computes them from table \(1x12x8\)"):
+    with pytest.raises(
+        InputError,
+        match=r"must be one parameter, and the model computes them from table \(1x12x8\)",
+    ):
         positional_similarity(taken_apart(Resampled(noise(1, 12, 8)), 3, 12, 16))
 
 

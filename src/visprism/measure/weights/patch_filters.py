@@ -88,9 +88,7 @@ def _kernels(
         f"the first layer must be a convolution over the {channels} channels of the image"
     )
     if first is None:
-        raise InputError(
-            f"{required}, and the first block, {stem.name}, has no convolution"
-        )
+        raise InputError(f"{required}, and the first block, {stem.name}, has no convolution")
     weights = {name: anatomy.model.get_parameter(name) for name in first.parameters}
     kernels = {n: w for n, w in weights.items() if w.ndim == 4 and w.shape[1] == channels}
     if first.op != "conv2d" or not kernels:

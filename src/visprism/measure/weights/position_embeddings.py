@@ -18,9 +18,7 @@ _ALL = 16 * 16  # positions up to which every one is a reference
 _SIDE = 7  # references along a side of larger grids; as many maps as the paper's figure has
 
 
-def positional_similarity(
-    anatomy: Anatomy, *, run: Run = DEFAULT_RUN
-) -> PositionalSimilarity:
+def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> PositionalSimilarity:
     """Cosine similarity of the position embeddings of a model.
 
     With p_i the embedding that the model adds to the token at position i, p_i . p_j / (|p_i|
