@@ -10,6 +10,7 @@ from visprism.core.provenance import Provenance
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.anatomy import Costs
 from visprism.results.attention import AttentionMaps, AttentionStatistics, Rollout
+from visprism.results.branch_transfer import BranchTransfer
 from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
 from visprism.results.harmonize import ReplacementSearch
@@ -126,6 +127,22 @@ def high_frequency():
         **unused_columns(5, **columns),
         provenance=PROVENANCE,
     )
+
+
+def branch_transfer():
+    rows = np.repeat(np.arange(5), FREQUENCIES)
+    columns = {
+        "frequency": np.tile([0.0, 0.5, 1.0], 5),
+        "gain": np.tile([0.0, -0.5, -1.0], 5) * (1 + rows),
+        "gain_error": np.full(15, 0.1),
+    }
+    unknown = {
+        name: np.full(15, np.nan)
+        for name in BranchTransfer.infos()
+        if name not in {*BLOCKS, *columns, "profile"}
+    }
+    blocks = {name: column[rows] for name, column in BLOCKS.items()}
+    return BranchTransfer(**blocks, **columns, **unknown, provenance=PROVENANCE)
 
 
 def variances():
@@ -690,6 +707,7 @@ MAKERS = {
     for maker in (
         spectrum,
         high_frequency,
+        branch_transfer,
         variances,
         attention_statistics,
         attention_map,
