@@ -1,4 +1,4 @@
-"""Laws of Hessian spectra of mini-batches (src/visprism/measure/loss/curvature/hessian_spectrum.py)."""
+"""Laws of Hessian spectra of mini-batches (src/visprism/measure/loss/curvature/)."""
 
 import time
 from dataclasses import replace
