@@ -90,7 +90,7 @@ class Calibration(Analysis):
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """One pass per sample."""
-        return Cost(per_image=self.samples)
+        return Cost(per_image=float(self.samples))
 
 
 def _outcomes(measured: Measured) -> Outcomes:

@@ -73,7 +73,8 @@ class Corruptions(Analysis):
         size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
         pixels = size[0] * size[1]
         return Cost(
-            per_image=1 + conditions, seconds_per_image=conditions * pixels * _SECONDS_PER_PIXEL
+            per_image=1.0 + conditions,
+            seconds_per_image=conditions * pixels * _SECONDS_PER_PIXEL,
         )
 
     def coarser(self) -> "Corruptions | None":

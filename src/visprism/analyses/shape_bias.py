@@ -42,7 +42,7 @@ class ShapeBias(Analysis):
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """One pass."""
-        return Cost(per_image=1)
+        return Cost(per_image=1.0)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without textures, or with classes that do not belong to the categories."""

@@ -59,7 +59,7 @@ class Stability(Analysis):
         frames = _FRAMES * len(self.perturbations)
         size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
         seconds = frames * size[0] * size[1] * _SECONDS_PER_PIXEL
-        return Cost(per_image=frames, seconds_per_image=seconds)
+        return Cost(per_image=float(frames), seconds_per_image=seconds)
 
     def coarser(self) -> "Stability | None":
         """Every second perturbation."""
