@@ -12,32 +12,32 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from visprism.cli.parser import parser
+from visprism.cli.errors import with_flags
+from visprism.cli.parser import parse
 from visprism.core.errors import InputError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``visprism``; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    flags: Sequence[str] = ()
     try:
-        arguments = parser(words or ["--help"]).parse_args(words)
-    except InputError as error:  # of a plug-in that cannot be loaded
-        print(f"visprism: {error}", file=sys.stderr)
-        return 2
-    arguments.command = shlex.join(["visprism", *words])
-    if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells each of its tries
-    try:
+        arguments = parse(words or ["--help"])
+        arguments.command = shlex.join(["visprism", *words])
+        flags = arguments.flags
+        if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every retry
         code = arguments.run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (InputError, OSError) as error:
-        print(f"visprism: {error}", file=sys.stderr)
+        print(f"visprism: {with_flags(str(error), flags)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt as stop:  # a command that has kept something says so
-        print(f"visprism: interrupted; {str(stop) or 'nothing was written'}", file=sys.stderr)
+    except KeyboardInterrupt as interruption:  # a command that has kept results says so
+        message = str(interruption) or "nothing was written"
+        print(f"visprism: interrupted; {message}", file=sys.stderr)
         return 130
     return code or 0

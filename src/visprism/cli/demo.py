@@ -2,59 +2,65 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from visprism.cli.options import out_options, seed_options
 from visprism.cli.text import columns
 from visprism.cli.values import minutes
 
+if TYPE_CHECKING:
+    from visprism.core.run import Run
+    from visprism.models import LoadedModel
+
+_IMAGES = 256
+
 
 def demo(arguments: Namespace) -> int:
     """Examine the networks and print the table; with ``--train`` train them before."""
+    from visprism.cli.output import exit_code, print_event, print_study
     from visprism.cli.progress import progress_shown
-    from visprism.cli.study_commands import print_event, print_study
+    from visprism.cli.study_commands import kept
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
-    from visprism.demo import SHIPPED, trained_networks
+    from visprism.demo import SHIPPED
     from visprism.study import examine
     from visprism.study.files import write_files
     from visprism.study.subjects import DataOptions
 
-    with progress_shown() as progress:
-        run = Run(
-            seed=arguments.seed,
-            progress=progress,
-            provenance=Provenance(command=arguments.command),
-        )
-        if arguments.train:
-            networks = trained_networks(arguments.out / "checkpoints", run=run)
-            rows = [
-                (
-                    n.name,
-                    f"{n.before:.1%}",
-                    f"{n.after:.1%}",
-                    f"{n.images} in {n.seconds:.0f} s",
-                )
-                for n in networks
-            ]
-            header = ["network", "accuracy before", "after", "training images"]
-            print(columns(header, rows))
-            models = {n.name: n.network for n in networks}
-        else:
-            models = dict(SHIPPED)
-        study = examine(
-            models,
-            "shapes",
-            minutes=arguments.minutes,
-            images=DataOptions(limit=256, batch_size=32),
-            out=arguments.out,
-            fresh=arguments.train,
-            run=run,
-            listener=print_event,
-        )
-        write_files(study, arguments.out)
+    try:
+        with progress_shown() as progress:
+            origin = Provenance(command=arguments.command)
+            run = Run(seed=arguments.seed, progress=progress, provenance=origin)
+            models = _trained(arguments.out, run) if arguments.train else dict(SHIPPED)
+            study = examine(
+                models,
+                "shapes",
+                minutes=arguments.minutes,
+                images=DataOptions(limit=_IMAGES, batch_size=32),
+                out=arguments.out,
+                fresh=arguments.train,
+                run=run,
+                listener=print_event,
+            )
+            write_files(study, arguments.out)
+    except KeyboardInterrupt as interruption:
+        raise KeyboardInterrupt(kept(arguments.out)) from interruption
     print_study(study)
     print(f"Wrote {arguments.out / 'report.html'}")
-    return int(any(failure.kind == "failed" for failure in study.failures))
+    return exit_code(study)
+
+
+def _trained(folder: Path, run: "Run") -> "dict[str, LoadedModel]":
+    from visprism.demo import trained_networks
+
+    networks = trained_networks(folder / "checkpoints", run=run)
+    rows = [
+        (n.name, f"{n.before:.1%}", f"{n.after:.1%}", f"{n.images}", f"{n.seconds:.0f} s")
+        for n in networks
+    ]
+    header = ["network", "accuracy before", "after", "training images", "time"]
+    print(columns(header, rows))
+    return {n.name: n.network for n in networks}
 
 
 def add(to: ArgumentParser) -> None:
@@ -62,7 +68,10 @@ def add(to: ArgumentParser) -> None:
     out_options(to, default=Path("demo"))
     seed_options(to)
     to.add_argument(
-        "--train", action="store_true", help="train the networks first (about two minutes)"
+        "--train",
+        action="store_true",
+        help="train the networks first, which takes about two minutes (default: use the "
+        "weights inside the package)",
     )
     to.add_argument(
         "--minutes",

@@ -1,9 +1,19 @@
-"""Options that several commands share."""
+"""Arguments that several commands share."""
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from visprism.cli.values import folder, positive, size
+from visprism.cli.values import (
+    folder,
+    formats,
+    minutes_or_none,
+    nonnegative,
+    positive,
+    size,
+)
+
+Container = Any  # an ArgumentParser or a group of its arguments; argparse names no common type
 
 
 def models_options(to: argparse.ArgumentParser) -> None:
@@ -12,28 +22,29 @@ def models_options(to: argparse.ArgumentParser) -> None:
     weights_options(to)
 
 
-def weights_options(to: argparse.ArgumentParser) -> None:
+def weights_options(to: Container) -> None:
     """Which weights."""
     to.add_argument(
         "--pretrained",
         action="store_true",
-        help="load published weights of models that are given by name",
+        help="load published weights of models that are given by name (default: random "
+        "weights)",
     )
     seed_options(to)
 
 
-def seed_options(to: argparse.ArgumentParser) -> None:
+def seed_options(to: Container) -> None:
     """The seed."""
     to.add_argument(
         "--seed",
-        type=int,
+        type=nonnegative,
         default=0,
         metavar="N",
-        help="seed of random weights, of the order of images, and of measurements (default: 0)",
+        help="seed of random weights, of the order of images and of measurements (default: 0)",
     )
 
 
-def out_options(to: argparse.ArgumentParser, default: Path | None = None) -> None:
+def out_options(to: Container, default: Path | None = None) -> None:
     """Where to write."""
     to.add_argument(
         "--out",
@@ -45,17 +56,17 @@ def out_options(to: argparse.ArgumentParser, default: Path | None = None) -> Non
     )
 
 
-def size_options(to: argparse.ArgumentParser) -> None:
+def size_options(to: Container) -> None:
     """How large images are."""
     to.add_argument(
         "--size",
         type=size,
         metavar="N|HxW",
-        help="image size in pixels (default: the model's own, or that of the data)",
+        help="image size in pixels (default: as the model states, otherwise that of the data)",
     )
 
 
-def data_options(to: argparse.ArgumentParser) -> None:
+def data_options(to: Container) -> None:
     """Which images."""
     to.add_argument("--data", required=True, metavar="DATA", help="images, see below")
     to.add_argument(
@@ -66,7 +77,7 @@ def data_options(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--split",
         metavar="NAME",
-        help="split to evaluate on, such as train, val or test (default: test images)",
+        help="split to measure on, such as train, val or test (default: test, or all images)",
     )
     to.add_argument(
         "--limit",
@@ -82,17 +93,63 @@ def data_options(to: argparse.ArgumentParser) -> None:
         help="images per forward pass (default: 16)",
     )
     to.add_argument(
-        "--skip-bad", action="store_true", help="leave out images that cannot be read"
+        "--skip-bad",
+        action="store_true",
+        help="leave out images that cannot be read (default: refuse them)",
     )
     size_options(to)
 
 
-def compute_options(to: argparse.ArgumentParser) -> None:
+def compute_options(to: Container) -> None:
     """On what to compute."""
-    to.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
+    device_options(to)
     to.add_argument(
         "--precision",
         default="fp32",
         choices=["fp32", "bf16", "fp16"],
         help="precision of forward passes (default: fp32)",
     )
+
+
+def device_options(to: Container) -> None:
+    """The device."""
+    to.add_argument(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="device: cpu, cuda, cuda:1 or mps (default: cpu)",
+    )
+
+
+def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None) -> None:
+    """Models, data, output folder, time budget and device of a study, in groups of the help."""
+    models_options(to)
+    data_options(to.add_argument_group("images"))
+    group = to.add_argument_group("study")
+    out_options(group)
+    limit = "none" if default_minutes is None else f"{default_minutes:g}"
+    group.add_argument(
+        "--minutes",
+        type=minutes_or_none,
+        default=default_minutes,
+        metavar="N",
+        help=f"time budget of the whole study in minutes, or none (default: {limit})",
+    )
+    group.add_argument(
+        "--fresh",
+        action="store_true",
+        help="start over (default: resume what DIR holds)",
+    )
+    group.add_argument(
+        "--formats",
+        type=formats,
+        default=("png",),
+        metavar="F,...",
+        help="formats of figure files: png, svg, pdf (default: png)",
+    )
+    group.add_argument(
+        "--json",
+        action="store_true",
+        help="print answers, findings and failures as JSON (default: as text)",
+    )
+    compute_options(to.add_argument_group("computation"))

@@ -1,103 +1,70 @@
 """Commands that measure: ``examine``, and one for each analysis, made from its declaration."""
 
 import argparse
-import ast
-import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visprism.cli.naming import BOTH
-from visprism.cli.options import (
-    compute_options,
-    data_options,
-    models_options,
-    out_options,
-)
-from visprism.cli.values import minutes, names
+from visprism.cli.options import study_options
+from visprism.cli.values import names
 from visprism.core.errors import InputError
 
 if TYPE_CHECKING:
-    from visprism.analyses import Analysis
     from visprism.core.options import Option
     from visprism.study import Study
-    from visprism.study.events import Event
 
-_FORMATS = ("png", "svg", "pdf")
-
-
-def summaries() -> dict[str, str]:
-    """The first line of each built-in analysis by its name, without importing it.
-
-    Reading the declarations as text keeps ``visprism --help`` fast; importing them needs torch.
-    """
-    spec = find_spec("visprism.analyses")
-    assert spec is not None  # it is a part of this package
-    found: dict[str, str] = {}
-    for folder in spec.submodule_search_locations or ():
-        for path in sorted(Path(folder).glob("*.py")):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                name = _registered_name(node)
-                if name is not None and isinstance(node, ast.ClassDef):
-                    found[name] = (ast.get_docstring(node) or "").partition("\n")[0]
-    return found
-
-
-def _registered_name(node: ast.stmt) -> str | None:
-    """The name of the analysis that a statement declares; None for any other statement."""
-    if not isinstance(node, ast.ClassDef):
-        return None
-    decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-    if not any(decorator.startswith("ANALYSES.register") for decorator in decorators):
-        return None
-    for statement in node.body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "name":
-            return ast.literal_eval(statement.value)
-    return None
+EXAMINE_HELP = "several analyses of one or more models on the same images, and a report"
+_MINUTES = 2.0  # of `examine`; a test compares it with the default in Python
 
 
 def add_examine(to: ArgumentParser) -> None:
     """The arguments of ``examine``."""
-    _add_study_options(to, default_minutes="2")
-    to.add_argument(
+    group = to.add_argument_group("analyses")
+    group.add_argument(
         "--analyses",
         type=names,
         metavar="A,B,...",
         help="names of analyses (default: all that apply)",
     )
-    to.add_argument(
+    group.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="ANALYSIS.OPTION=VALUE",
-        help="an option of an analysis, such as fourier.profile=radial; repeatable",
+        help="option of an analysis, such as fourier.profile=radial; repeatable "
+        "(default: the defaults of each analysis)",
     )
+    study_options(to, default_minutes=_MINUTES)
     to.set_defaults(run=examine)
 
 
 def add_analysis(to: ArgumentParser, name: str) -> None:
-    """The arguments of the command of one analysis, from the fields of its declaration."""
+    """The arguments of the command of one analysis, from the fields of its declaration.
+
+    Raises:
+        InputError: if an option has the name of an argument that every command has.
+    """
     from visprism.analyses import ANALYSES
     from visprism.core.options import options_of
 
-    analysis = ANALYSES[name]
+    options = options_of(ANALYSES[name])
     group = to.add_argument_group(f"options of {name}")
-    for option in options_of(analysis).values():
+    for option in options.values():
         _add_option(group, option)
-    _add_study_options(to, default_minutes="no limit")
+    try:
+        study_options(to, default_minutes=None)
+    except argparse.ArgumentError as error:
+        raise InputError(
+            f"options of {name} must not have the name of an argument of every command "
+            f"({error})"
+        ) from error
     to.set_defaults(run=lambda arguments: _one(arguments, name))
 
 
 def examine(arguments: Namespace) -> int:
     """Run a study of several analyses; returns the exit code."""
-    return _perform(
-        arguments,
-        arguments.analyses,
-        _settings(arguments.set),
-        2.0 if arguments.minutes is None else arguments.minutes,
-    )
+    return _perform(arguments, arguments.analyses, _settings(arguments.set))
 
 
 def _one(arguments: Namespace, name: str) -> int:
@@ -105,30 +72,7 @@ def _one(arguments: Namespace, name: str) -> int:
     from visprism.core.options import options_of
 
     values = {key: getattr(arguments, f"option_{key}") for key in options_of(ANALYSES[name])}
-    return _perform(arguments, [name], {name: values}, arguments.minutes)
-
-
-def _add_study_options(to: ArgumentParser, *, default_minutes: str) -> None:
-    models_options(to)
-    data_options(to)
-    out_options(to)
-    to.add_argument(
-        "--minutes",
-        type=minutes,
-        metavar="N",
-        help=f"time budget of the whole study in minutes (default: {default_minutes})",
-    )
-    to.add_argument(
-        "--fresh", action="store_true", help="start over instead of resuming what DIR holds"
-    )
-    to.add_argument(
-        "--formats",
-        type=names,
-        default=("png",),
-        metavar="F,...",
-        help=f"formats of figure files: {', '.join(_FORMATS)} (default: png)",
-    )
-    compute_options(to)
+    return _perform(arguments, [name], {name: values})
 
 
 def _add_option(group: Any, option: "Option") -> None:  # noqa: ANN401 (argparse hides its type)
@@ -141,15 +85,15 @@ def _add_option(group: Any, option: "Option") -> None:  # noqa: ANN401 (argparse
     if option.type is bool:
         group.add_argument(flag, action=argparse.BooleanOptionalAction, **shared)
         return
-    single = option.choices is not None and not isinstance(option.default, tuple)
-    if single:
-        shared["metavar"] = "{" + ",".join(map(str, option.choices or ())) + "}"
-    else:
-        shared["metavar"] = option.name.upper()
-    group.add_argument(flag, type=_parser_of(option), **shared)
+    choices = ",".join(map(str, option.choices or ()))
+    several = isinstance(option.default, tuple)
+    metavar = f"{{{choices}}}" if choices and not several else option.name.upper()
+    if choices and several:
+        shared["help"] = f"{option.info.help}: of {choices} ({option.help.rpartition(' (')[2]}"
+    group.add_argument(flag, type=_parser_of(option), metavar=metavar, **shared)
 
 
-def _parser_of(option: "Option") -> Any:  # noqa: ANN401 (a function from text)
+def _parser_of(option: "Option") -> Callable[[str], Any]:
     def parse(text: str) -> Any:  # noqa: ANN401
         try:
             return option.parse(text)
@@ -159,7 +103,7 @@ def _parser_of(option: "Option") -> Any:  # noqa: ANN401 (a function from text)
     return parse
 
 
-def _settings(texts: list[str]) -> dict[str, dict[str, Any]]:
+def _settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Options by analysis from ``analysis.option=value``.
 
     Raises:
@@ -187,30 +131,52 @@ def _settings(texts: list[str]) -> dict[str, dict[str, Any]]:
 
 def _perform(
     arguments: Namespace,
-    analyses: "list[str | Analysis] | tuple[str, ...] | None",
+    analyses: Iterable[str] | None,
     options: Mapping[str, Mapping[str, Any]],
-    limit: float | None,
 ) -> int:
-    from visprism.cli.progress import progress_shown
+    from visprism.cli.output import exit_code, print_study
     from visprism.core.devices import Compute
     from visprism.core.processes import processes, rank
+    from visprism.study.exports import json_of
+    from visprism.study.files import write_files
+
+    compute = Compute(arguments.device, arguments.precision)
+    try:
+        with processes(compute):
+            study = _study(arguments, analyses, options, compute)
+            if rank() > 0:
+                return exit_code(study)
+            write_files(study, arguments.out, formats=arguments.formats)
+    except KeyboardInterrupt as interruption:
+        raise KeyboardInterrupt(kept(arguments.out)) from interruption
+    if arguments.json:
+        print(json_of(study), end="")
+    else:
+        print_study(study)
+        print(f"Wrote {arguments.out / 'report.html'}")
+    return exit_code(study)
+
+
+def _study(
+    arguments: Namespace,
+    analyses: Iterable[str] | None,
+    options: Mapping[str, Mapping[str, Any]],
+    compute: Any,  # noqa: ANN401 (a Compute, which is imported late)
+) -> "Study":
+    from visprism.cli.output import print_event
+    from visprism.cli.progress import progress_shown
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.study import examine
-    from visprism.study.files import write_files
     from visprism.study.subjects import DataOptions
 
-    unknown = [f for f in arguments.formats if f not in _FORMATS]
-    if unknown:
-        raise InputError(f"formats must be of {', '.join(_FORMATS)}, got {unknown[0]!r}")
-    compute = Compute(arguments.device, arguments.precision)
-    with processes(compute), progress_shown() as progress:
-        study = examine(
+    with progress_shown() as progress:
+        return examine(
             arguments.models,
             arguments.data,
             analyses=analyses,
             options=options,
-            minutes=limit,
+            minutes=arguments.minutes,
             train_data=arguments.train_data,
             images=DataOptions(
                 split=arguments.split,
@@ -230,45 +196,17 @@ def _perform(
             ),
             listener=print_event,
         )
-        if rank() > 0:
-            return 0
-        write_files(study, arguments.out, formats=arguments.formats)
-    print_study(study)
-    print(f"Wrote {arguments.out / 'report.html'}")
-    return int(any(failure.kind == "failed" for failure in study.failures))
 
 
-def print_event(event: "Event") -> None:
-    """The plan before anything is measured, and failures as they happen, on stderr."""
-    from visprism.core.processes import rank
-    from visprism.study.events import Planned, Stopped
+def kept(folder: Path) -> str:
+    """What an interrupted study leaves, and how to resume it."""
+    from visprism.study.store import INDEX, read_index
 
-    if rank() > 0:
-        return
-    if isinstance(event, Planned):
-        for line in (*event.preparation, "Plan:", *(f"  {s}" for s in event.plan.lines())):
-            print(line, file=sys.stderr)
-    elif isinstance(event, Stopped):
-        f = event.failure
-        print(f"{f.kind}: {f.analysis} of {f.model}: {f.reason}", file=sys.stderr)
-
-
-def print_study(study: "Study") -> None:
-    """The table, the findings of each model, and what was not measured."""
-    for line in study.lines():
-        print(line)
-    for name in study.models:
-        findings = study.model(name).findings()
-        if findings:
-            print(f"\n{name}")
-        for finding in findings:
-            print(f"  {finding}")
-    failed = [f for f in study.failures if f.kind == "failed"]
-    if failed:
-        print("\nFailed")
-        for failure in failed:
-            print(f"  {failure.analysis} of {failure.model}: {failure.reason}")
-
-
-EXAMINE_HELP = "several analyses of one or more models on the same images, and a report"
-EPILOG = BOTH
+    try:
+        entries = read_index(folder / INDEX)["entries"]
+    except InputError:
+        entries = {}
+    if not entries:
+        return "no result was complete"
+    results = "1 result is" if len(entries) == 1 else f"{len(entries)} results are"
+    return f"{results} kept in {folder}; the same command resumes"

@@ -1,21 +1,23 @@
-"""Types of command-line values: text to value, or one sentence on what it must be."""
+"""Values of arguments: text to value, or one sentence on what it must be."""
 
-import argparse
+from argparse import ArgumentTypeError
 from math import isfinite
 from pathlib import Path
+
+FORMATS = ("png", "svg", "pdf")
 
 
 def positive(text: str) -> int:
     """An integer of at least 1."""
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
+        raise ArgumentTypeError(f"must be a positive integer, got {text!r}")
     return int(text)
 
 
-def from_zero(text: str) -> int:
+def nonnegative(text: str) -> int:
     """An integer of at least 0."""
     if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
+        raise ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
     return int(text)
 
 
@@ -26,26 +28,55 @@ def minutes(text: str) -> float:
     except ValueError:
         value = 0.0
     if not isfinite(value) or value <= 0:
-        raise argparse.ArgumentTypeError(f"must be a positive number of minutes, got {text!r}")
+        raise ArgumentTypeError(f"must be a positive number of minutes, got {text!r}")
+    return value
+
+
+def minutes_or_none(text: str) -> float | None:
+    """A number of minutes above 0, or ``none`` for no limit."""
+    return None if text.lower() == "none" else minutes(text)
+
+
+def fraction(text: str) -> float:
+    """A number above 0 and at most 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise ArgumentTypeError(f"must be a number above 0 and at most 1, got {text!r}")
     return value
 
 
 def folder(text: str) -> Path:
     """A path that is not empty."""
     if not text:
-        raise argparse.ArgumentTypeError("must be the name of a folder, got an empty text")
+        raise ArgumentTypeError("must be the name of a folder, got an empty text")
     return Path(text)
 
 
 def size(text: str) -> tuple[int, int]:
     """(height, width), from ``224`` or ``224x160``."""
-    height, _, width = text.partition("x")
-    return positive(height), positive(width or height)
+    height, separator, width = text.partition("x")
+    try:
+        return positive(height), positive(width if separator else height)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(
+            f"must be pixels as 224, or height and width as 224x160, got {text!r}"
+        ) from error
 
 
 def names(text: str) -> tuple[str, ...]:
     """Names separated by commas."""
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
     if not parts:
-        raise argparse.ArgumentTypeError(f"must be names separated by commas, got {text!r}")
+        raise ArgumentTypeError(f"must be names separated by commas, got {text!r}")
     return parts
+
+
+def formats(text: str) -> tuple[str, ...]:
+    """Formats of figure files separated by commas."""
+    chosen = names(text)
+    if not set(chosen) <= set(FORMATS):
+        raise ArgumentTypeError(f"must be of {', '.join(FORMATS)}, got {text!r}")
+    return chosen

@@ -58,7 +58,7 @@ class Valued(Result):
         """Label, unit and meaning of the main column."""
         return cls.infos()[cls.value_name]
 
-    def _interval(self, row: int) -> str:
+    def _interval(self, row: int | np.integer) -> str:
         """Value, 95 % interval and unit of one row."""
         value, error = self.values[row], self.errors[row]
         unit = self.value_info().unit

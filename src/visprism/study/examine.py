@@ -101,8 +101,9 @@ def examine(
         listener or _ignore,
         on_error,
         named=analyses is not None,
+        budget=None if minutes is None else 60 * minutes,
     )
-    study.perform(None if minutes is None else 60 * minutes)
+    study.perform()
     return study.result(seconds=time.monotonic() - begin)
 
 
