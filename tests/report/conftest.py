@@ -44,7 +44,9 @@ class Norms(Result):
         verdict = "supports" if value < 0 else "contradicts"
         limits = value - 0.5, value + 0.5
         return (
-            Answer("Do norms fall?", "norm at the end", value, *limits, claim="C6", verdict=verdict),
+            Answer(
+                "Do norms fall?", "norm at the end", value, *limits, claim="C6", verdict=verdict
+            ),
             Answer("How bright?", "brightness", value, over="images"),
         )
 
@@ -85,7 +87,7 @@ class Made(Analysis):
     def measure(self, subject, run):
         raise NotImplementedError
 
-    def cost(self, subject):
+    def cost(self, subject):  # noqa: ARG002
         return Cost(1)
 
 

@@ -95,5 +95,7 @@ def test_codes_lead_to_the_sections_where_they_occur(study):
 
 def test_an_analysis_that_is_not_registered_is_refused(study):
     other = Entry(("a",), "test-nors", study.entries[0].results)
-    with pytest.raises(InputError, match=r"test-nors must be registered.*Did you mean test-nor"):
+    with pytest.raises(
+        InputError, match=r"test-nors must be registered.*Did you mean test-nor"
+    ):
         content_of(replace(study, entries=(other,)))

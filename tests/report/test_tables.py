@@ -1,4 +1,4 @@
-"""Laws of tables: columns as declared, short numbers, in an order that is that of the values."""
+"""Laws of tables: columns as declared, short numbers, and an order that is that of values."""
 
 import numpy as np
 import pytest

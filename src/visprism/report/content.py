@@ -24,6 +24,7 @@ class Cell:
     text: str = ""  # value with interval
     mark: Mark = ""
     reason: str = ""  # why the model has no answer
+    failed: bool = False  # whether the analysis gave no result for the model
     anchor: str = ""  # of the section with the result
 
 
@@ -166,7 +167,7 @@ def chapters_of(results: Mapping[str, ByModels]) -> list[Chapter]:
         InputError: if an analysis is not registered.
     """
     for name in results:
-        if name not in ANALYSES:
+        if name not in list(ANALYSES):
             raise InputError(
                 f"{name} must be registered with ANALYSES.register for a report. "
                 f"{suggestion(name, list(ANALYSES))}"

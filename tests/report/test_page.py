@@ -1,0 +1,270 @@
+"""Laws of the page: complete, self-contained, safe, small, and the same every time."""
+
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import visprism.report
+import visprism.study.files
+from visprism.core.errors import InputError
+from visprism.figures import panel, render_figure
+from visprism.study import Study
+from visprism.study.files import write_files, write_report
+
+EVIL = '<script>alert("1")</script> & --> <b>'
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+SCRIPT = Path(visprism.report.__file__).parent / "templates" / "script.js"
+
+
+class Reader(HTMLParser):
+    """What a browser makes of a page: its tags, its text, and whether all that opens closes."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.text, self.open = [], [], "", []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+    def values(self, name):
+        return [value for key, value in self.attributes if key == name]
+
+
+@pytest.fixture
+def page(study, tmp_path):
+    study.to_html(tmp_path / "report.html")
+    return (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+# What stands on it.
+
+
+def test_the_page_opens_with_the_table_and_every_answer_links_to_its_section(page):
+    table = page[page.index('<table class="answers"') : page.index("</table>")]
+    assert page.index('<table class="answers"') < page.index("<section")
+    assert "Do norms fall?" in table
+    assert "\N{MINUS SIGN}0.25 [\N{MINUS SIGN}0.75, 0.25]" in table
+    links = re.findall(r'<a href="#([^"]+)"', table)
+    assert len(links) == 4
+    assert set(links) <= set(Reader(page).values("id"))
+
+
+def test_marks_have_words_beside_their_signs(page):
+    table = page[page.index('<table class="answers"') : page.index("</table>")]
+    assert table.count("supports the claim") == 2  # tooltip, and for screen readers
+    assert table.count("contradicts the claim") == 2
+
+
+def test_every_section_has_its_title_text_findings_and_figures(page):
+    reader = Reader(page)
+    for title in ("Norms of blocks", "Gaps between blocks", "Gaps"):
+        assert title in reader.text
+    assert "Each point is a block." in reader.text
+    assert "Norm 0.75 at attn2." in reader.text
+    stems = ["test-norms", "test-norms-count", "test-norms-test-gaps"]
+    assert reader.values("data-stem") == [*stems, "test-norms-test-gaps-between-models"]
+
+
+def test_codes_link_to_the_appendix_and_the_appendix_back(page):
+    assert '<a class="code" href="#VP108">VP108</a>' in page
+    appendix = page[page.index('<dt id="VP108"') :]
+    assert appendix.index("Dead channels") < appendix.index('href="#test-norms"')
+
+
+def test_what_was_not_measured_is_listed_with_its_reason(page):
+    text = " ".join(Reader(page).text.split())
+    assert "hessian: failed, RuntimeError: out of memory" in text
+    assert "test-gaps (b): the model has no attention" in text
+
+
+def test_the_manifest_lists_versions_data_seed_and_options(page):
+    manifest = " ".join(
+        Reader(page[page.index('<section id="manifest"') : page.index("</main>")]).text.split()
+    )
+    for fact in ("visprism 0.2", "torch 2.6", "Data folder:cats", "Split test", "Seed 7"):
+        assert fact in manifest
+    assert "steps = 5 steps = 5, bands = 0.5, 1" in manifest  # changed, then all
+    assert "a: 1.5, b: 2.5, a and b: 0.2" in manifest
+
+
+def test_tables_beside_the_page_are_linked_and_no_others(study, tmp_path, page):
+    assert "results/" not in page
+    study.save(tmp_path)
+    study.to_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="(results/[^"]+)"', page)
+    assert sorted(links) == sorted(f"results/{f.name}" for f in tmp_path.glob("results/*.csv"))
+    assert len(links) == len(set(links)) == 7
+
+
+def test_blocks_can_be_chosen_by_model(page):
+    select = page[page.index('<select id="block"') : page.index("</select>")]
+    assert re.findall(r'<optgroup label="(.)"', select) == ["a", "b"]
+    assert re.findall(r'<option data-model="a">(\w+)<', select) == ["stem", "conv1", "attn2"]
+    assert page.count('data-block="conv1"') == 4  # two figures of two models
+
+
+# What it is made of.
+
+
+def test_everything_that_opens_closes_and_no_identifier_stands_twice(page):
+    reader = Reader(page)
+    assert reader.open == []
+    identifiers = reader.values("id")
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def test_every_reference_within_the_page_leads_somewhere(page):
+    reader = Reader(page)
+    links = {v[1:] for v in reader.values("href") if v.startswith("#")}
+    clips = {re.fullmatch(r"url\(#(.*)\)", v)[1] for v in reader.values("clip-path")}
+    labels = set(reader.values("aria-labelledby"))
+    assert links
+    assert clips
+    assert links | clips | labels <= set(reader.values("id"))
+
+
+def test_the_page_asks_nothing_of_the_network_and_forbids_it(page):
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
+    assert policy.startswith("default-src 'none'; ")
+    assert re.search(r"script-src 'sha256-[\w+/=]{44}'", policy)
+    assert "connect-src" not in policy
+    rest = page.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
+    assert "http:" not in rest
+    assert "https:" not in rest
+    assert not re.search(r"@import|url\((?!#)|<link|<img|<iframe|\bsrc=", page)
+
+
+def test_the_script_has_at_most_15_kilobytes():
+    assert len(SCRIPT.read_bytes()) <= 15_000
+
+
+def test_equal_studies_give_equal_bytes(make, tmp_path):
+    for name in "ab":
+        write_report(make.study_of(), tmp_path / f"{name}.html")
+    first, second = ((tmp_path / f"{name}.html").read_bytes() for name in "ab")
+    assert first == second
+
+
+def test_names_and_reasons_are_text_and_nothing_else(make, tmp_path):
+    pages = {}
+    for key, names in {
+        "clean": ("plain", "other", "why"),
+        "evil": (EVIL, EVIL + "2", EVIL),
+    }.items():
+        write_report(make.study_of(*names), tmp_path / f"{key}.html")
+        pages[key] = Reader((tmp_path / f"{key}.html").read_text(encoding="utf-8"))
+    assert pages["evil"].open == []
+    assert pages["evil"].tags.count("script") == pages["clean"].tags.count("script") == 1
+    assert "b" not in pages["evil"].tags
+    assert EVIL in pages["evil"].text
+    assert EVIL in pages["evil"].values("data-model")
+
+
+def test_one_model_of_hostile_blocks_is_safe(study, make, tmp_path):
+    blocks = (EVIL, "a\nb", "</script>")
+    entry = replace(study.entries[1], results=(make.norms("a", blocks=blocks),))
+    write_report(replace(study, entries=(entry,)), tmp_path / "x.html")
+    reader = Reader((tmp_path / "x.html").read_text(encoding="utf-8"))
+    assert reader.tags.count("script") == 1
+    assert EVIL in reader.values("data-block")
+
+
+def test_two_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
+    study, make, tmp_path
+):
+    rng = np.random.default_rng(0)
+    names = [f"layers.{i}.block.{j}" for i in range(5) for j in range(10)]
+    many = {
+        "block": np.array(names),
+        "depth": np.linspace(0, 1, 50),
+        "norm": rng.normal(size=50),
+        "count": rng.integers(10**9, size=50),
+    }
+    entries = [
+        replace(e, results=(replace(e.results[0], **many), make.gaps(e.models[0]).select(rows)))
+        for e in study.entries[1:3]
+        for rows in [rng.integers(3, size=1000)]
+    ]
+    write_report(replace(study, entries=tuple(entries)), tmp_path / "x.html")
+    assert (tmp_path / "x.html").stat().st_size < 500_000  # a fifth of the budget of 2.5 MB
+
+
+# The files around it.
+
+
+def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypatch):
+    drawn, rendered = [], []
+    monkeypatch.setattr(
+        sys.modules["visprism.report.drawings"],
+        "panel",
+        lambda results, **options: drawn.append(options) or panel(results, **options),
+    )
+    monkeypatch.setattr(
+        visprism.study.files,
+        "render_figure",
+        lambda figure, format: rendered.append(format) or render_figure(figure, format),
+    )
+    write_files(study, tmp_path, ("png", "svg"))
+    assert len(drawn) == 4
+    assert sorted(rendered) == ["png"] * 4 + ["svg"] * 4
+    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*"))
+    stems = ["test-norms", "test-norms-count", "test-norms-test-gaps"]
+    stems.append("test-norms-test-gaps-between-models")
+    figures = sorted(f"figures/{stem}.{format}" for stem in stems for format in ("png", "svg"))
+    assert files == [*figures, "report.html", "results.json", "study.md"]
+
+
+def test_only_png_files_are_written_unless_others_are_asked_for(study, tmp_path):
+    study.write_files(tmp_path)
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".png"}
+
+
+def test_a_failure_leaves_nothing_behind(study, tmp_path, monkeypatch):
+    def broken(study):  # noqa: ARG001
+        raise RuntimeError("disk")
+
+    monkeypatch.setattr(visprism.study.files, "json_of", broken)
+    with pytest.raises(RuntimeError, match="disk"):
+        write_files(study, tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_format_is_refused_before_anything_is_drawn(study, tmp_path):
+    with pytest.raises(InputError, match="format must be one of png, svg, pdf, got 'gif'"):
+        study.write_files(tmp_path / "new", ("gif",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_cannot_be_written_is_one_sentence(study, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        InputError, match=r"path must be a file that can be written, got .*x\.html"
+    ):
+        study.to_html(tmp_path / "file" / "x.html")
+
+
+def test_a_study_without_results_has_a_page(tmp_path):
+    Study(("a",), ()).to_html(tmp_path / "x.html")
+    reader = Reader((tmp_path / "x.html").read_text(encoding="utf-8"))
+    assert reader.open == []
+    assert "table" in reader.tags  # of the manifest
