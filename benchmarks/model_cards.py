@@ -38,8 +38,9 @@ With other `num_classes` or `in_chans` timm replaces the classifier and adapts t
 
 Accuracy, NLL and ECE are those of the 16-bit weights on all test images, in fp32 on a CPU. The
 interval is the 95% Wilson interval over images. It does not contain the variation over seeds:
-each network was trained once. `python benchmarks/model_cards.py --write` writes this page from
-the cards beside the weights.
+each network was trained once. Minutes are wall time, with an evaluation after each epoch, on a
+machine that ran other work too. `python benchmarks/model_cards.py --write` writes this page
+from the cards beside the weights.
 """
 
 LIMITS = {

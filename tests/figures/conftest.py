@@ -1,14 +1,15 @@
 """Results of a small network, made by hand: stem, conv, downsample, attention, mlp, head."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 
 import numpy as np
 import pytest
 
 from visprism.core.provenance import Provenance
-from visprism.results.ablation import Ablations, JointAblations
+from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.anatomy import Costs
-from visprism.results.attention import AttentionStatistics
+from visprism.results.attention import AttentionMaps, AttentionStatistics, Rollout
 from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
 from visprism.results.harmonize import ReplacementSearch
@@ -70,7 +71,10 @@ def complete(cls, **columns):
         f for f in fields(cls) if f.name not in columns and f.default is MISSING
         and f.default_factory is MISSING
     ]  # fmt: skip
-    return cls(**columns, **{f.name: np.full(rows, np.nan) for f in missing})
+    empty = {
+        f.name: np.full(rows, np.nan) if f.type is np.ndarray else f.type(0) for f in missing
+    }
+    return cls(**columns, **empty)
 
 
 def history():
@@ -292,6 +296,27 @@ def attention_statistics():
     )
 
 
+def attention_map():
+    head, row, column = np.indices((2, 3, 4)).reshape(3, -1)
+    return AttentionMaps(
+        block=np.repeat(["attn", "attn#2"], 24),
+        head=np.tile(head + 1, 2),
+        row=np.tile(row, 2),
+        column=np.tile(column, 2),
+        weight=np.tile(np.linspace(0, 1, 24), 2),
+        query="mean",
+        provenance=PROVENANCE,
+    )
+
+
+def rollout():
+    row, column = np.indices((3, 4)).reshape(2, -1)
+    return Rollout(
+        row=row, column=column, weight=np.linspace(0, 1, 12), method="gradient",
+        readout="class token", provenance=PROVENANCE,
+    )  # fmt: skip
+
+
 def similarity():
     first, other = (axis.ravel() for axis in np.indices((5, 5)))
     cka = 0.8 ** abs(first - other)
@@ -405,7 +430,6 @@ def hessian_summary():
         smallest=-30 * two,
         nll=2.3 * two,
         converged=two,
-        ends_converged=two,
         provenance=PROVENANCE,
     )
 
@@ -536,51 +560,62 @@ def search_replacements():
     )
 
 
-def lesions():
+def ablations():
     columns = {name: np.append(column[1:], column[3:4]) for name, column in BLOCKS.items()}
-    return complete(
-        Ablations,
+    return Ablations(
         **columns,
-        removed=np.array(["convolution", "block", "block", "block", "head 2"]),
-        number=np.ones(5, dtype=int),
+        ablated=np.array(["convolution", "block", "block", "block", "head 2"]),
+        num_blocks=np.ones(5, dtype=int),
         accuracy=np.array([0.5, 0.7, 0.4, 0.8, 0.75]),
         drop=np.array([0.3, 0.1, 0.4, 0.0, 0.05]),
-        drop_error=np.full(5, 0.02),
+        drop_low=np.array([0.25, 0.06, 0.34, -0.02, 0.01]),
+        drop_high=np.array([0.34, 0.13, 0.45, 0.02, 0.08]),
         nll=np.array([2.0, 1.5, 2.5, 1.0, 1.1]),
         nll_rise=np.array([1.0, 0.5, 1.5, 0.0, 0.1]),
         nll_rise_error=np.full(5, 0.1),
-        resumed=np.ones(5, dtype=bool),
-        whole_accuracy=0.8,
-        whole_nll=1.0,
+        partial=np.ones(5, dtype=bool),
+        baseline_accuracy=0.8,
+        baseline_nll=1.0,
         provenance=PROVENANCE,
     )
 
 
-def lesions_at_once():
-    return complete(
-        JointAblations,
-        number=np.array([2, 4]),
+def kind_ablations():
+    return KindAblations(
+        ablated=np.full(3, "block"),
+        comparison=np.array(["attention", "mlp", "attention minus mlp"]),
+        num_blocks=np.array([2, 2, 4]),
+        drop=np.array([0.4, 0.1, 0.3]),
+        drop_low=np.array([0.35, 0.05, 0.2]),
+        drop_high=np.array([0.45, 0.15, 0.4]),
+        provenance=PROVENANCE,
+    )
+
+
+def joint_ablations():
+    return JointAblations(
+        num_blocks=np.array([2, 4]),
         draws=np.array([3, 3]),
         accuracy=np.array([0.6, 0.2]),
         drop=np.array([0.2, 0.6]),
-        drop_least=np.array([0.1, 0.5]),
-        drop_most=np.array([0.4, 0.7]),
-        drop_apart=np.array([0.15, 0.3]),
+        drop_min=np.array([0.1, 0.5]),
+        drop_max=np.array([0.4, 0.7]),
+        sum_of_drops=np.array([0.15, 0.3]),
         nll_rise=np.array([1.0, 3.0]),
-        whole_accuracy=0.8,
+        baseline_accuracy=0.8,
         provenance=PROVENANCE,
     )
 
 
 def frequency_robustness():
     drop = np.array([0.1, 0.3, 0.6])
-    return complete(
-        FrequencyRobustness,
+    return FrequencyRobustness(
         frequency=np.array([0.1, 0.5, 0.9]),
         rms=np.full(3, 0.1),
         accuracy=0.8 - drop,
         drop=drop,
-        drop_error=np.array([0.01, 0.02, 0.03]),
+        drop_low=drop - np.array([0.02, 0.05, 0.06]),
+        drop_high=drop + np.array([0.02, 0.04, 0.05]),
         nll=drop + 1,
         nll_rise=drop,
         nll_rise_error=np.full(3, 0.1),
@@ -593,14 +628,16 @@ def frequency_robustness():
 def sensitivity():
     vertical, horizontal = (k.ravel() for k in np.mgrid[-2:3:2, -2:3:2])
     error = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.4, 0.3, 0.2, 0.1])
-    return complete(
-        FourierSensitivity,
+    return FourierSensitivity(
         vertical=vertical,
         horizontal=horizontal,
         error=error,
         error_rise=error - 0.1,
         error_rise_error=np.full(9, 0.01),
         clean_error=0.1,
+        mean_rise=0.2,
+        mean_rise_low=0.15,
+        mean_rise_high=0.25,
         rms=0.1,
         nyquist=16.0,
         provenance=PROVENANCE,
@@ -609,9 +646,9 @@ def sensitivity():
 
 def attacks():
     accuracy = np.array([0.7, 0.5, 0.6, 0.2, 0.4])
-    return complete(
-        Adversarial,
+    return Adversarial(
         attack=np.array(["fgsm", "fgsm", "pgd", "pgd", "fgsm"]),
+        loss=np.full(5, "cross-entropy"),
         norm=np.full(5, "linf"),
         epsilon=np.array([1, 4, 1, 4, 4]) / 255,
         frequency=np.array([np.nan] * 4 + [0.5]),
@@ -621,10 +658,12 @@ def attacks():
         low=accuracy - 0.1,
         high=accuracy + 0.05,
         drop=0.8 - accuracy,
-        drop_error=np.full(5, 0.02),
+        drop_low=0.75 - accuracy,
+        drop_high=0.83 - accuracy,
         nll=1.8 - accuracy,
         nll_rise=0.8 - accuracy,
         nll_rise_error=np.full(5, 0.05),
+        zero_gradient=np.zeros(5),
         clean_accuracy=0.8,
         clean_nll=1.0,
         provenance=PROVENANCE,
@@ -653,6 +692,8 @@ MAKERS = {
         high_frequency,
         variances,
         attention_statistics,
+        attention_map,
+        rollout,
         receptive_field,
         receptive_maps,
         singular_values,
@@ -677,8 +718,9 @@ MAKERS = {
         corruption_errors,
         stability,
         search_replacements,
-        lesions,
-        lesions_at_once,
+        ablations,
+        kind_ablations,
+        joint_ablations,
         frequency_robustness,
         sensitivity,
         attacks,
@@ -694,10 +736,23 @@ def result(request):
     return MAKERS[request.param]()
 
 
+class Made(Mapping):
+    """Every type of result, by name; made when it is first used."""
+
+    def __getitem__(self, name):
+        return MAKERS[name]()
+
+    def __iter__(self):
+        return iter(MAKERS)
+
+    def __len__(self):
+        return len(MAKERS)
+
+
 @pytest.fixture
 def made():
     """Every type of result, by name."""
-    return {name: maker() for name, maker in MAKERS.items()}
+    return Made()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 
 from visprism.figures import plot
 from visprism.figures.anatomy import stages
-from visprism.figures.style import KIND_COLOURS
+from visprism.figures.style import KIND_COLORS
 
 
 def bars(ax, label):
@@ -23,12 +23,12 @@ def test_a_slab_is_as_high_as_the_root_of_its_grid(made, ax):
     assert stem.get_y() == -0.5  # about the middle
 
 
-def test_a_slab_has_the_colour_of_its_kind(made, ax):
+def test_a_slab_has_the_color_of_its_kind(made, ax):
     costs = made["costs"]
     plot(costs, ax)
     for kind in costs.kind:
         assert {to_hex(p.get_facecolor()) for p in bars(ax, kind)} == {
-            KIND_COLOURS[kind].lower()
+            KIND_COLORS[kind].lower()
         }
 
 

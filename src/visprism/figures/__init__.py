@@ -9,6 +9,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     adversarial,
     anatomy,
     attention,
+    attention_maps,
     cka,
     fourier,
     fourier_sensitivity,

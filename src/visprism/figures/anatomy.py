@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 
 from visprism.figures.depth import in_order, legend_above
 from visprism.figures.registry import figure
-from visprism.figures.style import FAINT, STRIP, colour_of, tip
+from visprism.figures.style import FAINT, STRIP, color_of, tip
 from visprism.results.anatomy import Costs
 
 _WIDTH = 0.86  # of a slab; the rest is the gap to the next one
@@ -21,7 +21,7 @@ _STRIP_HEIGHT = 0.38
 def slabs_key(figure: Figure, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur."""
     kinds = in_order({label for ax in axes for label in ax.get_legend_handles_labels()[1]})
-    legend_above(figure, {kind: Patch(color=colour_of(kind)) for kind in kinds})
+    legend_above(figure, {kind: Patch(color=color_of(kind)) for kind in kinds})
 
 
 @figure(width=6.75, height=1.55, across=1, key=slabs_key, key_height=0.25)
@@ -40,7 +40,7 @@ def _(result: Costs, ax: Axes) -> Axes:
         places, heights, result.block, result.kind, shapes, strict=True
     ):
         slab = ax.bar(
-            place, height, _WIDTH, -height / 2, color=colour_of(str(kind)), label=str(kind)
+            place, height, _WIDTH, -height / 2, color=color_of(str(kind)), label=str(kind)
         )
         slab[0].set_gid(tip(f"{name} · {kind} · {shape}"))
     for column, (label, base) in _STRIPS.items():

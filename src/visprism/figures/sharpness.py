@@ -21,7 +21,7 @@ def _(result: Sharpness, ax: Axes) -> Axes:
             ax.plot(np.full(len(values), x), values, ".", color=FAINT, markersize=2)
         error = [[mean - low], [high - mean]] if np.isfinite(low) else None
         ax.errorbar([x], [mean], yerr=error, fmt="o", color=INK, markersize=4, capsize=2)
-        labels.append(f"{_NAMES[rule]}\nρ = {rho:g}")
+        labels.append(f"{_NAMES[rule]}\n$\\rho$ = {rho:g}")
     ax.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
     ax.set_xticks(range(len(labels)), labels=labels)
     ax.set(xlim=(-0.6, len(labels) - 0.4), ylabel=Sharpness.infos()["sharpness"].heading)

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from visprism.analyses import ANALYSES, Analysis, Section
+from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import options_of
+from visprism.core.registry import suggestion
 from visprism.results.base import Result
 from visprism.results.findings import Finding
 
@@ -22,6 +24,7 @@ class Cell:
     text: str = ""  # value with interval
     mark: Mark = ""
     reason: str = ""  # why the model has no answer
+    failed: bool = False  # whether the analysis gave no result for the model
     anchor: str = ""  # of the section with the result
 
 
@@ -164,7 +167,11 @@ def chapters_of(results: Mapping[str, ByModels]) -> list[Chapter]:
         InputError: if an analysis is not registered.
     """
     for name in results:
-        ANALYSES[name]  # an unknown name is reported with a suggestion
+        if name not in list(ANALYSES):
+            raise InputError(
+                f"{name} must be registered with ANALYSES.register for a report. "
+                f"{suggestion(name, list(ANALYSES))}"
+            )
     taken: set[str] = set()
     return [
         Chapter(ANALYSES[name], tuple(_sections(ANALYSES[name], results[name], taken)))

@@ -16,8 +16,10 @@ _STANDALONE = re.compile(
     re.DOTALL,
 )
 _GLYPH = re.compile(r'<path id="([^"]+)" d="([^"]*)"(?: transform="([^"]*)")?/>')
-_SIZE = re.compile(r'<svg[^>]*?\bwidth="([\d.]+)pt"[^>]*?>|<svg[^>]*?\bviewBox="0 0 ([\d.]+)')
 _PATH = re.compile(r' d="([^"]*)"')
+_PLACE = re.compile(r' [xy]="[^"]*"|translate\([^)]*\)')
+_STYLE = re.compile(r' style="[^"]*"')
+_BARE_GROUP = re.compile(r"<g>(<(?:path|use)\b[^>]*/>)</g>")
 _DIGITS = re.compile(r"(\.\d\d)\d+")
 _SEPARATOR = " · "  # between the parts of a tip; the first is the block, where there is one
 
@@ -63,6 +65,8 @@ def inline_svg(
     svg = svg[svg.index("<svg") :]
     width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()  # pyrefly: ignore
     svg = _STANDALONE.sub("", svg)
+    # An identifier with double quotes stands in single ones.
+    svg = re.sub(r" id='([^']*)'", lambda m: f' id="{m[1].replace(chr(34), "&quot;")}"', svg)
     svg = _shared_glyphs(svg, glyphs)
     svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # equal images have equal ones
     svg = re.sub(rf'<g id="{TIP}[^"]*"/>', "", svg)  # an artist that has nothing to show
@@ -71,8 +75,7 @@ def inline_svg(
     svg = _single_paths(svg)
     svg = _without_unused_identifiers(svg)
     svg = re.sub(r'(\bid="|href="#(?!g\d)|url\(#)', rf"\g<1>{prefix}-", svg)
-    svg = _PATH.sub(lambda m: f' d="{_short_path(m[1])}"', svg)
-    svg = re.sub(r">\s+<", "><", svg)
+    svg = _compact(svg)
     opening = (
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}" '
         f'style="--natural: {float(width) / 72:.3g}in">'
@@ -115,6 +118,18 @@ def _single_paths(svg: str) -> str:
         r"<path \1 \2/>",
         svg,
     )
+
+
+def _compact(svg: str) -> str:
+    """The same drawing in fewer characters: to a hundredth of a point, without bare groups."""
+    svg = _PATH.sub(lambda m: f' d="{_short_path(m[1])}"', svg)
+    svg = _PLACE.sub(lambda m: _DIGITS.sub(r"\1", m[0]), svg)
+    svg = _STYLE.sub(lambda m: m[0].replace("; ", ";").replace(": ", ":"), svg)
+    svg = re.sub(r">\s+<", "><", svg).replace("<defs></defs>", "")
+    count = 1
+    while count:
+        svg, count = _BARE_GROUP.subn(r"\1", svg)
+    return svg
 
 
 def _without_unused_identifiers(svg: str) -> str:

@@ -22,7 +22,7 @@ _MARKS = {"supports": "✓", "contradicts": "✗", "undecided": "?", "not applic
 _MEANINGS = {
     "supports": "supports the claim",
     "contradicts": "contradicts the claim",
-    "undecided": "undecided: the interval includes 0",
+    "undecided": "undecided",
     "not applicable": "no answer",
 }
 

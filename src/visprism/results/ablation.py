@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
 from visprism.core.statistics import NORMAL_95
 from visprism.results.answers import Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
+from visprism.results.text import images_text, points_text
 
 # Experiments of one block at a time, which are never ranked together: removing a convolution
 # inside a block damages a path that the rest of the block still uses.
@@ -21,14 +21,8 @@ EXPERIMENTS = {
 _EARLY_CONV, _LATE_ATTENTION = "conv, late minus early", "attention, late minus early"
 
 
-def number_images(provenance: Provenance) -> str:
-    """The images that a mean is over: "512 test images"."""
-    split = f"{provenance.split} " if provenance.split else ""
-    return f"{provenance.images} {split}images"
-
-
 def _renumbered(removed: str) -> str:
-    """ "head 1" for the first head, which version 0.1 called "head 0"."""
+    """The first head as "head 1", which version 0.1 called "head 0"."""
     if not removed.startswith("head "):
         return removed
     _, number, *rest = removed.split(" ")
@@ -146,6 +140,7 @@ class Ablations(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """Per experiment: significant drops, and the largest, named as a maximum."""
+        images = images_text(self.provenance.images, self.provenance.split)
         texts = []
         for name, phrase in EXPERIMENTS.items():
             rows = self.experiment(name)
@@ -156,9 +151,9 @@ class Ablations(Result):
             part = "" if name == "block" else f", {rows.ablated[worst]}"
             texts.append(
                 f"{phrase}: accuracy drops significantly from {self.baseline_accuracy:.1%} in "
-                f"{_share(significant, len(rows))} ablations ({number_images(self.provenance)}); "
+                f"{_share(significant, len(rows))} ablations ({images}); "
                 f"largest drop of {len(rows)}: {rows.block[worst]}{part} ({rows.kind[worst]}), "
-                f"{points(rows.drop[worst], rows.drop_low[worst], rows.drop_high[worst])}"
+                f"{points_text(rows.drop[worst], rows.drop_low[worst], rows.drop_high[worst])}"
             )
         if not self.partial.all():
             texts.append(
@@ -210,14 +205,15 @@ class KindAblations(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """Each mean and each difference, with its interval."""
+        images = images_text(self.provenance.images, self.provenance.split)
         texts = []
         for i, (ablated, comparison) in enumerate(
             zip(self.ablated.tolist(), self.comparison.tolist(), strict=True)
         ):
             text = (
                 f"{EXPERIMENTS[ablated]}, {comparison}: mean accuracy drop "
-                f"{points(self.drop[i], self.drop_low[i], self.drop_high[i])} over "
-                f"{self.num_blocks[i]} blocks and {number_images(self.provenance)}"
+                f"{points_text(self.drop[i], self.drop_low[i], self.drop_high[i])} over "
+                f"{self.num_blocks[i]} blocks and {images}"
             )
             if self.drop_low[i] <= 0 <= self.drop_high[i]:
                 text += ", not significant"
@@ -290,21 +286,11 @@ class JointAblations(Result):
             Finding(
                 f"{self.num_blocks[i]} blocks removed together: mean accuracy drop "
                 f"{100 * self.drop[i]:.1f} percentage points ({100 * self.drop_min[i]:.1f} to "
-                f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single drops "
-                f"{100 * self.sum_of_drops[i]:.1f}"
+                f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single "
+                f"drops {100 * self.sum_of_drops[i]:.1f}"
             )
             for i in range(len(self))
         )
-
-
-def points(value: float, low: float, high: float) -> str:
-    """A difference of fractions in percentage points with its interval.
-
-    Example:
-        >>> points(0.215, 0.17, 0.26)
-        '21.5 percentage points [17.0, 26.0]'
-    """
-    return f"{100 * value:.1f} percentage points [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _share(number: int, total: int) -> str:

@@ -339,7 +339,7 @@ class HessianCurves(Result):
     density: np.ndarray = column("Density", "1/decade", "of the leading eigenvalues")
 
 
-def _summary_of(part: HessianSpectrum) -> tuple[float, ...]:
+def _summary_of(part: HessianSpectrum) -> tuple[int | float, ...]:
     """The columns of `HessianSummary` after the key, for one phase, data set and objective."""
     leading = part.select(part.rank > 0)
     numbers = np.unique(leading.batch)

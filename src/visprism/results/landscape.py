@@ -149,7 +149,8 @@ class Rings(Result):
             for radius in dict.fromkeys(self.radius.tolist()):
                 means = self.pair_means(batch_norm, radius)
                 n, rise = len(means), float(means.mean())
-                spread = float(means.std(ddof=1)) if n > 1 else float("nan")
+                finite = bool(np.isfinite(means).all())  # losses may overflow
+                spread = float(means.std(ddof=1)) if n > 1 and finite else float("nan")
                 error = spread / n**0.5 if n > 2 else float("nan")
                 low, high = t_interval(rise, error, n)
                 yield Ring(batch_norm, radius, rise, spread, low, high, n)
@@ -193,10 +194,11 @@ class Rings(Result):
         rings = list(self.summary())
         radii = sorted({ring.radius for ring in rings})
         middle = radii[len(radii) // 2]
+        data = objective_label(self.provenance.split)
         return tuple(
             Answer(
                 "Is the loss landscape flat?",
-                f"{rise_label(ring.radius, treatment)}, {objective_label(self.provenance.split)}",
+                f"{rise_label(ring.radius, treatment)}, {data}",
                 ring.rise,
                 ring.low,
                 ring.high,

@@ -1,4 +1,4 @@
-"""Results on the loss as a function of the parameters: eigenvalues, density, trace, sharpness."""
+"""Results on the loss: eigenvalues, density and trace of its Hessian, and sharpness."""
 
 from collections.abc import Iterator
 
@@ -226,7 +226,7 @@ class Sharpness(Result):
         "Rule", "", "sam, asam (distance in units of the weights), or gaussian (average case)"
     )
     batch: np.ndarray = column("Mini-batch", "", "its number; -1 for all of the data at once")
-    rho: np.ndarray = column("Distance ρ", "", "from the weights, as the rule measures it")
+    rho: np.ndarray = column("Distance rho", "", "from the weights, as the rule measures it")
     steps: np.ndarray = column("Ascent steps", "", "gradient steps; 0 for gaussian")
     sharpness: np.ndarray = column("Loss increase", "nats", "L(w + d) - L(w)")
     error: np.ndarray = column(
@@ -266,7 +266,8 @@ class Sharpness(Result):
             over = f"; mean over {n} mini-batches" if n else ""
             findings.append(
                 Finding(
-                    f"{data} rises by {mean:.3g}{_interval_text(low, high)} {where}{ascent}{over}"
+                    f"{data} rises by {mean:.3g}{_interval_text(low, high)} {where}{ascent}"
+                    f"{over}"
                 )
             )
         return tuple(findings)

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from visprism.core.statistics import NORMAL_95
-from visprism.results.ablation import number_images, points
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
+from visprism.results.text import images_text, interval_text, points_text
 
 BAND_WIDTH = 0.1  # π rad/pixel
 SPLIT_FREQUENCY = 0.5  # π rad/pixel; bands above it are "high", those below "low"
@@ -70,6 +70,7 @@ class FrequencyRobustness(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """Largest drop over bands, named as a maximum, and high against low frequencies."""
+        images = images_text(self.provenance.images, self.provenance.split)
         worst = int(self.drop.argmax())
         significant = int((self.drop_low > 0).sum())
         same = np.allclose(self.rms, self.rms[0], rtol=0.01)
@@ -77,9 +78,9 @@ class FrequencyRobustness(Result):
         findings = [
             Finding(
                 f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} in "
-                f"{significant} of {len(self)} bands ({number_images(self.provenance)}); largest "
+                f"{significant} of {len(self)} bands ({images}); largest "
                 f"drop of {len(self)} at {self.frequency[worst]:.3g} π rad/pixel, "
-                f"{points(self.drop[worst], self.drop_low[worst], self.drop_high[worst])}"
+                f"{points_text(self.drop[worst], self.drop_low[worst], self.drop_high[worst])}"
             )
         ]
         if np.isfinite(self.contrast):
@@ -90,7 +91,7 @@ class FrequencyRobustness(Result):
                 Finding(
                     f"mean accuracy drop of bands above {SPLIT_FREQUENCY:g} π rad/pixel minus "
                     f"bands below: "
-                    f"{points(self.contrast, self.contrast_low, self.contrast_high)}"
+                    f"{points_text(self.contrast, self.contrast_low, self.contrast_high)}"
                     f"{significance}"
                 )
             )
@@ -151,12 +152,13 @@ class FourierSensitivity(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """Mean over frequencies, and the largest, named as a maximum."""
+        images = images_text(self.provenance.images, self.provenance.split)
         worst = int(self.error.argmax())
         texts = [
             f"noise of RMS {self.rms:.3g} at a single frequency: error rate rises from "
             f"{self.clean_error:.1%} by "
-            f"{points(self.mean_rise, self.mean_rise_low, self.mean_rise_high)}, mean over "
-            f"{len(self)} frequencies ({number_images(self.provenance)})",
+            f"{points_text(self.mean_rise, self.mean_rise_low, self.mean_rise_high)}, mean "
+            f"over {len(self)} frequencies ({images})",
             f"largest error rate of {len(self)} frequencies: {self.error[worst]:.1%} at "
             f"({self.vertical[worst]}, {self.horizontal[worst]}) cycles",
         ]
@@ -232,17 +234,18 @@ class Adversarial(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """Smallest robust accuracy of each norm, and vanishing gradients."""
+        images = images_text(self.provenance.images, self.provenance.split)
         findings = []
         for norm in dict.fromkeys(self.norm.tolist()):
             rows = self.select(self.norm == norm)
             worst = int(np.lexsort((rows.attack != WORST_CASE, rows.epsilon, rows.accuracy))[0])
+            values = (rows.accuracy[worst], rows.low[worst], rows.high[worst])
             attack = rows.attack[worst] + (f" ({rows.loss[worst]})" if rows.loss[worst] else "")
             findings.append(
                 Finding(
-                    f"robust accuracy {100 * rows.accuracy[worst]:.1f}% "
-                    f"[{100 * rows.low[worst]:.1f}, {100 * rows.high[worst]:.1f}] under {attack} "
-                    f"with {_size(norm, rows.epsilon[worst])}, clean accuracy "
-                    f"{self.clean_accuracy:.1%} ({number_images(self.provenance)})"
+                    f"robust accuracy {interval_text(*values, '.1%')} under {attack} with "
+                    f"{_size(norm, rows.epsilon[worst])}, clean accuracy "
+                    f"{self.clean_accuracy:.1%} ({images})"
                 )
             )
         with_gradient = self.zero_gradient[np.isfinite(self.zero_gradient)]

@@ -18,3 +18,13 @@ def interval_text(value: float, low: float, high: float, form: str = ".3g") -> s
 def images_text(images: int, split: str = "") -> str:
     """The images of a measurement, with their split: ``10,000 test images``."""
     return f"{images:,} {split + ' ' if split else ''}image{'' if images == 1 else 's'}"
+
+
+def points_text(value: float, low: float, high: float) -> str:
+    """A difference of two fractions in percentage points, with its interval.
+
+    Example:
+        >>> points_text(0.215, 0.17, 0.26)
+        '21.5 percentage points [17.0, 26.0]'
+    """
+    return f"{100 * value:.1f} percentage points [{100 * low:.1f}, {100 * high:.1f}]"

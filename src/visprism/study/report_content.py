@@ -88,8 +88,13 @@ def _question(
     for model in study.models:
         answer = row.cells.get(model)
         if answer is None:
-            reason = reasons.get((model, analysis), "the result has no such number")
-            cells[model] = Cell(mark="not applicable", reason=reason, anchor=anchor)
+            failure = reasons.get((model, analysis))
+            cells[model] = Cell(
+                mark="not applicable",
+                reason=failure or "the result has no such number",
+                failed=failure is not None,
+                anchor=anchor,
+            )
         else:
             cells[model] = Cell(str(answer), answer.verdict, anchor=anchor)
     claims = [answer.claim for answer in row.cells.values() if answer.claim]

@@ -142,6 +142,22 @@ def test_the_error_is_that_of_the_mean_over_images():
     np.testing.assert_allclose(statistics.distance_error, error, rtol=1e-3)
 
 
+def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():
+    model, images, anatomy = built()
+    (statistics,) = observe(anatomy, images.split(2), [AttentionProbe()])
+    probe = AttentionProbe()
+    with torch.no_grad(), attend(anatomy, probe.extract) as extracts:
+        model(images)
+    by_image = np.concatenate([e.numpy() for e in extracts.values()], axis=-1).mean(-1)
+    for i, name in ((0, "distance"), (2, "nmi")):
+        mean, error = by_image[:, i].mean(), by_image[:, i].std(ddof=1) / math.sqrt(len(images))
+        assert getattr(statistics, f"mean_{name}") == pytest.approx(mean, rel=1e-4)
+        assert getattr(statistics, f"mean_{name}_error") == pytest.approx(error, rel=1e-3)
+    distance, _ = statistics.answers()
+    assert distance.low < distance.value < distance.high
+    assert [f.text.split(" ")[0] for f in statistics.findings()] == ["mean", "normalized"]
+
+
 # What leaves it unchanged.
 
 

@@ -13,7 +13,7 @@ import torch
 from einops import rearrange
 
 from visprism.anatomy import dissect
-from visprism.measure.features import FourierProbe, VarianceProbe, high_frequency, observe
+from visprism.measure.features import FourierProbe, VarianceProbe, observe
 
 
 def resnet50():
@@ -78,6 +78,6 @@ def test_equals_the_notebooks_on_blocks_split_by_hand(make):
         np.testing.assert_array_equal(ours.frequency, np.linspace(0, 1, len(expected)))
     expected = [x.var((2, 3)).mean().item() for x in by_hand]
     np.testing.assert_allclose(variances.variance, expected, rtol=1e-4)
-    highest = high_frequency(spectrum).relative
+    highest = spectrum.high_frequency().relative
     np.testing.assert_allclose(highest, [notebook_spectrum(x)[-1] for x in by_hand], atol=1e-4)
     assert spectrum.provenance.protocol == "paper"

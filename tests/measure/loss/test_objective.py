@@ -327,6 +327,26 @@ def test_blocks_stages_and_kinds_can_be_chosen(convolutional, images, classes):
     assert set(block.parameters) <= set(kind.names)
 
 
+def test_matrices_are_the_parameters_that_recipes_decay(images, classes):
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(2, 3, 6), nn.BatchNorm2d(3)
+            self.pos_embed = nn.Parameter(torch.ones(1, 4, 3))
+            self.cls_token = nn.Parameter(torch.ones(1, 1, 3))
+
+        def forward(self, images):
+            return (
+                self.norm(self.conv(images)).flatten(1)
+                + self.pos_embed.mean()
+                + self.cls_token[0]
+            )
+
+    model = Mixed().double().eval()
+    objective = Objective(model, [(images, classes)], weight_decay=1.0, decayed="matrices")
+    assert objective.l2() == pytest.approx(float((model.conv.weight.detach() ** 2).sum() / 2))
+
+
 class Tied(nn.Module):
     """Two layers with one weight, and a parameter that nothing uses."""
 
@@ -467,7 +487,7 @@ def test_refuses_a_loss_that_is_not_finite(network, images, classes):
 def test_refuses_batches_without_targets(network, images):
     with pytest.raises(InputError, match=r"a batch must be \(images, targets\), got Tensor"):
         Objective(network, [images])
-    with pytest.raises(InputError, match="at least one batch .*, got none"):
+    with pytest.raises(InputError, match=r"at least one batch .*, got none"):
         Objective(network, [])
 
 

@@ -128,7 +128,7 @@ def test_the_gaussian_average_of_a_quadratic_is_its_trace(quadratic):
     assert "in random Gaussian directions" in str(found.findings()[0])
 
 
-def linear_objective(images=24, weight_decay=0.0):
+def linear_objective(images=24):
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double().eval()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -139,7 +139,7 @@ def linear_objective(images=24, weight_decay=0.0):
     return Objective(model, list(zip(x.split(2), y.split(2), strict=True)))
 
 
-def test_the_sharpness_of_mini_batches_is_that_of_each(quadratic):
+def test_the_sharpness_of_mini_batches_is_that_of_each():
     objective = linear_objective()
     found = mini_batch_sharpness(objective, ["sam", "asam"], rho=0.1)
     for number, batch in enumerate(objective.batches):
@@ -184,5 +184,5 @@ def test_what_cannot_be_is_refused(quadratic):
         sharpness(quadratic, rho=-1.0)
     quadratic.theta = -torch.linalg.solve(quadratic.a, quadratic.b)
     quadratic.a, quadratic.b = torch.zeros(6, 6).double(), torch.zeros(6).double()
-    with pytest.raises(InputError, match="its gradient not zero, got loss .* gradient norm 0"):
+    with pytest.raises(InputError, match=r"its gradient not zero, got loss .* gradient norm 0"):
         sharpness(quadratic)

@@ -355,7 +355,7 @@ def test_what_a_user_can_get_wrong(line, vit):
         ablation(anatomy, batches, joint=[4])
     with pytest.raises(InputError, match="this measurement needs targets"):
         ablation(anatomy, [images])
-    with pytest.raises(InputError, match="have no label"):
+    with pytest.raises(InputError, match="targets must be labels"):
         ablation(anatomy, [(images, torch.full((12,), -1))])
     with pytest.raises(InputError, match="at least one image, got none"):
         ablation(anatomy, [])

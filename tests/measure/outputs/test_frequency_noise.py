@@ -248,7 +248,7 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, good, **GREY, rms=0.0)
     with pytest.raises(InputError, match="this measurement needs targets"):
         frequency_noise(model, [good[0][0]], **GREY)
-    with pytest.raises(InputError, match="have no label"):
+    with pytest.raises(InputError, match="targets must be labels"):
         frequency_noise(model, [(good[0][0], good[0][1] - 1)], **GREY)
     with pytest.raises(InputError, match=r"images must be one tensor .* got dict"):
         frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GREY)

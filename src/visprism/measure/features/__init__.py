@@ -2,7 +2,7 @@
 
 from visprism.measure.features.attention import AttentionProbe
 from visprism.measure.features.attention_maps import Query, attention_maps
-from visprism.measure.features.attention_rollout import rollout
+from visprism.measure.features.attention_rollout import rollout, rollouts
 from visprism.measure.features.cka import CKAProbe
 from visprism.measure.features.cka_between_models import compare
 from visprism.measure.features.fourier import FourierProbe
@@ -25,4 +25,5 @@ __all__ = [
     "observe",
     "receptive_field",
     "rollout",
+    "rollouts",
 ]

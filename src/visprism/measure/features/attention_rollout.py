@@ -80,6 +80,19 @@ def rollout(
     )
 
 
+def rollouts(
+    anatomy: Anatomy, images: Images, *, run: Run = DEFAULT_RUN
+) -> tuple[Rollout, ...]:
+    """Both rollouts of one image, by attention and by gradient; none where tokens change.
+
+    Windows, pooled and merged tokens have no rollout, see `rollout`.
+    """
+    chosen = attentions(anatomy)
+    if not chosen or any(_other_tokens(attention, chosen[0]) for attention in chosen):
+        return ()
+    return tuple(rollout(anatomy, images, gradient=g, run=run) for g in (False, True))
+
+
 def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> list[Tensor]:
     """The weights times the gradient of a class with respect to them, where it is positive."""
     classes = logits.shape[-1]
@@ -92,12 +105,17 @@ def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> 
     return [(weight * gradient).clamp(min=0).detach() for weight, gradient in pairs]
 
 
-def _check_one_window(attention: Attention, first: Attention) -> None:
-    """All its tokens attend to all, and are those of the first attention."""
+def _other_tokens(attention: Attention, first: Attention) -> bool:
+    """Whether an attention has windows, or tokens that are not those of the first one."""
     queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
     tokens = first.geometry.keys.index
     same = np.array_equal(queries, keys) and np.array_equal(keys, tokens)
-    if not (same and len(keys) == 1):
+    return not same or len(keys) > 1
+
+
+def _check_one_window(attention: Attention, first: Attention) -> None:
+    """All its tokens attend to all, and are those of the first attention."""
+    if _other_tokens(attention, first):
         raise InputError(
             f"all attentions must have the same tokens for a rollout, and those of "
             f"{attention.name!r} differ from those of {first.name!r} (windows, pooled or "

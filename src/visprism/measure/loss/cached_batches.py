@@ -11,8 +11,8 @@ from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.measure.batches import first_images, on_device, with_targets
 
-# Pixels of a batch where the user sets no batch size: the output of a layer then still fits into
-# the caches of a CPU, and fills a GPU.
+# Pixels of a batch where the user sets no batch size: the output of a layer then still fits
+# into the caches of a CPU, and fills a GPU.
 _PIXELS = {"cpu": 2**16, "other": 2**22}
 
 

@@ -58,7 +58,7 @@ def check_twice(gradient: Iterable[Tensor], loss: Tensor) -> None:
 
 
 def without_second_derivative(reason: object, loss: Tensor) -> InputError:
-    """The error for a failed second differentiation; names the operations, if they are known."""
+    """The error for a failed second differentiation, with the operations if known."""
     nodes = _nodes([loss])
     kind = torch.autograd.function.BackwardCFunction
     custom = sorted(

@@ -64,8 +64,8 @@ def losses_of(loss: Loss, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"
     if not isinstance(losses, Tensor) or losses.shape != (len(logits),):
         result = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
         raise InputError(
-            f"loss must return one number per example, got {result} for {len(logits)} examples. "
-            "Use reduction='none'."
+            f"loss must return one number per example, got {result} for {len(logits)} "
+            "examples. Use reduction='none'."
         )
     return losses
 

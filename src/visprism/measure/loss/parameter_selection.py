@@ -5,12 +5,13 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 
-from torch import nn
+from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 
-# "all"; a name or a pattern of names, as "blocks.*.attn.*"; "block:NAME", "stage:NUMBER" or
+# "all"; "matrices" (kernels and matrices, without biases, norms, tokens and position embeddings);
+# a name or a pattern of names, such as "blocks.*.attn.*"; "block:NAME", "stage:NUMBER" or
 # "kind:KIND" of the model's anatomy; a block; or several of these.
 Selection = str | Block | Iterable[str | Block]
 
@@ -33,12 +34,30 @@ def selected(
         raise InputError(f"model must have parameters, and {type(model).__name__} has none")
     anatomy = cache(anatomy)
     parts = [selection] if isinstance(selection, str | Block) else list(selection)
-    chosen = {name for part in parts for name in _matching(names, part, anatomy)}
+    matrices = {n for n, p in model.named_parameters() if _is_matrix(p)}
+    chosen = {
+        name
+        for part in parts
+        for name in (
+            [n for n in names if n in matrices]
+            if part == "matrices"
+            else _matching(names, part, anatomy)
+        )
+    }
     if not chosen:
         raise InputError(
             "the selection of parameters must not be empty; 'all' selects every one"
         )
     return tuple(name for name in names if name in chosen)
+
+
+def _is_matrix(parameter: Tensor) -> bool:
+    """Whether a parameter is a kernel or matrix, to which recipes apply weight decay.
+
+    It has at least two axes longer than 1, and is no position embedding (1, N, C).
+    """
+    table = parameter.ndim == 3 and len(parameter) == 1
+    return sum(length > 1 for length in parameter.shape) >= 2 and not table
 
 
 def _matching(

@@ -109,7 +109,7 @@
     const [, , width, height] = made.getAttribute("viewBox").split(" ");
     made.setAttribute("width", `${width}pt`);
     made.setAttribute("height", `${height}pt`);
-    made.removeAttribute("style");
+    made.setAttribute("style", "stroke-linejoin:round;stroke-linecap:butt");
     return new XMLSerializer().serializeToString(made);
   };
   for (const figure of all("figure[data-stem]")) {

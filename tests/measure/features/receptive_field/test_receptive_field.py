@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
+from visprism.core.run import Run
 from visprism.measure.features import receptive_field
 from visprism.results.base import Result
 from visprism.testing import assert_results_equal
@@ -274,7 +276,9 @@ def test_it_knows_where_it_comes_from(network, noise, tmp_path):
     images = noise(5, 3, 9, 9)
     anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
     both = receptive_field(
-        anatomy, [(images[:3], None), (images[3:], None)], provenance=Provenance(model="ours")
+        anatomy,
+        [(images[:3], None), (images[3:], None)],
+        run=Run(provenance=Provenance(model="ours")),
     )
     for result in both:
         assert result.provenance.model == "ours"
@@ -326,12 +330,21 @@ def test_what_has_no_derivative_is_refused(noise):
 def test_no_data_no_maps_and_training_are_refused(network, noise):
     images = noise(2, 3, 9, 9)
     anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
-    with pytest.raises(InputError, match="no images were seen; is the data empty"):
+    with pytest.raises(InputError, match="batches must hold at least one image, got none"):
         receptive_field(anatomy, [])
-    with pytest.raises(InputError, match="maps is 0; wants at least 1 block to draw"):
+    with pytest.raises(InputError, match="maps must be at least 1, got 0"):
         receptive_field(anatomy, [images], maps=0)
-    with pytest.raises(InputError, match="the images are 3x8x8, the model was dissected with"):
+    with pytest.raises(
+        InputError, match="images must be 3x9x9, as the model was dissected with"
+    ):
         receptive_field(anatomy, [noise(2, 3, 8, 8)])
     anatomy.model.train()
-    with pytest.raises(InputError, match=r"in training mode; call model.eval\(\) first"):
+    with pytest.raises(InputError, match=r"must be in evaluation mode. Call model.eval\(\)"):
         receptive_field(anatomy, [images])
+
+
+def test_half_precision_is_refused(network, noise):
+    images = noise(2, 3, 9, 9)
+    anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
+    with pytest.raises(InputError, match="precision must be 'fp32' for the receptive field"):
+        receptive_field(anatomy, [images], run=Run(compute=Compute(precision="bf16")))

@@ -13,7 +13,6 @@ from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.loss import Objective, Products
 from visprism.measure.loss.curvature import hessian_spectrum, product_cost, top_eigenvalues
 from visprism.results.hessian import HessianSpectrum
-from visprism.testing import assert_results_equal
 
 
 @pytest.fixture
@@ -119,9 +118,9 @@ def test_the_interval_of_nep_covers_the_truth_also_near_zero(n, correlation, p):
     for _ in range(simulations):
         summary = spectrum_of(clustered(rng, p, correlation, n)).summary()
         inside += summary.nep_low[0] <= p <= summary.nep_high[0]
-    assert 0.915 <= inside / simulations <= 1.0
+    assert 0.91 <= inside / simulations <= 1.0
     if p > 0.2 and n > 16:
-        assert inside / simulations <= 0.98
+        assert inside / simulations <= 0.985
 
 
 @pytest.mark.parametrize("n", [10, 16])
@@ -268,9 +267,7 @@ def test_the_number_of_mini_batches_can_be_given(network, batches):
     assert found.provenance.images == 8
     all_of_them = hessian_spectrum(network, batches, k=2)
     assert all_of_them.requested == 3
-    assert_results_equal(
-        replace(all_of_them.first(2), products=found.products, requested=2), found
-    )
+    assert replace(all_of_them.first(2), products=found.products, requested=2) == found
     with pytest.raises(InputError, match="batches must be between 1 and 3, got 4"):
         all_of_them.first(4)
 

@@ -27,7 +27,6 @@ from visprism.measure.loss.landscape import (
 )
 from visprism.models.layers.preactivation import PreActBasic
 from visprism.models.zoo.alter_resnet import alter_resnet
-from visprism.testing import assert_results_equal
 
 
 def squares(logits, targets):
@@ -543,7 +542,7 @@ def test_everything_is_as_it_was_after_a_failure_too(small, batches):
 def test_it_is_written_and_read(small, batches, tmp_path):
     found = landscape(small, batches, random_planes(small, points=3, pairs=2))
     found.save(tmp_path / "x.npz")
-    assert_results_equal(type(found).load(tmp_path / "x.npz"), found)
+    assert type(found).load(tmp_path / "x.npz") == found
     assert found.classes == 5
     assert found.provenance.images == 12
 

@@ -119,7 +119,7 @@ def test_the_interval_over_pairs_covers_the_mean_over_all_directions(pairs):
 
 def test_a_model_with_batch_norm_has_both_treatments(normalized):
     model, batches = normalized
-    found, per_image = rings(model, batches, angles=4)
+    found, _ = rings(model, batches, angles=4)
     assert set(found.batch_norm) == {"frozen", "reestimated"}
     assert len(found) == 2 * 3 * 3 * 4
     for treatment in ("frozen", "reestimated"):

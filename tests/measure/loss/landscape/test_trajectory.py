@@ -142,7 +142,7 @@ def test_two_snapshots_are_no_path(walk):
         InputError, match="snapshots must be at least 3, in the order of training, got 2"
     ):
         trajectory(walk[0], walk[1][:2])
-    with pytest.raises(InputError, match="snapshots must be at least 3, .*, got 2"):
+    with pytest.raises(InputError, match=r"snapshots must be at least 3, .*, got 2"):
         principal_plane(walk[0], walk[1][:1])
 
 

@@ -5,7 +5,7 @@ sees. Over many mini-batches its leading eigenvalues form a spectrum.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 
 import numpy as np
 from torch import nn
@@ -109,7 +109,7 @@ def hessian_spectrum(
 
     table = _Table(phase)
     streams = [
-        ((name, group) for group in groups(data, parallel_batches, objective, run, num_batches))
+        zip(repeat(name), groups(data, parallel_batches, objective, run, num_batches))
         for name, data in named.items()
     ]
     solver = None
@@ -132,7 +132,7 @@ def hessian_spectrum(
 
 
 def _in_turn(
-    streams: Iterable[Iterator[tuple[str, Group]]],
+    streams: Iterable[Iterable[tuple[str, Group]]],
 ) -> Iterator[tuple[str, Group]]:
     """A group of each data set in turn, so that after a deadline all have as many."""
     for row in zip_longest(*streams):

@@ -53,12 +53,13 @@ def read_partial(path: Path, prints: Mapping[str, str]) -> Rows:
                 )
         except (OSError, *_DAMAGED) as error:
             raise InputError(
-                f"{file} must be a partial landscape ({error}). Delete it, or choose another file."
+                f"{file} must be a partial landscape ({error}). Delete it, or choose another "
+                "file."
             ) from error
         if differing:
             raise InputError(
-                f"{file} is of a landscape with other {' and '.join(differing)}. Resume with the "
-                "same arguments, delete it, or choose another file."
+                f"{file} is of a landscape with other {' and '.join(differing)}. Resume with "
+                "the same arguments, delete it, or choose another file."
             )
         rows |= {number: tuple(row) for number, row in saved_rows.items()}
     gather(None)  # no process writes before all have read

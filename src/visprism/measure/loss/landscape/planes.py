@@ -68,7 +68,8 @@ def random_planes(
         seed: of the directions.
 
     Raises:
-        InputError: if the grid is invalid, the number of pairs is below 1, or as `directions.gaussian`.
+        InputError: if the grid is invalid, the number of pairs is below 1, or as
+            `directions.gaussian`.
 
     Source: Li et al. (2018), Visualizing the loss landscape of neural nets.
     """
@@ -123,7 +124,7 @@ def plane_along(
 
 
 def squared_norms(plane: Plane, weights: Mapping[str, Tensor]) -> Float[np.ndarray, " p"]:
-    """|w + a d1 + b d2|^2 at every point of the plane, with w the `weights`, from inner products.
+    """|w + a d1 + b d2|^2 at every point of the plane, with w the `weights`.
 
     Other parameters that a direction moves are not included.
     """

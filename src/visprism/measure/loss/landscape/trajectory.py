@@ -49,7 +49,7 @@ def trajectory(
     squares = gram.diagonal()  # squared distances from the last
     if squares[0] == 0:
         raise InputError(
-            "the first and the last snapshot must differ. Pass snapshots in the order of training."
+            "the first and the last snapshot must differ. Pass them in the order of training."
         )
     distance = np.sqrt(squares)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,11 +1,10 @@
-"""Laws of pieces (src/visprism/measure/features/cache_chunks.py): cutting maps changes nothing."""
+"""Laws of cache chunks (src/visprism/measure/features/cache_chunks.py): no cut counts."""
 
 import pytest
 import torch
 from einops import rearrange
 
-from visprism.measure.features import FourierProbe, VarianceProbe
-from visprism.measure.features import cache_chunks as pieces
+from visprism.measure.features import FourierProbe, VarianceProbe, cache_chunks
 from visprism.measure.features.cache_chunks import channel_mean
 
 
@@ -31,18 +30,18 @@ ORDERS = [contiguous, channels_last, tokens]
 
 @pytest.fixture
 def small_cache(monkeypatch):
-    """`small_cache(n)`: pieces of n images of 3x6x4 in float64."""
+    """`small_cache(n)`: chunks of n images of 3x6x4 in float64."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     image = 3 * 6 * 4 * 8
-    return lambda images: monkeypatch.setattr(pieces, "_PER_CORE", images * image)
+    return lambda images: monkeypatch.setattr(cache_chunks, "_PER_CORE", images * image)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("images", [1, 2, 7])
-def test_pieces_are_whole_images_in_order_and_no_copies(noise, small_cache, order, images):
+def test_chunks_are_full_images_in_order_and_no_copies(noise, small_cache, order, images):
     x = order(noise(7, 3, 6, 4))
     small_cache(images)
-    parts = list(pieces.pieces(x))
+    parts = list(cache_chunks.cache_chunks(x))
     assert len(parts) == -(-7 // images)
     first_and_last = [parts[0].flatten()[0], parts[-1].flatten()[-1]]
     assert first_and_last == [x[0, 0, 0, 0], x[-1, -1, -1, -1]]
@@ -52,18 +51,18 @@ def test_pieces_are_whole_images_in_order_and_no_copies(noise, small_cache, orde
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("images", [1, 2, 7])
-def test_the_channel_mean_of_pieces_is_that_of_the_map(noise, small_cache, order, images):
+def test_the_channel_mean_of_chunks_is_that_of_the_map(noise, small_cache, order, images):
     x = order(noise(7, 3, 6, 4))
     small_cache(images)
-    means = [channel_mean(part.flatten(1, 2), x) for part in pieces.pieces(x)]
+    means = [channel_mean(part.flatten(1, 2), x) for part in cache_chunks.cache_chunks(x)]
     torch.testing.assert_close(torch.cat(means), x.flatten(2).mean(1))
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("probe", [FourierProbe(), FourierProbe("radial"), VarianceProbe()])
-def test_probes_see_the_same_in_pieces(noise, small_cache, order, probe):
+def test_probes_see_the_same_in_chunks(noise, small_cache, order, probe):
     x = noise(7, 3, 6, 4)
     small_cache(7)
-    whole = probe.extract(x)
+    at_once = probe.extract(x)
     small_cache(2)
-    torch.testing.assert_close(probe.extract(order(x)), whole, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(probe.extract(order(x)), at_once, rtol=1e-9, atol=1e-12)
