@@ -1,5 +1,6 @@
 """Results of a small network, made by hand: stem, conv, downsample, attention, mlp, head."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from visprism.core.provenance import Provenance
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.anatomy import Costs
-from visprism.results.attention import AttentionStatistics
+from visprism.results.attention import AttentionMaps, AttentionStatistics, Rollout
 from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
 from visprism.results.harmonize import ReplacementSearch
@@ -70,7 +71,10 @@ def complete(cls, **columns):
         f for f in fields(cls) if f.name not in columns and f.default is MISSING
         and f.default_factory is MISSING
     ]  # fmt: skip
-    return cls(**columns, **{f.name: np.full(rows, np.nan) for f in missing})
+    empty = {
+        f.name: np.full(rows, np.nan) if f.type is np.ndarray else f.type(0) for f in missing
+    }
+    return cls(**columns, **empty)
 
 
 def history():
@@ -292,6 +296,27 @@ def attention_statistics():
     )
 
 
+def attention_map():
+    head, row, column = np.indices((2, 3, 4)).reshape(3, -1)
+    return AttentionMaps(
+        block=np.repeat(["attn", "attn#2"], 24),
+        head=np.tile(head + 1, 2),
+        row=np.tile(row, 2),
+        column=np.tile(column, 2),
+        weight=np.tile(np.linspace(0, 1, 24), 2),
+        query="mean",
+        provenance=PROVENANCE,
+    )
+
+
+def rollout():
+    row, column = np.indices((3, 4)).reshape(2, -1)
+    return Rollout(
+        row=row, column=column, weight=np.linspace(0, 1, 12), method="gradient",
+        readout="class token", provenance=PROVENANCE,
+    )  # fmt: skip
+
+
 def similarity():
     first, other = (axis.ravel() for axis in np.indices((5, 5)))
     cka = 0.8 ** abs(first - other)
@@ -405,7 +430,6 @@ def hessian_summary():
         smallest=-30 * two,
         nll=2.3 * two,
         converged=two,
-        ends_converged=two,
         provenance=PROVENANCE,
     )
 
@@ -668,6 +692,8 @@ MAKERS = {
         high_frequency,
         variances,
         attention_statistics,
+        attention_map,
+        rollout,
         receptive_field,
         receptive_maps,
         singular_values,
@@ -710,10 +736,23 @@ def result(request):
     return MAKERS[request.param]()
 
 
+class Made(Mapping):
+    """Every type of result, by name; made when it is first used."""
+
+    def __getitem__(self, name):
+        return MAKERS[name]()
+
+    def __iter__(self):
+        return iter(MAKERS)
+
+    def __len__(self):
+        return len(MAKERS)
+
+
 @pytest.fixture
 def made():
     """Every type of result, by name."""
-    return {name: maker() for name, maker in MAKERS.items()}
+    return Made()
 
 
 @pytest.fixture

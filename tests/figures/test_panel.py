@@ -123,7 +123,7 @@ def test_a_mapping_of_results_is_not_plotted_on_given_axes(made):
 
 
 def test_only_the_formats_that_are_named_are_written(made, tmp_path):
-    figure = panel({"A": made["tally"]})
+    figure = panel({"A": made["kind_summary"]})
     assert save_figure(figure, tmp_path / "a", ["png"]) == [tmp_path / "a.png"]
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
     with pytest.raises(InputError, match="format must be one of png, svg, pdf, got 'gif'"):
@@ -140,14 +140,14 @@ def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tm
 
 
 def test_files_carry_no_date(made, tmp_path):
-    png, svg, pdf = save_figure(panel([made["tally"]]), tmp_path / "a")
+    png, svg, pdf = save_figure(panel([made["kind_summary"]]), tmp_path / "a")
     assert b"tEXt" not in png.read_bytes()
     assert "dc:date" not in svg.read_text()
     assert b"CreationDate" not in pdf.read_bytes()
 
 
 def test_a_failure_leaves_nothing_behind(made, tmp_path):
-    figure = panel([made["tally"]])
+    figure = panel([made["kind_summary"]])
     figure.axes[0].text(0, 0, "$\\frac$")  # breaks when it is drawn
     with pytest.raises(ValueError, match="frac"):
         save_figure(figure, tmp_path / "a")

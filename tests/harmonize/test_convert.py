@@ -14,7 +14,7 @@ from torch import nn
 from visprism.anatomy import dissect
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.harmonize import conv_blocks, harmonize, placed, search_replacements
+from visprism.harmonize import conv_blocks, harmonize, search_replacements, select_blocks
 from visprism.models import load_model
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
@@ -203,7 +203,7 @@ class OddlyMade(nn.Module):
 def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_not(images):
     model = OddlyMade().eval()
     found = conv_blocks(model, images)
-    assert [(block.name, block.beside) for block in found] == [
+    assert [(block.name, block.repeated) for block in found] == [
         ("once", ("twice",)),
         ("last", ("twice",)),
     ]
@@ -268,7 +268,9 @@ def test_a_block_is_residual_if_it_ends_in_a_sum_with_its_input(join, way, resid
     ids=["DenseNet", "GoogLeNet", "Inception-v3"],
 )
 def test_blocks_that_concatenate_are_refused(make):
-    with pytest.raises(InputError, match="no residual block with a convolution"):
+    with pytest.raises(
+        InputError, match="must have a residual block with a spatial convolution"
+    ):
         conv_blocks(make().eval(), torch.zeros(1, 3, 96, 96))
 
 
@@ -292,7 +294,7 @@ def test_every_shortcut_of_known_networks_is_found(make, number):
 
 @pytest.mark.parametrize("placement", ["alternate", "end-of-stage", (1,)])
 def test_refuses_a_rule_where_a_block_is_called_several_times(placement, images):
-    said = r"stage 1 has blocks that are called several times .*\(twice\) .* stage once, last"
+    said = r"stage 1 has blocks that are called several times \(twice\) .* stage are once, last"
     with pytest.raises(InputError, match=said):
         harmonize(OddlyMade().eval(), images, placement, head_dim=8)
     with pytest.raises(InputError, match=said):
@@ -301,29 +303,29 @@ def test_refuses_a_rule_where_a_block_is_called_several_times(placement, images)
 
 def test_refuses_what_was_harmonized_already(images):
     once = harmonize(load_model("resnet20").model, images, "end-of-stage")
-    with pytest.raises(InputError, match=r"'layer1\.2' is an MSA block already"):
+    with pytest.raises(InputError, match=r"without MSA blocks, got one at 'layer1\.2'"):
         harmonize(once, images)
 
 
 @pytest.mark.parametrize("window", [(1, 2, 3, 4), 2.5, 0, True])
 def test_refuses_a_window_of_no_whole_number(window, images):
-    with pytest.raises(InputError, match=r"window is .*; wants one whole number of pixels"):
+    with pytest.raises(InputError, match="window must be a positive integer or None"):
         inspect.unwrap(harmonize)(load_model("resnet20").model, images, window=window)
 
 
 def test_refuses_what_is_no_module(images):
-    with pytest.raises(InputError, match=r"got a list; harmonize wants a torch\.nn\.Module"):
+    with pytest.raises(InputError, match=r"model must be a torch\.nn\.Module, got a list"):
         inspect.unwrap(harmonize)([1], images)
 
 
 @pytest.mark.parametrize(
     ("placement", "said"),
     [
-        ("alternating", "wants one of 'alternate', 'end-of-stage'"),
-        (["layer9.0"], "no Conv block 'layer9.0'; the residual Conv blocks are layer1.0, "),
-        (["layer1.0", "layer1.0"], "a block named twice"),
-        ((1, 1), "has 2 numbers, but the network has 3 stages of 3, 3, 3 blocks"),
-        ((0, 0, 3), r"3 MSA blocks in stage 3, but of its 3 blocks 0 to 2 can alternate"),
+        ("alternating", "must be 'alternate' or 'end-of-stage', .*, got 'alternating'"),
+        (["layer9.0"], r"residual Conv blocks \(layer1.0, .*\), got 'layer9.0'"),
+        (["layer1.0", "layer1.0"], "got a name twice"),
+        ((1, 1), r"\(3 stages of 3, 3, 3 blocks\), got \(1, 1\)"),
+        ((0, 0, 3), "must be 0 to 2 in stage 3, where every second of 3 blocks .*, got 3"),
     ],
 )
 def test_refuses_a_placement_that_does_not_fit(placement, said, images):
@@ -334,12 +336,12 @@ def test_refuses_a_placement_that_does_not_fit(placement, said, images):
 @pytest.mark.parametrize("placement", [(0, 1.7, 1), (0, "layer2.0", 1), 3])
 def test_refuses_a_placement_of_another_kind(placement, images):
     blocks = conv_blocks(load_model("resnet20").model, images)
-    with pytest.raises(InputError, match="wants names of blocks alone, or whole numbers"):
-        inspect.unwrap(placed)(blocks, placement)  # past the tests' check of annotations
+    with pytest.raises(InputError, match="must be names of blocks, or one integer per stage"):
+        inspect.unwrap(select_blocks)(blocks, placement)  # past the tests' check of annotations
 
 
 def test_refuses_heads_that_do_not_fit_the_stages(images):
-    with pytest.raises(InputError, match="heads has 2 numbers, but the network has 3 stages"):
+    with pytest.raises(InputError, match=r"one per stage \(3 stages, .*\), got 2 numbers"):
         harmonize(load_model("resnet20").model, images, heads=(1, 2))
     with pytest.raises(InputError, match="got 0 heads; an attention wants at least one"):
         harmonize(load_model("resnet20").model, images, heads=0)
@@ -347,7 +349,7 @@ def test_refuses_heads_that_do_not_fit_the_stages(images):
 
 def test_refuses_the_heads_of_four_stages_where_dilation_leaves_two(images):
     dilated = timm.create_model("resnet18", output_stride=8, num_classes=5).eval()
-    said = r"heads has 4 numbers, .* 2 stages, which end at layer1\.1, layer4\.1 \(where a conv"
+    said = r"\(2 stages, which end at layer1\.1, layer4\.1\), got 4 numbers"
     with pytest.raises(InputError, match=said):
         harmonize(dilated, images, heads=(3, 6, 12, 24))
     assert harmonize(dilated, images, heads=(3, 24))(images).shape == (len(images), 5)
@@ -355,7 +357,7 @@ def test_refuses_the_heads_of_four_stages_where_dilation_leaves_two(images):
 
 @pytest.mark.parametrize("head_dim", [None, 0, 7.5])
 def test_refuses_a_head_of_no_channels(head_dim, images):
-    with pytest.raises(InputError, match=r"head_dim is .*; wants a whole number of"):
+    with pytest.raises(InputError, match="head_dim must be a positive integer"):
         inspect.unwrap(harmonize)(load_model("resnet20").model, images, head_dim=head_dim)
 
 
@@ -373,7 +375,7 @@ class Scaled(nn.Module):
 def test_a_norm_of_an_unknown_kind_is_refused_where_it_would_be_replaced(images):
     model = OddlyMade()
     model.last = model.alias = Residual(Scaled)
-    with pytest.raises(InputError, match="block 'last' has a Scaled, and harmonize takes over"):
+    with pytest.raises(InputError, match="got a Scaled in block 'last'"):
         harmonize(model.eval(), images, ["last"], head_dim=8)
     kept = harmonize(model, images, ["once"], head_dim=8)
     assert isinstance(kept.last.norm, Scaled)
@@ -398,5 +400,7 @@ def test_the_epsilon_of_a_group_norm_is_kept(images):
 def test_refuses_a_model_without_residual_conv_blocks(make, images):
     model = make().eval()
     model(images)
-    with pytest.raises(InputError, match="no residual block with a convolution"):
+    with pytest.raises(
+        InputError, match="must have a residual block with a spatial convolution"
+    ):
         harmonize(model, images)

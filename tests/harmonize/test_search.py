@@ -1,15 +1,20 @@
 """Laws of `search_replacements`: the search for the blocks that MSAs should replace."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 
 from visprism.core.errors import InputError
+from visprism.core.run import Run
 from visprism.harmonize import search_replacements
-from visprism.harmonize.search import gain_over
+from visprism.harmonize.search import is_significant
 from visprism.models import load_model
+from visprism.results.base import Result
+from visprism.results.harmonize import ReplacementSearch, paired_gain
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,7 @@ GOOD = {"layer3.2": 0.1, "layer3.0": -0.05, "layer2.2": 0.05, "layer2.0": 0.01}
 
 def test_follows_the_paper_s_rule(model, images):
     train = Trainer(GOOD)
-    found = search_replacements(model, images, train, repeats=2)
+    found = search_replacements(model, images, train, repeats=2, run=Run(seed=4))
     tried = [
         set(filter(None, str(each.placement[0]).split(","))) for each in found.candidates()
     ]
@@ -61,10 +66,21 @@ def test_follows_the_paper_s_rule(model, images):
         True, True, False, True, True, False,
     ]  # fmt: skip
     assert found.best == ("layer2.0", "layer2.2", "layer3.2")
-    assert [names for names, _ in train.trained[::2]] == [frozenset(t) for t in tried]
-    np.testing.assert_array_equal(found.seed, [0, 1] * 6)
+    confirmed = [set(), {"layer2.0", "layer2.2", "layer3.2"}]
+    trained = [names for names, _ in train.trained[::2]]
+    assert trained == [frozenset(t) for t in tried + confirmed]
+    np.testing.assert_array_equal(found.seed, [4, 5] * 6 + [6, 7] * 2)
+    assert found.phase.tolist() == ["search"] * 12 + ["confirmation"] * 4
     assert found.accuracy[2] == pytest.approx(0.6)
-    assert "3 MSA blocks (layer2.0, layer2.2, layer3.2) raise" in found.sentences()[0]
+    assert found.confirmed_gain() == pytest.approx((0.16, 0.16, 0.16))
+    assert "3 MSA blocks selected (layer2.0, layer2.2, layer3.2) in 5 candidates" in str(
+        found.findings()[0]
+    )
+    assert "with 2 new seeds, validation accuracy 50.0% of the CNN and 66.0%" in str(
+        found.findings()[1]
+    )
+    (answer,) = found.answers()
+    assert (answer.claim, answer.verdict, answer.over) == ("C11", "supports", "seeds")
 
 
 def test_a_gain_within_the_noise_is_not_kept(model, images):
@@ -74,13 +90,67 @@ def test_a_gain_within_the_noise_is_not_kept(model, images):
     )
     assert quiet.best == ("layer3.2",)
     assert noisy.best == ()
-    assert "none of 3 MSA blocks helped" in noisy.sentences()[0]
+    assert "significantly: 0 of 3 candidates selected" in str(noisy.findings()[0])
+    assert noisy.answers() == ()
+    assert set(noisy.phase) == {"search"}  # nothing to confirm
 
 
-def test_the_noise_is_the_standard_error_of_paired_gains():
-    gain, error = gain_over([0.1, 0.2, 0.3], [0.2, 0.4, 0.6])
+def test_the_error_is_the_standard_error_of_paired_gains():
+    gain, error = paired_gain(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.4, 0.6]))
     assert gain == pytest.approx(0.2)
     assert error == pytest.approx(0.1 / 3**0.5)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_a_block_without_effect_is_selected_with_probability_alpha(seeds):
+    """Accuracies of both networks are drawn from one distribution."""
+    generator = np.random.default_rng(0)
+    trials = 4000
+    accuracy = 0.5 + 0.01 * generator.standard_normal((trials, 2, seeds))
+    selected = [
+        is_significant(*paired_gain(cnn, candidate), seeds, 0.05) for cnn, candidate in accuracy
+    ]
+    assert binomtest(sum(selected), trials, 0.05).pvalue > 0.01
+    # The paper's rule, a gain above its standard error, selects one of five with 3 seeds.
+    gains = accuracy[:, 1] - accuracy[:, 0]
+    above = gains.mean(1) > gains.std(1, ddof=1) / seeds**0.5
+    assert above.mean() == pytest.approx({2: 0.25, 3: 0.211, 5: 0.187}[seeds], abs=0.02)
+
+
+def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overestimates():
+    """Of 8 candidates with a gain of 1 point, the one with the largest gain is selected."""
+    generator = np.random.default_rng(1)
+    covered, searched, trials, seeds, gain = 0, [], 600, 5, 0.01
+    rows = {name: np.arange(2).repeat(seeds) for name in ("candidate", "msas", "stage")}
+    for _ in range(trials):
+        noise = 0.01 * generator.standard_normal((10, seeds))
+        gains = gain + noise[1:9] - noise[0]
+        searched.append(gains.mean(1).max())
+        fresh = 0.5 + noise[9], 0.5 + gain + 0.01 * generator.standard_normal(seeds)
+        result = ReplacementSearch(
+            **rows,
+            added=np.array([""] * seeds + ["a"] * seeds),
+            placement=np.array([""] * seeds + ["a"] * seeds),
+            parameters=np.ones(2 * seeds),
+            seed=np.tile(np.arange(seeds), 2),
+            accuracy=np.concatenate(fresh),
+            kept=np.ones(2 * seeds, dtype=bool),
+            phase=np.full(2 * seeds, "confirmation"),
+            alpha=0.05,
+        )
+        _, low, high = result.confirmed_gain()
+        covered += low <= gain <= high
+    assert 0.92 <= covered / trials <= 0.975
+    assert np.mean(searched) > 1.4 * gain  # what the runs of the search would report
+
+
+def test_a_search_of_version_0_1_is_read_with_the_error_rate_of_its_rule():
+    found = Result.load(Path(__file__).with_name("search_of_version_0_1.npz"))
+    assert isinstance(found, ReplacementSearch)
+    assert found.best == ("layer3.2",)
+    assert found.alpha == pytest.approx(0.2113, abs=1e-4)  # P(t_2 > 1)
+    assert "which overestimate the gain" in str(found.findings()[1])
+    assert found.answers() == ()
 
 
 def test_candidates_begin_with_the_model_s_own_weights(model, images):
@@ -109,26 +179,32 @@ def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
         file.write('{"placement": ["layer3.')  # what a crash leaves
     second = Trainer(GOOD)
     resumed = search_replacements(model, images, second, repeats=2, log=log)
-    assert len(first.trained) + len(second.trained) == 12
+    assert len(first.trained) + len(second.trained) == 16
     for name in ("placement", "seed", "accuracy", "kept"):
         np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
-    assert len([json.loads(line) for line in log.read_text().splitlines()]) == 13
+    assert len([json.loads(line) for line in log.read_text().splitlines()]) == 17
 
 
 def test_refuses_the_log_of_another_search(model, images, tmp_path):
     log = tmp_path / "search.jsonl"
     search_replacements(model, images, Trainer({}), repeats=2, log=log)
-    with pytest.raises(InputError, match=r"of another search .another head_dim."):
+    with pytest.raises(InputError, match=r"another search \(different head_dim\)"):
         search_replacements(model, images, Trainer({}), repeats=2, log=log, head_dim=32)
     log.write_text("nothing of ours\n")
-    with pytest.raises(InputError, match="no log of a search"):
+    with pytest.raises(InputError, match="is not the log of a search"):
         search_replacements(model, images, Trainer({}), repeats=2, log=log)
 
 
 def test_refuses_one_seed_and_what_is_no_accuracy(model, images):
-    with pytest.raises(InputError, match="repeats is 1; wants at least 2"):
+    with pytest.raises(InputError, match="repeats must be at least 2, got 1"):
         search_replacements(model, images, Trainer({}), repeats=1)
-    with pytest.raises(InputError, match=r"returned 97\.0; wants the accuracy"):
+    with pytest.raises(InputError, match=r"must return an accuracy in \[0, 1\], got 97\.0"):
         search_replacements(model, images, lambda _candidate, _seed: 97.0, repeats=2)
-    with pytest.raises(InputError, match="returned None; wants the accuracy"):
+    with pytest.raises(InputError, match=r"must return an accuracy in \[0, 1\], got None"):
         search_replacements(model, images, lambda _candidate, _seed: None, repeats=2)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7])
+def test_refuses_a_level_that_is_none(model, images, alpha):
+    with pytest.raises(InputError, match=r"alpha must be in \(0, 0\.5\]"):
+        search_replacements(model, images, Trainer({}), alpha=alpha)

@@ -11,7 +11,7 @@ from torch import nn
 
 from visprism.core.preprocessing import Preprocessing
 from visprism.data import Augmentation, load_data, memory_feed
-from visprism.measure.outputs import predict, uncertainty
+from visprism.measure.outputs import calibration, predict
 from visprism.training import Recipe, fit
 
 
@@ -105,7 +105,7 @@ def test_metrics_are_those_of_the_weights_after_the_epoch(
     model, recipe, test_batches, make_feed
 ):
     history = fit(model, make_feed(recipe), recipe, test=test_batches)
-    found = uncertainty(predict(model, test_batches), resamples=0)
+    found = calibration(predict(model, test_batches), resamples=0)
     assert history.test_nll[-1] == found.of("nll")
     assert history.test_ece[-1] == found.of("ece")
 

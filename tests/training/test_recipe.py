@@ -210,7 +210,7 @@ def test_a_value_that_is_no_choice_is_refused_without_type_checks(name, value):
         ("base: 3\n", "base must be the name of a recipe, got 3"),
         ("base: quick\nlr: 1\nepochs: 3\nlr: 2\n", "must name each field once, got lr twice"),
         ("base: quick\noptimizer: [a]\n", r"optimizer must be text, got \['a'\]"),
-        ("base: strong\n", "unknown recipe 'strong'; did you mean strong_"),
+        ("base: strong\n", r"unknown recipe 'strong'\. Did you mean .*strong_|unknown recipe 'strong'\. Available: .*strong_"),
     ],
 )
 def test_a_file_that_is_no_recipe(text, message, tmp_path):
@@ -221,7 +221,7 @@ def test_a_file_that_is_no_recipe(text, message, tmp_path):
 
 
 def test_a_recipe_that_is_not_there():
-    with pytest.raises(ValueError, match="unknown recipe 'quik'; did you mean quick"):
+    with pytest.raises(ValueError, match=r"unknown recipe 'quik'\. Did you mean quick"):
         load_recipe("quik")
     with pytest.raises(ValueError, match=r"nowhere\.yaml cannot be read \(No such file"):
         load_recipe("nowhere.yaml")

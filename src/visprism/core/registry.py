@@ -78,6 +78,8 @@ class Registry(Mapping[str, Callable[..., Any]]):
         load_plugins()
         if name in self._functions:
             return self._functions[name]
+        if name in self._declared:
+            return getattr(import_module(self._declared[name]), name)
         raise InputError(
             f"unknown {self._kind} {name!r}. {suggestion(name, sorted(self._functions))}"
         )

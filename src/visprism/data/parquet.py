@@ -83,7 +83,7 @@ def parquet(
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{name} needs pyarrow; install it with: pip install 'visprism[parquet]'"
+            f"{name} needs the package pyarrow. Install it with pip install 'visprism[parquet]'."
         ) from error
     paths, split = _files(Path(path).expanduser(), split, name)
     try:
@@ -116,7 +116,7 @@ def parquet(
         raise InputError(f"the classes in {name} cannot be read ({error})") from error
     rows = _Rows(files, image)
 
-    def found(i: int) -> str | None:
+    def row_fault(i: int) -> str | None:
         try:
             reason = fault(rows[i])
         except (ArrowException, OSError) as error:  # its whole row group is damaged
@@ -129,21 +129,21 @@ def parquet(
         class_names=class_names(features.get(label, {}).get("names"), targets, name),
         targets=targets,
         read=lambda some: [decode(rows[i]) for i in some],
-        fault=found,
+        fault=row_fault,
     )
 
 
 def _files(path: Path, split: str | None, name: str) -> tuple[list[Path], str]:
     """The files of the split, and its name."""
     if not path.exists():
-        raise InputError(f"{name}: there is no file or folder {path}; give the path of one")
-    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if not found:
-        raise InputError(f"{name}: there is no .parquet file in the folder {path}")
+        raise InputError(f"{name} must be an existing file or folder, got {path}")
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{name} must hold a .parquet file, got none in {path}")
     root = path if path.is_dir() else path.parent
-    of = {file: _split_of(file, root) for file in found}
+    of = {file: _split_of(file, root) for file in files}
     splits = sorted({s for s in of.values() if s})
     if not splits and split is None:
-        return found, ""
+        return files, ""
     split = chosen_split(splits, split, name)
-    return [file for file in found if of[file] == split], split
+    return [file for file in files if of[file] == split], split

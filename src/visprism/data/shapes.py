@@ -200,11 +200,11 @@ def shapes(
             to 4096.
     """
     if cues not in CUES:
-        raise InputError(f"shapes: cues is {cues!r}; wants {', '.join(CUES)}")
+        raise InputError(f"cues must be one of {', '.join(CUES)}, got {cues!r}")
     if target not in TARGETS:
-        raise InputError(f"shapes: target is {target!r}; wants {' or '.join(TARGETS)}")
+        raise InputError(f"target must be {' or '.join(TARGETS)}, got {target!r}")
     if not 8 <= size <= 4096:
-        raise InputError(f"shapes: size is {size}; wants 8 ... 4096 pixels")
+        raise InputError(f"size must be 8 to 4096 pixels, got {size}")
     split = chosen_split(tuple(COUNTS), split, "shapes")
     key = stream(seed, "shapes", split).initial_seed()
     positions = np.arange(COUNTS[split])

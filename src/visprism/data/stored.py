@@ -83,7 +83,7 @@ def cifar10_p(
     frames = _array("cifar10_p", Path(path).expanduser(), perturbation, 5)
     if not 0 <= frame < frames.shape[1]:
         raise InputError(
-            f"cifar10_p: {perturbation} has the frames 0 to {frames.shape[1] - 1}, not {frame}"
+            f"frame of {perturbation} must be 0 to {frames.shape[1] - 1}, got {frame}"
         )
     return ImageSet(
         source=f"cifar10_p:{path}",
@@ -111,8 +111,8 @@ def _stored(
     number, rest = divmod(len(images), _SEVERITIES)
     if rest or len(labels) != len(images):
         raise InputError(
-            f"{name}: {corruption}.npy holds {len(images)} images and labels.npy "
-            f"{len(labels)} labels; wants as many for each of {_SEVERITIES} severities"
+            f"{name} must have one label per image of each of {_SEVERITIES} severities, got "
+            f"{len(images)} images in {corruption}.npy and {len(labels)} labels in labels.npy"
         )
     first = (severity - 1) * number
     return ImageSet(
@@ -139,12 +139,13 @@ def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
         stored = np.load(file, mmap_mode="r")
     except (ValueError, EOFError, OSError) as error:
         raise InputError(
-            f"{name}: {file} is damaged or was not downloaded whole ({error}); fetch it again"
+            f"{file} of {name} is damaged or incomplete ({error}). Download it again."
         ) from error
     if stored.ndim != axes or (axes > 1 and stored.shape[-1] != 3) or not len(stored):
         raise InputError(
-            f"{name}: {file} holds {stored.dtype} of shape {stored.shape}; wants "
+            f"{file} of {name} must hold "
             + ("labels (n,)" if axes == 1 else "images (..., height, width, 3) of uint8")
+            + f", got {stored.dtype} of shape {stored.shape}"
         )
     return stored
 
@@ -156,7 +157,7 @@ def _missing(name: str, root: Path, wanted: str, found: set[str], ending: str) -
 
 def _check_severity(name: str, severity: int) -> None:
     if severity not in range(1, _SEVERITIES + 1):
-        raise InputError(f"{name}: severity is {severity}; wants 1 (mild) to 5 (severe)")
+        raise InputError(f"severity must be 1 to 5, got {severity}")
 
 
 def _one_split(split: str | None, name: str) -> None:

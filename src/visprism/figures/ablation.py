@@ -96,7 +96,7 @@ def _(result: KindAblations, ax: Axes) -> Axes:
         f"{comparison} ({ablated}s)"
         for ablated, comparison in zip(result.ablated, result.comparison, strict=True)
     ]
-    ax.set_yticks(places, labels, fontsize="small")
+    ax.set_yticks(places, labels)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     ax.set(xlabel=result.infos()["drop"].heading, ylim=(-0.6, len(result) - 0.4))
     return ax

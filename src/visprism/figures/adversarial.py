@@ -32,9 +32,7 @@ def _(result: Adversarial, ax: Axes) -> Axes:
     for attack, loss, norm in dict.fromkeys(
         zip(rows.attack.tolist(), rows.loss.tolist(), rows.norm.tolist(), strict=True)
     ):
-        at = np.flatnonzero(
-            (rows.attack == attack) & (rows.loss == loss) & (rows.norm == norm)
-        )
+        at = np.flatnonzero((rows.attack == attack) & (rows.loss == loss) & (rows.norm == norm))
         at = at[np.argsort(place[at], kind="stable")]
         color, marker = _STYLES.get(attack, (FAINT, "X"))
         name = _NAMES.get(attack, attack) + (" (margin)" if loss == "margin" else "")

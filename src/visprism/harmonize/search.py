@@ -129,7 +129,7 @@ def search_replacements(
             names = tuple(sorted((*current, name), key=order.index))
             accuracy = accuracies(names, seeds)
             gain, error = paired_gain(current_accuracy, accuracy)
-            significant = _is_significant(gain, error, repeats, alpha)
+            significant = is_significant(gain, error, repeats, alpha)
             candidates.append((names, name, accuracy, significant))
             verdict = "selected" if significant else "not significant"
             report(
@@ -245,7 +245,7 @@ def _complete_lines(path: Path) -> list[str]:
     return [line for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"]
 
 
-def _is_significant(gain: float, error: float, repeats: int, alpha: float) -> bool:
+def is_significant(gain: float, error: float, repeats: int, alpha: float) -> bool:
     """The one-sided paired t-test; a gain that is the same for all seeds is significant."""
     if error == 0:
         return gain > 0

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
 
@@ -113,7 +113,7 @@ def _metrics(model: nn.Module, test: Test, run: Run) -> tuple[int, tuple[float, 
     was_training = model.training
     model.eval()
     try:
-        predictions = predict(model, test, run=run)
+        predictions = predict(model, test, run=replace(run, progress=None))
         if isinstance(test, PaddedBatches):
             predictions = predictions.subset(torch.arange(len(predictions) - test.padding))
         measured = calibration(predictions, resamples=0)

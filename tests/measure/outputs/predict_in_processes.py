@@ -1,4 +1,4 @@
-"""What each process of test_predict.py does; started alone, it is the process of rank 1."""
+"""Predictions in each process of test_predict.py; as a script it is the process of rank 1."""
 
 import sys
 

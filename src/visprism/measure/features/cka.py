@@ -22,7 +22,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import rank, world_size
 from visprism.core.rng import stream
 from visprism.measure.features.hsic import FEWEST, gram, hsic, linear, paired_hsic, rbf
-from visprism.measure.features.per_block import described
+from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.probe import Probe
 from visprism.results.similarity import Similarity, structure_score
 
@@ -125,8 +125,8 @@ def similarity(probe: CKAProbe, first: Sequence[Block], other: Sequence[Block]) 
 
 def _pairs(first: Sequence[Block], other: Sequence[Block]) -> dict[str, Any]:
     """The columns that say which pair a row is about, the first block changing slowest."""
-    columns = described([block for block in first for _ in other])
-    others = described(list(other) * len(first))
+    columns = block_columns([block for block in first for _ in other])
+    others = block_columns(list(other) * len(first))
     names = {"block": "other"} | {c: f"other_{c}" for c in ("kind", "stage", "depth")}
     return columns | {new: others[name] for name, new in names.items()}
 

@@ -20,7 +20,7 @@ from visprism.core.provenance import Provenance
 from visprism.core.statistics import standard_error
 from visprism.measure.features import profiles
 from visprism.measure.features.per_block import (
-    described,
+    block_columns,
     grid_of,
     kind_sums,
     on_one_grid,
@@ -126,7 +126,7 @@ class FourierProbe(Probe):
         del errors["log_amplitude_error"]
         neighbors = predecessors(blocks, self.between)
         return Spectrum(
-            **described(rows),
+            **block_columns(rows),
             **{name: np.repeat(values, lengths) for name, values in neighbors.items()},
             **columns,
             **errors,

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from visprism.anatomy import Block
 
 
-def described(blocks: Sequence[Block]) -> dict[str, Any]:
+def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
     """The columns of `PerBlock`, one row for each of `blocks`, which may repeat."""
     return {
         "block": np.array([b.name for b in blocks]),

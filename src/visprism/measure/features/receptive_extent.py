@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d
 
 from visprism.anatomy import Block
 from visprism.core.statistics import standard_error
-from visprism.measure.features.per_block import described
+from visprism.measure.features.per_block import block_columns
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 
 _CELLS = 56  # most along a side of a map that is drawn
@@ -54,7 +54,7 @@ def extents(fields: Mapping[Block, Fields]) -> ReceptiveField:
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     height, width = next(iter(fields.values())).total.shape
     return ReceptiveField(
-        **described(list(fields)),
+        **block_columns(list(fields)),
         **columns,
         uniform_sigma=float(np.sqrt((height**2 + width**2 - 2) / 24)),
     )

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Block
-from visprism.measure.features.per_block import described
+from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.probe import Probe
 from visprism.results.singular_values import LEVELS, SingularValues
 
@@ -56,7 +56,7 @@ class SingularValueProbe(Probe):
         sizes = [v.shape[1] for v in variances]
         rows = [b for b, size in zip(blocks, sizes, strict=True) for _ in range(2 * size)]
         return SingularValues(
-            **described(rows),
+            **block_columns(rows),
             level=np.concatenate([np.repeat(LEVELS, size) for size in sizes]),
             rank=np.concatenate([np.tile(np.arange(1, size + 1), 2) for size in sizes]),
             relative=np.concatenate(relative),

@@ -20,7 +20,7 @@ from visprism.anatomy import Block
 from visprism.core.statistics import standard_error
 from visprism.measure.features.cache_chunks import cache_chunks, channel_mean
 from visprism.measure.features.per_block import (
-    described,
+    block_columns,
     grid_of,
     image_sums,
     kind_sums,
@@ -85,7 +85,7 @@ class VarianceProbe(Probe):
             _, logs[f"kind_{name}_error"] = self._means(name, [block.kind for block in blocks])
         dead = [self.sums["dead", block] for block in blocks]
         return Variances(
-            **described(blocks),
+            **block_columns(blocks),
             **predecessors(blocks, self.between),
             **logs,
             variance=unbiased * deviation / images,

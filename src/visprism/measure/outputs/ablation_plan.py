@@ -40,6 +40,17 @@ def plan_ablations(
     return ablations, tuple(dict.fromkeys(reason for _, reasons in plans for reason in reasons))
 
 
+def ablation_passes(
+    anatomy: Anatomy, parts: Sequence[str], joint: Sequence[int] = (), draws: int = 0
+) -> float:
+    """Expected cost of `ablation` in forward passes of each image.
+
+    An ablation computes what follows it: half of a pass on average.
+    """
+    single, _ = plan_ablations(anatomy, parts)
+    return 1.5 + 0.55 * (len(single) + draws * len(joint))
+
+
 def joint_plan(
     single: Sequence[Ablation], numbers: Sequence[int], draws: int, seed: int
 ) -> list[Ablation]:

@@ -1,5 +1,6 @@
 """Attacks and their perturbation balls: which attack, and which perturbations it may make."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -82,6 +83,36 @@ class Attack:
         return 2.5 * self.epsilon / self.steps if self.step_size is None else self.step_size
 
 
+def attack_grid(
+    names: Sequence[str],
+    epsilons: Sequence[float],
+    *,
+    losses: Sequence[str] = LOSSES,
+    frequencies: Sequence[float] = (),
+    norm: str = "linf",
+    steps: int = 10,
+    restarts: int = 1,
+) -> list[Attack]:
+    """Every attack at every size: PGD with each loss, the others with the cross-entropy.
+
+    Args:
+        names: of attacks.
+        epsilons: norms of the perturbation.
+        losses: that PGD maximizes.
+        frequencies: centers of frequency bands; none: all frequencies together.
+        norm: "linf" or "l2".
+        steps: of PGD.
+        restarts: of PGD.
+    """
+    return [
+        Attack(name, epsilon, norm, loss, steps=steps, restarts=restarts, frequency=frequency)
+        for name in names
+        for loss in (losses if name == "pgd" else LOSSES[:1])
+        for epsilon in epsilons
+        for frequency in (frequencies or (None,))
+    ]
+
+
 @dataclass(frozen=True)
 class ImageNoise:
     """Random numbers of each image, from the seed and the index of the image alone."""
@@ -128,8 +159,9 @@ class PerturbationBall:
         mask = band(size, attack.frequency, ring=attack.ring)
         if not mask.any():
             raise InputError(
-                f"frequency must be the center of a band (width {BAND_WIDTH:g} π rad/pixel) that "
-                f"holds frequencies of {size[0]}x{size[1]} images, got {attack.frequency:g}"
+                f"frequency must be the center of a band (width {BAND_WIDTH:g} π rad/pixel) "
+                f"that holds frequencies of {size[0]}x{size[1]} images, got "
+                f"{attack.frequency:g}"
             )
         return cls(attack, mask)
 

@@ -21,8 +21,8 @@ def patch_filters(
 
     With K the kernels as rows (kernels, channels * height * width) less their mean row,
     K = U S V^T; the components are the rows of V^T, and S_i^2 over the sum of all is the
-    explained variance of the i-th. Each is divided by its weight of largest magnitude (the first of equals), which
-    fixes its sign. Components without variance are left out, so there are at most one fewer
+    explained variance of the i-th. Each is divided by its weight of largest magnitude (the
+    first of equals), which fixes its sign. Components without variance are left out, so there are at most one fewer
     than kernels.
 
     Costs one singular value decomposition of the kernels; no image is needed.
@@ -50,8 +50,8 @@ def patch_filters(
     number = min(components, int((sizes > rounding).sum()))
     if number == 0:
         raise InputError(
-            f"kernels must differ to have principal components, and the {len(kernels)} of {name}"
-            " are equal. Load trained weights."
+            f"kernels must differ to have principal components, and the {len(kernels)} of "
+            f"{name} are equal. Load trained weights."
         )
     leading = directions[:number]
     largest = abs(leading).argmax(1, keepdims=True)
@@ -70,6 +70,15 @@ def patch_filters(
         kernels=len(kernels),
         provenance=replace(run.provenance, image_shape=anatomy.image_shape),
     )
+
+
+def why_no_kernels(anatomy: Anatomy) -> str | None:
+    """Why a model has no first kernels, as a sentence; None if it has."""
+    try:
+        _kernels(anatomy)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def _kernels(

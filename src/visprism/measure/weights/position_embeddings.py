@@ -57,6 +57,15 @@ def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> Positi
     )
 
 
+def why_no_embeddings(anatomy: Anatomy) -> str | None:
+    """Why a model has no position embeddings, as a sentence; None if it has."""
+    try:
+        _table(anatomy)
+    except InputError as error:
+        return str(error)
+    return None
+
+
 def _references(length: int, other: int) -> Int[np.ndarray, "n"]:
     """Rows, or columns, of the positions that stand first in a pair."""
     number = length if length * other <= _ALL else min(length, _SIDE)
@@ -100,7 +109,7 @@ def _computed(shape: Sequence[int], stored: Mapping[str, Sequence[int]]) -> Inpu
     """The error for embeddings that are not a stored parameter."""
     tables = [f"{name} ({'x'.join(map(str, s))})" for name, s in stored.items()]
     return InputError(
-        f"position embeddings ({'x'.join(map(str, shape))}) must be one parameter, and the model "
-        f"computes them from {', '.join(tables)}. Dissect it with images of the size that it "
-        "was trained for."
+        f"position embeddings ({'x'.join(map(str, shape))}) must be one parameter, and the "
+        f"model computes them from {', '.join(tables)}. Dissect it with images of the size "
+        "that it was trained for."
     )

@@ -7,11 +7,34 @@ layers, fig. 3 and 4.
 import numpy as np
 from jaxtyping import Float
 from scipy.special import softmax
-from torch import Tensor
+from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.results.weights import RelativeScores
+
+_ATTRIBUTES = ("relative_scores", "relative_bias", "scores")
+
+
+def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads rows columns"]]:
+    """Tables of relative position scores by the name of their attention, in forward order.
+
+    Recognized are an attention made from a convolution (`scores`), window attention of this
+    library (`relative_scores`, `relative_bias`) and of timm's Swin
+    (`relative_position_bias_table`).
+    """
+    tables = {}
+    for name, module in model.named_modules():
+        stored = (getattr(module, a, None) for a in _ATTRIBUTES)
+        table = next((t for t in stored if isinstance(t, Tensor) and t.ndim == 3), None)
+        swin = getattr(module, "relative_position_bias_table", None)
+        if table is None and isinstance(swin, Tensor):
+            rows, columns = (2 * side - 1 for side in module.window_size)
+            # Swin's offsets are the query's minus the key's.
+            table = swin.view(rows, columns, -1).permute(2, 0, 1).flip(1, 2)
+        if table is not None:
+            tables[name] = table
+    return tables
 
 
 def relative_scores(

@@ -87,19 +87,19 @@ def test_the_global_generators_are_left_alone(pets):
 def test_an_image_that_is_damaged_in_the_middle_of_an_epoch_is_named(pets, folder, workers):
     (folder / "dogs" / "large3.png").write_bytes(b"no image")
     message = (
-        r"^an image of folder:\S+ cannot be read: dogs/large3.png \([^)]*\); repair it and "
+        r"^an image of folder:\S+ cannot be read: dogs/large3.png \([^)]*\)\. Repair it and "
     )
     with pytest.raises(InputError, match=message):
         list(feed(pets, workers=workers).epoch(0))
 
 
 def test_workers_must_be_a_number(pets):
-    with pytest.raises(InputError, match="workers is -1; wants 0, or more where processes can"):
+    with pytest.raises(InputError, match="workers must be 0, or positive where processes can"):
         feed(pets, workers=-1)
 
 
 def test_what_cannot_be_trained_on_is_refused(pets):
-    with pytest.raises(InputError, match=r"batch_size is 4, but .* has 3 images"):
+    with pytest.raises(InputError, match=r"at most the number of images of .* \(3\), got 4"):
         feed(pets.subset(np.arange(3)))
-    with pytest.raises(InputError, match="has no labels, which training wants"):
+    with pytest.raises(InputError, match="must have labels for training"):
         feed(replace(pets, targets=np.full(13, -1)))
