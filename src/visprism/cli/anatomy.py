@@ -46,7 +46,7 @@ def anatomy(arguments: Namespace) -> None:
             stem = f"{slug(loaded.label)}-anatomy"
             table.save(place / f"{stem}.npz")
             table.save_csv(place / f"{stem}.csv")
-            save_figure(panel([table], names=[loaded.label]), place / stem)
+            save_figure(panel({loaded.label: table}), place / stem)
 
 
 def add(to: ArgumentParser) -> None:
