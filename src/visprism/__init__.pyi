@@ -35,6 +35,18 @@ from visprism.analyses.subject import Measured as Measured
 from visprism.analyses.subject import Subject as Subject
 from visprism.core.options import option as option
 
+# Analyses; `vp.analyses` has every one, those of plug-ins too.
+from visprism import analyses as analyses
+from visprism.analyses.ablation import Ablation as Ablation
+from visprism.analyses.attention_maps import AttentionMapsOfImage as AttentionMapsOfImage
+from visprism.analyses.cka import CKA as CKA
+from visprism.analyses.fourier import Fourier as Fourier
+from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
+from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
+from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
+from visprism.analyses.singular_values import SingularValueSpectrum as SingularValueSpectrum
+from visprism.analyses.variance import Variance as Variance
+
 # Models.
 from visprism.models import MODELS as MODELS
 from visprism.models import LoadedModel as LoadedModel
