@@ -43,7 +43,7 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text += data
+        self.text += f"{data} "
 
     def values(self, name):
         return [value for key, value in self.attributes if key == name]

@@ -281,9 +281,9 @@ class _Examination:
                     continue
                 begin = time.monotonic()
                 run = pair[0].named(self.run)
-                both = [Measured(s, measured[s.name]) for s in pair]
+                one, other = (Measured(s, measured[s.name]) for s in pair)
                 try:
-                    found = tuple(analysis.compare(*both, run))
+                    found = tuple(analysis.compare(one, other, run))
                 except (InputError, TimeBudgetError, RuntimeError, ValueError) as error:
                     if self.on_error == "raise":
                         raise
