@@ -15,7 +15,7 @@ from torch import Tensor
 
 from visprism.core.statistics import standard_error
 from visprism.measure.features.fourier import PROFILES, Profile, references
-from visprism.measure.features.per_block import described, grid_of, kind_sums
+from visprism.measure.features.per_block import block_columns, grid_of, kind_sums
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.residual_branches import BranchEnd
 from visprism.results.branch_transfer import BranchTransfer
@@ -68,7 +68,7 @@ class BranchTransferProbe(Probe):
         images, total, squares = sums[0], sums[1:4], sums[4:]
         error = standard_error(total, squares, np.broadcast_to(images, total.shape))
         return BranchTransfer(
-            **described(rows),
+            **block_columns(rows),
             **dict(zip(_NAMES, total / images, strict=True)),
             **{f"{name}_error": e for name, e in zip(_NAMES, error, strict=True)},
             **{f"kind_{n}_error": self.kind_errors(n, blocks, lengths) for n in _NAMES[1:]},
