@@ -72,7 +72,9 @@ def test_models_trained_lists_accuracy_and_recipe(capsys):
     lines = capsys.readouterr().out.splitlines()
     for card in pretrained_cards().values():
         (line,) = [line for line in lines if line.startswith(f"{card.name} ")]
-        assert f"{card.accuracy:.1%} [{card.accuracy_low:.1%}, {card.accuracy_high:.1%}]" in line
+        assert (
+            f"{card.accuracy:.1%} [{card.accuracy_low:.1%}, {card.accuracy_high:.1%}]" in line
+        )
         assert f"{card.parameters:,}" in line
     assert main(["models", "resnet20.shapes", "--trained"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2

@@ -46,14 +46,17 @@ def anatomy(arguments: Namespace) -> None:
             stem = f"{slug(loaded.label)}-anatomy"
             table.save(place / f"{stem}.npz")
             table.save_csv(place / f"{stem}.csv")
-            save_figure(panel([table], names=[loaded.label]), place / stem)
+            save_figure(panel({loaded.label: table}), place / stem)
 
 
 def add(to: ArgumentParser) -> None:
     """The arguments of ``anatomy``."""
     to.add_argument("model", metavar="MODEL", help="model, see below")
     to.add_argument(
-        "--out", type=folder, metavar="DIR", help="folder for the table and a drawing"
+        "--out",
+        type=folder,
+        metavar="DIR",
+        help="folder for the table and a figure (default: print only)",
     )
     weights_options(to)
     size_options(to)
