@@ -39,7 +39,9 @@ def reference() -> str:
     parts = [HEAD]
     for title, names in groups().items():
         rows = [f"| `{name}` | {_summary(module, name)} |" for module, name in names]
-        parts.append("\n".join([f"## {title}", "", "| name | what it is |", "|---|---|", *rows]))
+        parts.append(
+            "\n".join([f"## {title}", "", "| name | what it is |", "|---|---|", *rows])
+        )
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 

@@ -35,6 +35,22 @@ from visprism.analyses.subject import Measured as Measured
 from visprism.analyses.subject import Subject as Subject
 from visprism.core.options import option as option
 
+# Analyses; `vp.analyses` has every one, those of plug-ins too.
+from visprism import analyses as analyses
+from visprism.analyses.ablation import Ablation as Ablation
+from visprism.analyses.attention_maps import AttentionMapsOfImage as AttentionMapsOfImage
+from visprism.analyses.branch_transfer import TransferFunction as TransferFunction
+from visprism.analyses.cka import CKA as CKA
+from visprism.analyses.corruptions import Corruptions as Corruptions
+from visprism.analyses.density import Density as Density
+from visprism.analyses.fourier import Fourier as Fourier
+from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
+from visprism.analyses.hessian import Hessian as Hessian
+from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
+from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
+from visprism.analyses.singular_values import SingularValueSpectrum as SingularValueSpectrum
+from visprism.analyses.variance import Variance as Variance
+
 # Models.
 from visprism.models import MODELS as MODELS
 from visprism.models import LoadedModel as LoadedModel
@@ -42,9 +58,7 @@ from visprism.models import load_checkpoint as load_checkpoint
 from visprism.models import load_model as load_model
 from visprism.models import read_metadata as read_metadata
 from visprism.models import save_checkpoint as save_checkpoint
-from visprism.models.attention_as_convolution import (
-    attention_from_convolution as attention_from_convolution,
-)
+from visprism.models.attention_as_convolution import attention_from_convolution as attention_from_convolution
 
 # Images.
 from visprism.data import DATA as DATA
@@ -162,6 +176,8 @@ from visprism.results.anatomy import Costs as Costs
 from visprism.results.attention import AttentionMaps as AttentionMaps
 from visprism.results.attention import AttentionStatistics as AttentionStatistics
 from visprism.results.attention import Rollout as Rollout
+from visprism.results.branch_transfer import BranchTransfer as BranchTransfer
+from visprism.results.branch_transfer import HighFrequencyGain as HighFrequencyGain
 from visprism.results.calibration import Calibration as Calibration
 from visprism.results.calibration import Reliability as Reliability
 from visprism.results.calibration import RiskCoverage as RiskCoverage

@@ -26,14 +26,14 @@ class Gives(nn.Module):
 
 
 def test_a_model_in_training_mode_is_refused(images):
-    with pytest.raises(InputError, match=r"in training mode; call model\.eval\(\) first"):
+    with pytest.raises(InputError, match=r"must be in evaluation mode"):
         dissect(nn.Conv2d(3, 4, 3).train(), images)
 
 
 def test_one_module_in_training_mode_is_enough_to_refuse(images):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
     model[1].train()
-    with pytest.raises(InputError, match="in training mode"):
+    with pytest.raises(InputError, match="must be in evaluation mode"):
         dissect(model, images)
     assert not model[0].training
     assert model[1].training

@@ -23,3 +23,15 @@ __all__ = [
     "Section",
     "Subject",
 ]
+
+
+def __getattr__(name: str) -> type[Analysis]:
+    """The class of a registered analysis, also of a plug-in: ``visprism.analyses.Fourier``."""
+    for registered in ANALYSES.values():
+        if registered.__name__ == name:
+            return registered  # pyrefly: ignore (a class)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(registered.__name__ for registered in ANALYSES.values())})

@@ -53,7 +53,10 @@ def add(to: ArgumentParser) -> None:
     """The arguments of ``anatomy``."""
     to.add_argument("model", metavar="MODEL", help="model, see below")
     to.add_argument(
-        "--out", type=folder, metavar="DIR", help="folder for the table and a drawing"
+        "--out",
+        type=folder,
+        metavar="DIR",
+        help="folder for the table and a figure (default: print only)",
     )
     weights_options(to)
     size_options(to)

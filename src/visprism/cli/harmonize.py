@@ -47,7 +47,7 @@ def harmonize(arguments: Namespace) -> None:
         )
         if search is not None:
             search.save(folder / "search.npz")
-            save_figure(panel([search], names=[network.label]), folder / "search")
+            save_figure(panel({network.label: search}), folder / "search")
     rows = [
         (
             b.name,
