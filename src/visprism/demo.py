@@ -5,7 +5,7 @@ from pathlib import Path
 
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data import ImageSet, batches, load_data, memory_feed
-from visprism.measure.outputs import outcomes, predict
+from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.training import RECIPES, Recipe, fit
 
@@ -48,7 +48,7 @@ def _trained(name: str, recipe: Recipe, run: Run) -> Trained:
         augmentation=recipe.augmentation,
         seed=recipe.seed,
     )
-    before = outcomes(predict(model, test)).accuracy
+    before = calibration(predict(model, test), resamples=0).of("accuracy")
     history = fit(model, train, recipe, test=test, run=run)
     return Trained(
         name=f"{name} (trained)",

@@ -37,7 +37,7 @@ def test_what_a_user_can_get_wrong(write, tmp_path):
     spec = write("cat/cat1-car2.png", "cat/photo.png")
     with pytest.raises(InputError, match=r"got photo.png and 0 more of 2"):
         load_data(spec)
-    with pytest.raises(InputError, match="split must be None for .*, got 'val'"):
+    with pytest.raises(InputError, match=r"split must be None for .*, got 'val'"):
         load_data(spec, split="val")
     (tmp_path / "cat" / "photo.png").unlink()
     (tmp_path / "cat" / "cat9-dog1.png").write_bytes(b"no image")

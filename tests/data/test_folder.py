@@ -77,12 +77,12 @@ def test_a_missing_folder():
 
 
 def test_an_empty_folder(tmp_path):
-    with pytest.raises(ValueError, match="must hold .*/CLASS/IMAGE"):
+    with pytest.raises(ValueError, match=r"must hold .*/CLASS/IMAGE"):
         load_data(f"folder:{tmp_path}")
 
 
 def test_a_folder_without_splits(folder):
-    with pytest.raises(ValueError, match="split must be None for .*, got 'val'"):
+    with pytest.raises(ValueError, match=r"split must be None for .*, got 'val'"):
         load_data(f"folder:{folder}", split="val")
 
 

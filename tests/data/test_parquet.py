@@ -131,7 +131,7 @@ def test_labels_that_are_no_class_are_counted(write, labels, sentence):
 
 
 def test_missing_labels_are_counted(write):
-    with pytest.raises(ValueError, match="must be in 0 .*, got -1 and 0 more"):
+    with pytest.raises(ValueError, match=r"must be in 0 .*, got -1 and 0 more"):
         load_data(f"parquet:{write(labels=(0, None, 1))}")
 
 

@@ -10,6 +10,7 @@ from visprism.core.provenance import Provenance
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.anatomy import Costs
 from visprism.results.attention import AttentionMaps, AttentionStatistics, Rollout
+from visprism.results.branch_transfer import BranchTransfer
 from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
 from visprism.results.harmonize import ReplacementSearch
@@ -126,6 +127,22 @@ def high_frequency():
         **unused_columns(5, **columns),
         provenance=PROVENANCE,
     )
+
+
+def branch_transfer():
+    rows = np.repeat(np.arange(5), FREQUENCIES)
+    columns = {
+        "frequency": np.tile([0.0, 0.5, 1.0], 5),
+        "gain": np.tile([0.0, -0.5, -1.0], 5) * (1 + rows),
+        "gain_error": np.full(15, 0.1),
+    }
+    unknown = {
+        name: np.full(15, np.nan)
+        for name in BranchTransfer.infos()
+        if name not in {*BLOCKS, *columns, "profile"}
+    }
+    blocks = {name: column[rows] for name, column in BLOCKS.items()}
+    return BranchTransfer(**blocks, **columns, **unknown, provenance=PROVENANCE)
 
 
 def variances():
@@ -543,17 +560,22 @@ def search_replacements():
         ("layer3.2", 1, 3, (0.93, 0.93, 0.94), True),
         ("layer3.0", 2, 3, (0.92, 0.93, 0.93), False),
         ("layer2.2", 2, 2, (0.94, 0.95, 0.95), True),
+        ("", 0, 0, (0.90, 0.90, 0.91), True),  # with new seeds
+        ("layer2.2", 2, 2, (0.93, 0.95, 0.94), True),
     ]
     placements = ["", "layer3.2", "layer3.0,layer3.2", "layer2.2,layer3.2"]
+    placements += ["", "layer2.2,layer3.2"]
     return complete(
         ReplacementSearch,
-        candidate=np.repeat(np.arange(4), 3),
+        candidate=np.repeat([0, 1, 2, 3, 0, 3], 3),
+        phase=np.repeat(["search", "confirmation"], [12, 6]),
+        alpha=0.05,
         msas=np.repeat([row[1] for row in rows], 3),
         added=np.repeat([row[0] for row in rows], 3),
         placement=np.repeat(placements, 3),
         stage=np.repeat([row[2] for row in rows], 3),
-        parameters=np.repeat([272_474, 250_000, 230_000, 240_000], 3),
-        seed=np.tile(np.arange(3), 4),
+        parameters=np.repeat([272_474, 250_000, 230_000, 240_000, 272_474, 240_000], 3),
+        seed=np.concatenate([np.tile(np.arange(3), 4), np.tile(np.arange(3, 6), 2)]),
         accuracy=np.concatenate([row[3] for row in rows]),
         kept=np.repeat([row[4] for row in rows], 3),
         provenance=PROVENANCE,
@@ -690,6 +712,7 @@ MAKERS = {
     for maker in (
         spectrum,
         high_frequency,
+        branch_transfer,
         variances,
         attention_statistics,
         attention_map,

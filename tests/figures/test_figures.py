@@ -24,7 +24,7 @@ def test_every_figure_is_tried_here(made):
 def test_draws_on_given_axes_and_makes_no_global_figure(result, ax):
     before = pyplot.get_fignums()
     assert plot(result, ax) is ax
-    assert ax.lines or ax.patches or ax.child_axes
+    assert ax.lines or ax.patches or ax.images or ax.child_axes
     assert ax.figure.axes == [ax]
     assert pyplot.get_fignums() == before
 

@@ -48,8 +48,8 @@ def test_means_by_kind_have_their_intervals(made, ax):
     result = made["kind_ablations"]
     plot(result, ax)
     spans = [c.get_segments()[0][:, 0].tolist() for c in ax.collections]
-    assert spans == [pytest.approx([low, high])
-                     for low, high in zip(result.drop_low, result.drop_high, strict=True)]  # fmt: skip
+    expected = np.stack([result.drop_low, result.drop_high], axis=1)
+    np.testing.assert_allclose(spans, expected)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == ["attention (blocks)", "mlp (blocks)", "attention minus mlp (blocks)"]
 

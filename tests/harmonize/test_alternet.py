@@ -59,7 +59,7 @@ def test_a_network_is_named_in_a_fresh_process():
     ],
 )
 def test_its_weights_are_those_of_the_cnn_and_the_conversion(blocks, placement, images):
-    """Loaded with strict keys and shapes into the network of `harmonize`, it is that network."""
+    """With its weights, the network of `harmonize` gives the same logits."""
     named = load_model(f"alternet?base=resnet20&blocks={blocks}&head_dim=8").model
     twin = harmonize(load_model("resnet20").model, images, placement, head_dim=8)
     twin.load_state_dict(named.state_dict())

@@ -197,6 +197,11 @@ class AnalysisRegistry(Registry):
         self.add(cls.name, cls)
         return cls
 
+    def __getitem__(self, name: str) -> type[Analysis]:
+        analysis = super().__getitem__(name)
+        assert isinstance(analysis, type)  # `register` takes classes only
+        return analysis
+
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(super().__iter__(), key=lambda n: (GROUPS.index(self[n].group), n)))
 

@@ -87,7 +87,7 @@ class Subject:
             raise InputError(
                 "data must be images for augmentation, got tensors. Pass an ImageSet or a name."
             )
-        return self.training_images.augmented(
+        return self.training_images.fixed_augmentation(
             self.preprocessing,
             batch_size=batch_size or self.batch_size,
             num_classes=self.num_classes,

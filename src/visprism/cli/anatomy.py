@@ -16,7 +16,7 @@ def anatomy(arguments: Namespace) -> None:
     from visprism.core.rng import stream
     from visprism.figures import panel, save_figure
     from visprism.models import load_model
-    from visprism.results.format import amount
+    from visprism.report.tables import amount
 
     loaded = load_model(arguments.model, pretrained=arguments.pretrained, seed=arguments.seed)
     height, width = arguments.size or loaded.preprocessing.size

@@ -7,6 +7,7 @@ importing that module registers what it offers, with the same decorator as the b
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 

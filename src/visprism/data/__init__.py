@@ -12,6 +12,7 @@ from visprism.data import (  # noqa: F401 (they register)
 )
 from visprism.data.augmentation import STRONG, STRONG_LARGE, WEAK, Augmentation
 from visprism.data.batches import Batches, batches, framing
+from visprism.data.dataset import image_set
 from visprism.data.feed import Feed, MemoryFeed, memory_feed
 from visprism.data.image_set import ImageSet
 from visprism.data.loader_feed import LoaderFeed, loader_feed
@@ -36,6 +37,7 @@ __all__ = [
     "default_preprocessing",
     "framing",
     "held_out",
+    "image_set",
     "in_memory",
     "load_data",
     "loader_feed",

@@ -37,7 +37,7 @@ class ImageSet:
     skipped: tuple[str, ...] = field(
         default=(), repr=False
     )  # the faults of images that were left out
-    # The class of the texture, of images with the shape of one class and the texture of another.
+    # The class of the texture, of images whose shape is of another class.
     textures: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
     framed: bool = False  # cropped already, so that no center crop follows
 

@@ -83,7 +83,8 @@ def parquet(
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{name} needs the package pyarrow. Install it with pip install 'visprism[parquet]'."
+            f"{name} needs the package pyarrow. Install it with "
+            "pip install 'visprism[parquet]'."
         ) from error
     paths, split = _files(Path(path).expanduser(), split, name)
     try:

@@ -56,7 +56,7 @@ def imagenet_c(
     severity: int = 3,
 ) -> ImageSet:
     """ImageNet-C, from DIR with CORRUPTION/SEVERITY/CLASS/IMAGE; severity 1 to 5."""
-    _check_severity("imagenet_c", severity)
+    _check_severity(severity)
     _one_split(split, "imagenet_c")
     root = Path(path).expanduser()
     found = {p.parent.name for p in root.glob(f"*/{severity}") if p.is_dir()}
@@ -103,7 +103,7 @@ def _stored(
     severity: int,
     class_names: tuple[str, ...],
 ) -> ImageSet:
-    _check_severity(name, severity)
+    _check_severity(severity)
     _one_split(split, name)
     root = Path(path).expanduser()
     images = _array(name, root, corruption, 4)
@@ -155,7 +155,7 @@ def _missing(name: str, root: Path, wanted: str, found: set[str], ending: str) -
     return f"{name}: there is no {root}/{wanted}{ending}; {there}"
 
 
-def _check_severity(name: str, severity: int) -> None:
+def _check_severity(severity: int) -> None:
     if severity not in range(1, _SEVERITIES + 1):
         raise InputError(f"severity must be 1 to 5, got {severity}")
 

@@ -171,7 +171,7 @@ class PictureImages(StudyImages):
         seed: int,
         limit: int | None = None,
     ) -> Sequence:
-        """Batches as in training by the strong recipe, with soft targets; see `augmented`."""
+        """Batches as in training by the strong recipe, with soft targets; see `fixed_augmentation`."""
         kept = self.image_set
         if limit is not None and limit < len(kept):
             kept = kept.subset(np.arange(limit))
@@ -198,8 +198,8 @@ class TensorImages(StudyImages):
 
     images: Any  # Tensor (n, c, h, w), or a mapping of tensors for models with several inputs
     labels: Tensor | None
-    name: str = "user's batches"
-    split: str = ""
+    name: str = "user's batches"  # pyrefly: ignore (an attribute may be a field or computed)
+    split: str = ""  # pyrefly: ignore
     classes: int | None = None
     mean_std: Preprocessing | None = None  # that the tensors were normalized with
 
@@ -222,7 +222,7 @@ class TensorImages(StudyImages):
         way = self.mean_std or stated
         if way is None or tensor.ndim != 4 or len(way.mean) != tensor.shape[1]:
             return None
-        return replace(way, size=tuple(tensor.shape[2:]), crop=1.0)
+        return replace(way, size=(tensor.shape[2], tensor.shape[3]), crop=1.0)
 
     def batches(
         self,
@@ -267,7 +267,7 @@ class TensorBatches(Sequence):
     def __len__(self) -> int:
         return -(-self.number // self.batch_size)
 
-    def __getitem__(self, index: int) -> Any:  # noqa: ANN401 (images, or with targets)
+    def __getitem__(self, index: int) -> Any:  # noqa: ANN401  # pyrefly: ignore (no slices)
         """One batch."""
         start = range(len(self))[index] * self.batch_size
         rows = slice(start, min(start + self.batch_size, self.number))

@@ -82,7 +82,7 @@ def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Ax
             zorder=3,
             label=str(kind),
             gid=tip(
-                f"{name} · {kind} · depth {result.depth[i]:.2f} · "
+                f"{name} · {kind} · depth {depth[i]:.2f} · "
                 f"{_with_interval(float(value[i]), 1.96 * float(error[i]))}"
             ),
         )

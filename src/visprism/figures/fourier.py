@@ -10,6 +10,7 @@ from matplotlib.ticker import MultipleLocator
 from visprism.figures.depth import against_depth, depth_bar, kinds_key
 from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, tip
+from visprism.results.branch_transfer import BranchTransfer
 from visprism.results.fourier import HighFrequency, Spectrum
 
 PROFILES = {"diagonal": "Frequency along each axis", "radial": "Radial frequency"}
@@ -52,6 +53,25 @@ def _(result: Spectrum, ax: Axes) -> Axes:
         xlim=(0, max(1.0, result.frequency.max())),
         xlabel=f"{PROFILES[result.profile]} (π rad/pixel)",
         ylabel="Δ log amplitude",
+    )
+    return ax
+
+
+@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
+def _(result: BranchTransfer, ax: Axes) -> Axes:
+    """Log gain by frequency, a curve per residual branch, colored by depth."""
+    for name in dict.fromkeys(result.block.tolist()):
+        rows = result.select(result.block == name)
+        color, margin = DEPTH(float(rows.depth[0])), 1.96 * rows.gain_error
+        if np.isfinite(margin).all():
+            low, high = rows.gain - margin, rows.gain + margin
+            ax.fill_between(rows.frequency, low, high, color=color, alpha=0.16, linewidth=0)
+        gid = tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}")
+        ax.plot(rows.frequency, rows.gain, color=color, linewidth=1.1, label=name, gid=gid)
+    ax.set(
+        xlim=(0, max(1.0, result.frequency.max())),
+        xlabel=f"{PROFILES[result.profile]} (π rad/pixel)",
+        ylabel="Log gain of the branch",
     )
     return ax
 

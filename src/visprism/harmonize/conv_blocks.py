@@ -54,7 +54,7 @@ def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
         kinds = ", ".join(dict.fromkeys(block.kind for block in anatomy.blocks))
         raise InputError(
             "model must have a residual block with a spatial convolution that is called once, "
-            f"and {type(model).__name__} has none (its blocks are {kinds}). Use a CNN such as a "
+            f"and {type(model).__name__} has none (its blocks are {kinds}). Use a CNN such as "
             "ResNet, RegNet or ConvNeXt."
         )
     stages = sorted({stage for stage, _ in once})

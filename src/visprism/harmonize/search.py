@@ -133,8 +133,8 @@ def search_replacements(
             candidates.append((names, name, accuracy, significant))
             verdict = "selected" if significant else "not significant"
             report(
-                f"{_words(names)}: gain {100 * gain:+.2f} ± {100 * error:.2f} percentage points "
-                f"(standard error), {verdict}"
+                f"{_words(names)}: gain {100 * gain:+.2f} percentage points, standard error "
+                f"{100 * error:.2f}, {verdict}"
             )
             if not significant:
                 break

@@ -161,7 +161,7 @@ class Krylov:
         if (asymmetry > 0.02 * self._scale).any():
             raise InputError(
                 "the operator must be symmetric, got u'Av and v'Au that differ by "
-                f"{float((asymmetry / self._scale).max()):.1%}. A Hessian is symmetric where the "
+                f"{float((asymmetry / self._scale).max()):.1%}. A Hessian is symmetric if the "
                 "loss is twice differentiable and the model is deterministic."
             )
         self.rounding = torch.maximum(self.rounding, asymmetry)

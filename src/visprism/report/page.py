@@ -124,7 +124,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters["typeset"] = typeset
-    environment.filters["capital"] = lambda text: text[:1].upper() + text[1:]
+    environment.filters["capital"] = _capitalized
     environment.filters["cell"] = lambda value: table_cell(value).text
     environment.filters["option"] = _option_text
     return environment.get_template("page.html")
@@ -136,3 +136,8 @@ def _option_text(value: Any) -> str:  # noqa: ANN401 (of any option)
     if isinstance(value, float):
         return f"{value:.4g}"
     return "none" if value is None else str(value)
+
+
+def _capitalized(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]

@@ -148,14 +148,6 @@ class HessianSpectrum(Result):
             **dict(zip(names, arrays, strict=True)), provenance=self.provenance
         )
 
-    def findings(self) -> tuple[Finding, ...]:
-        """Those of the summary."""
-        return self.summary().findings()
-
-    def answers(self) -> tuple[Answer, ...]:
-        """Those of the summary."""
-        return self.summary().answers()
-
     def _parts(self) -> list[tuple[Key, "HessianSpectrum"]]:
         columns = (self.phase, self.data, self.weight_decay)
         keys = list(zip(*(column.tolist() for column in columns), strict=True))

@@ -212,24 +212,21 @@ class Robustness(Result):
         """The condition with the lowest accuracy, which is a selected extreme."""
         worst = int(accuracy.value.argmin())
         name = accuracy.corruption[worst].replace("_", " ")
-        value = interval_text(
+        accuracy_text = interval_text(
             accuracy.value[worst], accuracy.low[worst], accuracy.high[worst], ".1%"
         )
         drop = ""
         if np.isfinite(accuracy.change[worst]):
             # The drop is minus the change, so that its ends change places.
-            ends = (
-                accuracy.change[worst],
-                accuracy.change_high[worst],
-                accuracy.change_low[worst],
-            )
-            drop = f", paired drop {interval_text(*(0.0 - end for end in ends), '.1%')}"
+            ends = (accuracy.change, accuracy.change_high, accuracy.change_low)
+            value, low, high = (0.0 - end[worst] for end in ends)
+            drop = f", paired drop {interval_text(value, low, high, '.1%')}"
         conditions = len(accuracy)
         selection = "" if conditions == 1 else ", intervals not adjusted for this selection"
         return (
             Finding(
                 f"lowest accuracy of {_number(conditions, 'condition')}: {name} at severity "
-                f"{accuracy.severity[worst]}, {value}{drop}{selection}"
+                f"{accuracy.severity[worst]}, {accuracy_text}{drop}{selection}"
             ),
         )
 

@@ -70,8 +70,8 @@ class PositionalSimilarity(Result):
         return (
             Finding(
                 f"mean cosine similarity of position embeddings ({self.parameter}): "
-                f"{np.nanmean(near):.2f} between neighbors, {np.nanmean(far):.2f} between other "
-                "positions"
+                f"{np.nanmean(near):.2f} between neighbors, {np.nanmean(far):.2f} between "
+                "other positions"
             ),
         )
 
@@ -86,7 +86,7 @@ class RelativeScores(Result):
         "Column offset", "tokens", "column of the key minus that of the query"
     )
     score: np.ndarray = quantity(
-        "Score", "", "added before the softmax; minus infinity where a head attends to no key"
+        "Score", "", "added before the softmax; minus infinity for no attention"
     )
     weight: np.ndarray = quantity(
         "Attention weight", "", "softmax of the scores of a head over all offsets"
@@ -102,8 +102,9 @@ class RelativeScores(Result):
         )
         return (
             Finding(
-                f"largest attention weight of a head by position alone: mean {largest.mean():.2f} "
-                f"over {len(heads)} heads ({1 / len(top[0]):.2g} would be uniform); "
+                "largest attention weight of a head by position alone: mean "
+                f"{largest.mean():.2f} over {len(heads)} heads (uniform attention: "
+                f"{1 / len(top[0]):.2g}); "
                 f"{center} of {len(heads)} heads attend most to the query's own position"
             ),
         )

@@ -161,7 +161,9 @@ def plan_of(workload: Workload, analyses: Iterable[Analysis], budget: float | No
 def _groups(analyses: Iterable[Analysis]) -> list[tuple[Analysis, ...]]:
     analyses = list(analyses)
     features = tuple(a for a in analyses if isinstance(a, FeatureAnalysis))
-    others = [(a,) for a in analyses if not isinstance(a, FeatureAnalysis)]
+    others: list[tuple[Analysis, ...]] = [
+        (a,) for a in analyses if not isinstance(a, FeatureAnalysis)
+    ]
     return [features, *others] if features else others
 
 

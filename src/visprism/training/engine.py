@@ -119,7 +119,7 @@ class Engine:
     def state(self) -> dict[str, Any]:
         """All tensors that an update changes, and the optimizers' numbers.
 
-        If the model is sharded, every process must call it, and the first one gets full tensors.
+        If the model is sharded, every process must call it; the first one gets full tensors.
         """
         average = {} if self.average is None else self.average.state_dict()
         optimizers = [optimizer.state_dict() for optimizer in self._optimizers]
@@ -163,7 +163,7 @@ class Engine:
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """Within the context the model is in training mode, and dropout has its own generator."""
+        """Within the context the model is in training mode; the global generator is restored."""
         devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
         with torch.random.fork_rng(devices):
             self.model.train()

@@ -77,7 +77,7 @@ class EpochMetrics:
         return dict(zip(_COLUMNS, self.rows[-1], strict=True))
 
     def latest(self) -> dict[str, float]:
-        """The finite values of the last row, by name; empty before the end of the first epoch."""
+        """The finite values of the last row, by name; empty before the first row."""
         last = self.rows[-1] if self.rows else []
         named = zip(_COLUMNS, last, strict=False)
         return {name: value for name, value in named if math.isfinite(value)}

@@ -234,9 +234,7 @@ def choose_preprocessing(job: Job, network: LoadedModel, images: ImageSet) -> Pr
     return replace(preprocessing, mean=mean, std=nonzero_std)
 
 
-def test_images(
-    job: Job, train: ImageSet, side: int, run: Run = DEFAULT_RUN
-) -> ImageSet | None:
+def test_images(job: Job, train: ImageSet, side: int, run: Run) -> ImageSet | None:
     """The test images; None if the data has no others than the training images.
 
     Raises:

@@ -116,7 +116,7 @@ def learning_rate(step: int, steps_per_epoch: int, recipe: Recipe) -> float:
     after it, of K, it is
 
     - ``"cosine"``: lr (1 + cos(pi k / K)) / 2;
-    - ``"cosine by epoch"``: the same with k rounded down to full epochs, as in the paper's code;
+    - ``"cosine by epoch"``: the same, k rounded down to full epochs, as in the paper's code;
     - ``"step"``: lr times `lr_decay` for each milestone that is past;
     - ``"constant"``: lr.
 

@@ -33,8 +33,8 @@ def check_shardable(model: nn.Module, recipe: Recipe) -> None:
     """Require that the model and the recipe can be sharded over the processes.
 
     Raises:
-        InputError: if there is one process, or the optimizer, the compiler or a parameter does not
-            allow it.
+        InputError: if there is one process, or the optimizer, the compiler or a parameter does
+            not allow it.
     """
     if world_size() == 1:
         raise InputError(
@@ -124,7 +124,7 @@ def load_module(module: nn.Module, state: Mapping[str, Tensor]) -> None:
 
 
 def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Load a full state into an optimizer; of sharded parameters each process loads its shard."""
+    """Load a full state into an optimizer; each process loads its shard of parameters."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     shards = {
         number: {name: _shard_of(value, parameters[number]) for name, value in values.items()}
@@ -152,7 +152,7 @@ def broadcast_buffers(model: nn.Module) -> None:
 
 
 def broadcast_tensors(model: nn.Module, device: torch.device | str) -> None:
-    """Copy the parameters and buffers of the first process to all; they stay on their device."""
+    """Copy the parameters and buffers of the first process to all, on their device."""
     for tensor in (*model.parameters(), *model.buffers()):
         first = tensor.detach().to(device).contiguous()
         distributed.broadcast(first, 0)

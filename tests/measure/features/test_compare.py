@@ -72,9 +72,7 @@ def test_each_model_may_have_batches_of_its_own(images):
     large = nn.functional.interpolate(images, scale_factor=2)
     result = compare(a, b, images.split(6), large.split(6))
     assert result.defined.all()
-    with pytest.raises(
-        InputError, match=r"images of one size, got 3x8x8 and 3x16x16\. "
-    ):
+    with pytest.raises(InputError, match=r"images of one size, got 3x8x8 and 3x16x16\. "):
         compare(a, b, images.split(6))
 
 

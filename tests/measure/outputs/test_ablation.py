@@ -365,7 +365,7 @@ def test_what_a_user_can_get_wrong(line, vit):
     with (
         pytest.raises(
             InputError,
-            match="head must be between 1 and 3, the number of heads of blocks.0.attn, got 4",
+            match=r"between 1 and 3, the number of heads of blocks\.0\.attn, got 4",
         ),
         silent,
     ):

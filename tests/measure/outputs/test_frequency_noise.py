@@ -244,7 +244,7 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, good, **GREY, ring="oval")
     with pytest.raises(InputError, match="protocol must be 'default' or 'paper', got 'papers'"):
         frequency_noise(model, good, **GREY, protocol="papers")
-    with pytest.raises(InputError, match="rms must be finite and greater than 0, got 0.0"):
+    with pytest.raises(InputError, match=r"rms must be finite and greater than 0, got 0\.0"):
         frequency_noise(model, good, **GREY, rms=0.0)
     with pytest.raises(InputError, match="this measurement needs targets"):
         frequency_noise(model, [good[0][0]], **GREY)

@@ -167,7 +167,7 @@ def test_a_stem_without_a_convolution_over_colors_is_refused(taken_apart):
 def test_a_stem_without_weights_is_refused(taken_apart):
     head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 5)
     model = nn.Sequential(nn.AvgPool2d(2), nn.Tanh(), *head)
-    with pytest.raises(InputError, match="and the first block, .*, has no convolution"):
+    with pytest.raises(InputError, match=r"and the first block, .*, has no convolution"):
         patch_filters(taken_apart(model, 3, 8, 8))
 
 

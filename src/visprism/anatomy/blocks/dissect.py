@@ -43,7 +43,7 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
     if not isinstance(model, nn.Module):
         raise InputError(f"wanted a torch.nn.Module to dissect, got {type(model).__name__}")
     if any(m.training for m in model.modules()):
-        raise InputError("the model is in training mode; call model.eval() first")
+        raise InputError("model must be in evaluation mode. Call model.eval() first.")
     graph = trace(model, _few(images))
     return Anatomy(model, _blocks(graph, segments(graph)), graph)
 

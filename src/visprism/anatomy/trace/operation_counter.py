@@ -62,7 +62,7 @@ class OperationCounter(TorchFunctionMode):
             self.number = number + 1
             return replaced[0]
         out = self.execute(func, args, kwargs)
-        if not _made(name, args, out):
+        if self.number is None or not _made(name, args, out):
             return out
         number, self.number = self.number, self.number + 1
         return self.after(Operation(number, func, name, args, kwargs, out))

@@ -45,7 +45,7 @@ def read_rand_augment(text: str) -> RandAugment:
     magnitude, highest = values.get("m", 10.0), values.get("mmax", 10.0)
     if not (layers == int(layers) >= 1 and probability <= 1 and highest > 0):
         raise InputError(
-            f"rand_augment must have a positive integer n, p up to 1 and a positive mmax, as in "
+            "rand_augment must have a positive integer n, p up to 1 and a positive mmax, as in "
             f"{_EXAMPLE}, got {text!r}"
         )
     if values.get("mstd", 0.0) > 100 or values.get("inc", 0.0) not in (0, 1):

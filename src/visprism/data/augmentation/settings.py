@@ -15,8 +15,8 @@ class Augmentation:
     """How training images are augmented; by default not at all.
 
     Raises:
-        InputError: if a field is out of range or would have no effect, or `rand_augment` is not in timm's
-            notation.
+        InputError: if a field is out of range or would have no effect, or `rand_augment` is not
+            in timm's notation.
 
     Source: Park and Kim (2022), How do vision transformers work?, appendix A; Cubuk et al.
     (2020), RandAugment; Zhong et al. (2020), Random erasing data augmentation; Zhang et al.

@@ -3,17 +3,20 @@
 from visprism.measure.features.attention import AttentionProbe
 from visprism.measure.features.attention_maps import Query, attention_maps
 from visprism.measure.features.attention_rollout import rollout, rollouts
+from visprism.measure.features.branch_transfer import BranchTransferProbe
 from visprism.measure.features.cka import CKAProbe
 from visprism.measure.features.cka_between_models import compare
 from visprism.measure.features.fourier import FourierProbe
 from visprism.measure.features.observe import observe
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.receptive_field_gradients import receptive_field
+from visprism.measure.features.residual_branches import residual_branches
 from visprism.measure.features.singular_values import SingularValueProbe
 from visprism.measure.features.variance import VarianceProbe
 
 __all__ = [
     "AttentionProbe",
+    "BranchTransferProbe",
     "CKAProbe",
     "FourierProbe",
     "Probe",
@@ -24,6 +27,7 @@ __all__ = [
     "compare",
     "observe",
     "receptive_field",
+    "residual_branches",
     "rollout",
     "rollouts",
 ]

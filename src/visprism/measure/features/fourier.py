@@ -95,7 +95,7 @@ class FourierProbe(Probe):
         before, levels_before = None, None
         highest: list[dict[Block, np.ndarray]] = [{} for _ in _CHANGES]
         for block, extract in batch.items():
-            levels = _references(extract.cpu().double().numpy())
+            levels = references(extract.cpu().double().numpy())
             changes = np.full_like(levels, np.nan)
             if on_one_grid(block, before):
                 changes = levels - levels_before
@@ -131,7 +131,7 @@ class FourierProbe(Probe):
             **columns,
             **errors,
             **{
-                f"kind_{name}_error": self._kind_errors(name, blocks, lengths)
+                f"kind_{name}_error": self.kind_errors(name, blocks, lengths)
                 for name in _CHANGES
             },
             frequency=np.concatenate(axes),
@@ -139,23 +139,12 @@ class FourierProbe(Probe):
             provenance=Provenance(protocol=self.protocol),
         )
 
-    def _kind_errors(
-        self, name: str, blocks: list[Block], lengths: list[int]
-    ) -> Float[np.ndarray, "rows"]:
-        """Error of the mean change of a block's kind, in the row of its highest frequency."""
-        errors = np.full(sum(lengths), np.nan)
-        for last, block in zip(np.cumsum(lengths) - 1, blocks, strict=True):
-            if (name, block.kind) in self.sums:
-                images, total, squares = self.sums[name, block.kind]
-                errors[last] = standard_error(*(np.array(v) for v in (total, squares, images)))
-        return errors
-
 
 # Frequencies that a block must exceed for its highest one to be unlike the reference.
 _FEWEST = (1, 1, 2)
 
 
-def _references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:
+def references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:
     """Log amplitude, and less its value at frequency 0 and at the lowest other frequency."""
     lowest = (
         level[:, 1:2] if level.shape[1] > _FEWEST[2] else np.full_like(level[:, :1], np.nan)

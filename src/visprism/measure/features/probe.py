@@ -1,15 +1,19 @@
 """Probes: statistics of feature maps, gathered batch by batch in one pass over the data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+from jaxtyping import Float
 from torch import Tensor
 
-from visprism.anatomy import Anatomy
+from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
-from visprism.core.statistics import Sums
+from visprism.core.statistics import Sums, standard_error
 from visprism.results.base import Result
+
+Sees = Literal["feature maps", "attention", "residual branches"]
 
 
 class Probe(ABC):
@@ -20,7 +24,7 @@ class Probe(ABC):
     it. (`CKAProbe`, which compares the images of a batch, adds up over batches.)
     """
 
-    sees: ClassVar[Literal["feature maps", "attention"]] = "feature maps"
+    sees: ClassVar[Sees] = "feature maps"
 
     def __init__(self) -> None:
         self.sums: Sums = {}
@@ -58,6 +62,23 @@ class Probe(ABC):
         """Add the sums of one batch, or of another process."""
         for block, value in sums.items():
             self.sums[block] = self.sums[block] + value if block in self.sums else value
+
+    def kind_errors(
+        self, name: str, blocks: Sequence[Block], lengths: Sequence[int]
+    ) -> Float[np.ndarray, "rows"]:
+        """Standard errors over images of a kind's mean, in the last of each block's rows.
+
+        Args:
+            name: of a quantity whose `kind_sums` stand in `sums` under (name, kind).
+            blocks: in the order of the result.
+            lengths: number of rows of each block.
+        """
+        errors = np.full(sum(lengths), np.nan)
+        for last, block in zip(np.cumsum(lengths) - 1, blocks, strict=True):
+            if (name, block.kind) in self.sums:
+                images, total, squares = self.sums[name, block.kind]
+                errors[last] = standard_error(*(np.array(v) for v in (total, squares, images)))
+        return errors
 
     def gathered(self) -> Sums:
         """The sums, for `result` to divide.

@@ -1,4 +1,4 @@
-"""Taps: where probes read a forward pass, at feature maps or at attention weights."""
+"""Taps: where probes read a forward pass: feature maps, attention, residual branches."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,11 @@ from torch import Tensor
 from visprism.anatomy import Anatomy, Attention, Block, Weights, attend, attentions, watch
 from visprism.core.errors import InputError
 from visprism.measure.features.probe import Probe
+from visprism.measure.features.residual_branches import (
+    BranchEnd,
+    branch_maps,
+    residual_branches,
+)
 
 Extracts = dict[Any, Tensor]  # by block or attention: what a probe extracts of it
 
@@ -21,7 +26,7 @@ class Tap:
     """Some probes, and what they extract at each of their sources, by the source's name."""
 
     probes: Sequence[Probe]
-    sources: Mapping[str, Block | Attention]
+    sources: Mapping[str, Block | Attention | BranchEnd]
     extracted: dict[str, list[Tensor]]
 
     def extracts(self) -> list[Extracts]:
@@ -62,7 +67,27 @@ def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> T
     return Tap(probes, sources, extracted)
 
 
-_TAPS = {"feature maps": _feature_maps, "attention": _attention}
+def _residual_branches(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
+    def extract(x: Tensor) -> list[Tensor]:
+        with torch.autocast(x.device.type, enabled=False):
+            return [probe.extract(_precise(x)) for probe in probes]
+
+    branches = residual_branches(anatomy)
+    if not branches:
+        raise InputError(
+            f"{type(anatomy.model).__name__} must have a residual branch with an identity "
+            "shortcut, and has none"
+        )
+    extracted = stack.enter_context(branch_maps(anatomy, branches, _eager(extract)))
+    ends = [BranchEnd(b.block, end) for b in branches for end in ("input", "output")]
+    return Tap(probes, {f"{end.block.name} {end.end}": end for end in ends}, extracted)
+
+
+_TAPS = {
+    "feature maps": _feature_maps,
+    "attention": _attention,
+    "residual branches": _residual_branches,
+}
 
 
 def taps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> list[Tap]:

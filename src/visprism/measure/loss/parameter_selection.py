@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 
-# "all"; "matrices" (kernels and matrices, without biases, norms, tokens and position embeddings);
+# "all"; "matrices" (without biases, norms, tokens and position embeddings);
 # a name or a pattern of names, such as "blocks.*.attn.*"; "block:NAME", "stage:NUMBER" or
 # "kind:KIND" of the model's anatomy; a block; or several of these.
 Selection = str | Block | Iterable[str | Block]

@@ -4,8 +4,8 @@ All work on pixels in 0 ... 1 and stay there. One in a band of frequencies is no
 would take it out of the band.
 
 Source: Goodfellow et al. (2015), Explaining and harnessing adversarial examples; Madry et al.
-(2018), Towards deep learning models resistant to adversarial attacks; Carlini and Wagner (2017),
-Towards evaluating the robustness of neural networks, for the margin.
+(2018), Towards deep learning models resistant to adversarial attacks; for the margin, Carlini
+and Wagner (2017), Towards evaluating the robustness of neural networks.
 """
 
 from dataclasses import dataclass

@@ -111,8 +111,8 @@ def frequency_noise(
     if not strength.any():
         height, width = provenance.image_shape[1:]
         raise InputError(
-            f"frequencies must include a band that holds frequencies of {height}x{width} images,"
-            " got none. Use other bands or larger images."
+            "frequencies must include a band that holds frequencies of "
+            f"{height}x{width} images, got none. Use other bands or larger images."
         )
     return _results(
         np.array(frequencies, dtype=float),

@@ -22,8 +22,8 @@ def patch_filters(
     With K the kernels as rows (kernels, channels * height * width) less their mean row,
     K = U S V^T; the components are the rows of V^T, and S_i^2 over the sum of all is the
     explained variance of the i-th. Each is divided by its weight of largest magnitude (the
-    first of equals), which fixes its sign. Components without variance are left out, so there are at most one fewer
-    than kernels.
+    first of equals), which fixes its sign. Components without variance are left out, so there
+    are at most one fewer than kernels.
 
     Costs one singular value decomposition of the kernels; no image is needed.
 

@@ -1,4 +1,4 @@
-"""Several processes measure the curvature that one does (src/visprism/measure/loss/curvature)."""
+"""Several processes measure the curvature of one (src/visprism/measure/loss/curvature/)."""
 
 import os
 import runpy

@@ -201,8 +201,8 @@ def test_findings_name_the_split_and_what_did_not_converge(objective):
     found = top_eigenvalues(objective, k=3, tol=1e-8, run=run)
     (text,) = (str(finding) for finding in found.findings())
     assert text.startswith(
-        "leading Hessian eigenvalues (largest in magnitude) of the NLL + L2 (weight decay 0.01, "
-        "as in Park & Kim) of training images: "
+        "leading Hessian eigenvalues (largest in magnitude) of the NLL + L2 (weight decay "
+        "0.01, as in Park & Kim) of training images: "
     )
     vague = replace(found, converged=np.array([True, True, False]))
     assert [finding.code for finding in vague.findings()] == ["", "VP106"]

@@ -1,4 +1,4 @@
-"""Laws of Hessian spectra of mini-batches (src/visprism/measure/loss/curvature/hessian_spectrum.py)."""
+"""Laws of Hessian spectra of mini-batches (src/visprism/measure/loss/curvature/)."""
 
 import time
 from dataclasses import replace
@@ -198,7 +198,7 @@ def test_findings_name_objective_and_split_and_what_did_not_converge():
     spectrum = spectrum_of([[4, -3, 2, 1]])
     vague = replace(spectrum, converged=np.arange(len(spectrum)) > 0)
     vague = vague.with_provenance(split="train", batch_size=16)
-    first, second = vague.findings()
+    first, second = vague.summary().findings()
     assert str(first).startswith(
         "leading Hessian eigenvalues of the NLL of training images, end: 25% are negative (NEP)"
     )
@@ -209,7 +209,7 @@ def test_findings_name_objective_and_split_and_what_did_not_converge():
 
 def test_answers_have_intervals_over_mini_batches():
     values = np.random.default_rng(0).normal(2, 2, size=(16, 5))
-    answers = {a.quantity.split(",")[0]: a for a in spectrum_of(values).answers()}
+    answers = {a.quantity.split(",")[0]: a for a in spectrum_of(values).summary().answers()}
     nep = answers["negative leading Hessian eigenvalues (NEP)"]
     assert nep.value == pytest.approx((values < 0).mean())
     assert nep.low < nep.value < nep.high
@@ -219,7 +219,7 @@ def test_answers_have_intervals_over_mini_batches():
 def test_sharpness_above_the_limit_of_stability_is_a_finding():
     spectrum = spectrum_of([[50.0, 40.0]] * 10)
     codes = [
-        [f.code for f in replace(spectrum, learning_rate=rate).findings()]
+        [f.code for f in replace(spectrum, learning_rate=rate).summary().findings()]
         for rate in (0.05, 0.03)
     ]
     assert codes == [["", "VP110"], [""]]  # 2 / 0.05 = 40
@@ -300,7 +300,7 @@ def test_after_the_deadline_the_complete_mini_batches_are_given(network, batches
     finally:
         monkey.undo()
     assert (found.batches, found.requested) == (2, 3)
-    assert "2 of 3 mini-batches within the time budget" in map(str, found.findings())
+    assert "2 of 3 mini-batches within the time budget" in map(str, found.summary().findings())
     exact = hessian_spectrum(network, batches[:2], k=2)
     np.testing.assert_array_equal(found.value, exact.value)
 

@@ -101,7 +101,7 @@ def groups(
         number: of mini-batches, in all processes together; None: all.
     """
     group: Group = []
-    limited = batches[:number] if isinstance(batches, Sequence) else islice(batches, number)
+    limited = batches if number is None else islice(batches, number)
     for i, batch in enumerate(run.track_share(limited, "mini-batches")):
         if parallel_batches is None:
             parallel_batches = _fitting(lambda first=batch: objective(first), run)

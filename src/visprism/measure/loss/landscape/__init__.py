@@ -6,6 +6,7 @@ from visprism.measure.loss.landscape.origin_curvature import curvature_at_origin
 from visprism.measure.loss.landscape.planes import Plane, plane_along, random_planes
 from visprism.measure.loss.landscape.planes_through import plane_through
 from visprism.measure.loss.landscape.rings import RADII, rings
+from visprism.measure.loss.landscape.survey import planes_around
 from visprism.measure.loss.landscape.trajectory import principal_plane, project, trajectory
 from visprism.results.landscape import Landscape, OriginCurvature, Rings
 from visprism.results.trajectory import Projection, Trajectory
@@ -23,6 +24,7 @@ __all__ = [
     "landscape",
     "plane_along",
     "plane_through",
+    "planes_around",
     "principal_plane",
     "project",
     "random_planes",
