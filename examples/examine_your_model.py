@@ -69,5 +69,6 @@ study["deep"]["variance"]
 
 # %%
 code = "import visprism as vp; s = vp.Study.load('study'); print(s, s['deep']['calibration'])"
-print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
+answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+print(answer.stdout, answer.stderr)
 study.to_html("report.html")
