@@ -36,7 +36,11 @@ def test_the_models_are_compared_by_cka(ran):
     _, names = ran
     entries = names["study"].between("shallow", "deep")
     (similarity,) = [
-        r for e in entries if e.analysis == "cka" for r in e.results if isinstance(r, vp.Similarity)
+        r
+        for e in entries
+        if e.analysis == "cka"
+        for r in e.results
+        if isinstance(r, vp.Similarity)
     ]
     assert len(set(similarity.block)) != len(set(similarity.other))
 

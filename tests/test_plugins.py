@@ -51,7 +51,9 @@ def test_it_is_callable_from_python_on_any_module_and_batches():
     result = analysis(model, batches)
     maps = torch.cat([model[:2](images) for images in batches])
     expected = float((maps == 0).double().mean())
-    stem = result.sparsity[result.block.tolist().index("stem")] if "stem" in result.block else None
+    stem = (
+        result.sparsity[result.block.tolist().index("stem")] if "stem" in result.block else None
+    )
     values = result.sparsity.tolist() if stem is None else [stem]
     assert any(abs(value - expected) < 1e-6 for value in values)
 

@@ -10,7 +10,7 @@ from visprism.cli import main
 from visprism.models.metadata import read_metadata
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
-from visprism.training.resuming import write_state
+from visprism.training.state_files import write_state
 
 TINY = [
     "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",
@@ -35,9 +35,8 @@ def refused(capsys, *arguments):
     return last
 
 
-@pytest.mark.usefixtures("without_figures")  # of `evaluate`
 def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
-    exact = ["--set", "precision=fp32"]  # as `evaluate` computes
+    exact = ["--set", "precision=fp32"]  # as `calibration` computes
     assert main(["train", "quick", *TINY, *exact, "--out", f"{tmp_path}/run"]) == 0
     said = capsys.readouterr()
     assert "after 2 epochs the training loss is" in said.out
@@ -60,8 +59,8 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
     assert (known.provenance.model, known.provenance.images) == ("resnet20", 40)
 
     options = ["--data", "shapes", "--limit", "20", "--out", f"{tmp_path}/found"]
-    assert main(["evaluate", f"{run}/model.safetensors", *options]) == 0
-    (file,) = (tmp_path / "found" / "results").glob("*uncertainty.npz")
+    assert main(["calibration", f"{run}/model.safetensors", *options]) == 0
+    (file,) = (tmp_path / "found" / "results").glob("*-calibration-calibration.npz")
     capsys.readouterr()
     found = Result.load(file)
     assert found.of("accuracy") == history.test_accuracy[-1]
@@ -81,7 +80,6 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
     assert "recipe lr 0.002 there, 0.0001 here" in said
 
 
-@pytest.mark.usefixtures("without_figures")
 def test_the_trajectory_reads_the_snapshots(tmp_path):
     run = tmp_path / "run"
     assert main(["train", "quick", *TINY, "--out", str(run)]) == 0
@@ -244,7 +242,7 @@ def test_a_checkpoint_that_does_not_know_its_model_is_told(tmp_path, capsys):
     save_checkpoint(load_model("resnet20").model, tmp_path / "bare.safetensors")
     path = str(tmp_path / "bare.safetensors")
     said = refused(
-        capsys, "evaluate", path, "--data", "shapes", "--limit", "8", "--out", tmp_path / "o"
+        capsys, "calibration", path, "--data", "shapes", "--limit", "8", "--out", tmp_path / "o"
     )
     assert "does not say which model it is of; name it before the file" in said
 

@@ -1,6 +1,6 @@
 """A small study, run by tests as a program: to be killed, or by two processes.
 
-    python examine_in_processes.py FOLDER
+python examine_in_processes.py FOLDER
 """
 
 import sys

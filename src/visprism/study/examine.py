@@ -34,7 +34,7 @@ def examine(
     *,
     analyses: Iterable[str | Analysis] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    minutes: float | None = DEFAULT_MINUTES,
+    minutes: int | float | None = DEFAULT_MINUTES,
     train_data: Any = None,  # noqa: ANN401
     preprocessing: Preprocessing | None = None,
     images: DataOptions | None = None,

@@ -90,12 +90,16 @@ def test_severities_are_those_of_the_published_sets():
 
 @pytest.mark.parametrize("severity", [0, 6, -1])
 def test_a_severity_that_is_none_is_refused(noise, severity):
-    with pytest.raises(InputError, match=rf"severity must be 1 \(mild\) to 5 .*, got {severity}"):
+    with pytest.raises(
+        InputError, match=rf"severity must be 1 \(mild\) to 5 .*, got {severity}"
+    ):
         corrupt(noise(1, 3, 32, 32), "fog", severity)
 
 
 def test_an_unknown_corruption_is_told_what_was_meant(noise):
-    with pytest.raises(InputError, match=r"unknown corruption 'gauss_noise'\. Did you mean gau"):
+    with pytest.raises(
+        InputError, match=r"unknown corruption 'gauss_noise'\. Did you mean gau"
+    ):
         corrupt(noise(1, 3, 32, 32), "gauss_noise", 1)
 
 

@@ -115,5 +115,7 @@ def test_a_tilted_plane_keeps_straight_lines_and_its_middle():
 
 
 def test_an_unknown_perturbation_is_refused(images):
-    with pytest.raises(InputError, match=r"perturbation must be one of gaussian_noise, .*, got 'shake'"):
+    with pytest.raises(
+        InputError, match=r"perturbation must be one of gaussian_noise, .*, got 'shake'"
+    ):
         sequence(images(1, 32), "shake")
