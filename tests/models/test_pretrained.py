@@ -14,8 +14,8 @@ from safetensors import safe_open
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
+from visprism.core.statistics import wilson
 from visprism.data import batches, load_data
-from visprism.measure.outputs.wilson import wilson
 from visprism.models import MODELS, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import (
     card_table,

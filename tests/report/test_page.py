@@ -92,7 +92,7 @@ def test_codes_link_to_the_appendix_and_the_appendix_back(page):
 
 def test_what_was_not_measured_is_listed_with_its_reason(page):
     text = " ".join(Reader(page).text.split())
-    assert "hessian: failed, RuntimeError: out of memory" in text
+    assert "hessian : failed , RuntimeError: out of memory" in text
     assert "test-gaps (b): the model has no attention" in text
 
 

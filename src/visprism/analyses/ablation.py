@@ -21,6 +21,8 @@ class Ablation(Analysis):
 
     name = "ablation"
     group = "robustness"
+    min_images = 16
+    max_images = 512
     needs = Needs.TARGETS
     source = "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016)"
     claims = ("C10",)

@@ -21,6 +21,8 @@ class Adversarial(Analysis):
 
     name = "adversarial"
     group = "robustness"
+    min_images = 16
+    max_images = 512
     needs = Needs.TARGETS | Needs.PIXELS | Needs.GRADIENTS
     source = "Goodfellow et al. (2015); Madry et al. (2018); Carlini & Wagner (2017)"
     sections = (

@@ -29,6 +29,8 @@ class Corruptions(Analysis):
 
     name = "corruptions"
     group = "robustness"
+    min_images = 16
+    max_images = 512
     needs = Needs.TARGETS | Needs.PIXELS
     claims = ("C11",)
     source = "Hendrycks & Dietterich (2019)"

@@ -20,6 +20,8 @@ class FourierSensitivity(Analysis):
 
     name = "fourier-sensitivity"
     group = "robustness"
+    min_images = 16
+    max_images = 512
     needs = Needs.TARGETS | Needs.PIXELS
     source = "Yin et al. (2019), fig. 3"
     default = False

@@ -22,6 +22,8 @@ class FrequencyNoise(Analysis):
 
     name = "frequency-noise"
     group = "robustness"
+    min_images = 16
+    max_images = 512
     needs = Needs.TARGETS | Needs.PIXELS
     source = "Park & Kim (2022), fig. 2b"
     claims = ("C7",)

@@ -28,6 +28,8 @@ class Stability(Analysis):
 
     name = "stability"
     group = "robustness"
+    min_images = 16
+    max_images = 512
     needs = Needs.TARGETS | Needs.PIXELS
     source = "Hendrycks & Dietterich (2019), sec. 3.2 and 4.2"
     default = False

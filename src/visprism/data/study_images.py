@@ -255,7 +255,7 @@ class TensorImages(StudyImages):
 
 @dataclass(frozen=True, eq=False)
 class TensorBatches(Sequence):
-    """Batches of tensors in memory, by number."""
+    """Batches of tensors in memory; a slice of it is a part of the batches."""
 
     images: Any
     labels: Tensor | None
@@ -263,13 +263,23 @@ class TensorBatches(Sequence):
     number: int  # of images
     change: PixelChange | None = None
     preprocessing: Preprocessing | None = None
+    batches: range | None = None  # numbers of the batches; None: all
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of the batches, 0 for the first of all."""
+        return (
+            range(-(-self.number // self.batch_size)) if self.batches is None else self.batches
+        )
 
     def __len__(self) -> int:
-        return -(-self.number // self.batch_size)
+        return len(self.numbers)
 
-    def __getitem__(self, index: int) -> Any:  # noqa: ANN401  # pyrefly: ignore (no slices)
-        """One batch."""
-        start = range(len(self))[index] * self.batch_size
+    def __getitem__(self, index: int | slice) -> Any:  # noqa: ANN401 (a batch, or some)
+        """One batch, images or (images, targets); of a slice the batches."""
+        if isinstance(index, slice):
+            return replace(self, batches=self.numbers[index])
+        start = self.numbers[index] * self.batch_size
         rows = slice(start, min(start + self.batch_size, self.number))
         images = _rows(self.images, rows)
         if self.change is not None:

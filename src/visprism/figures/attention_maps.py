@@ -34,7 +34,7 @@ def _(result: AttentionMaps, ax: Axes) -> Axes:
     return _pictures(ax, pictures)
 
 
-@figure(width=2.0, height=1.4, share=False)
+@figure(width=2.2, height=1.8, share=False)
 def _(result: Rollout, ax: Axes) -> Axes:
     """The rollout on the token grid, from its smallest to its largest value."""
     picture = _grid(result.row, result.column, result.weight)
@@ -59,7 +59,7 @@ def _pictures(ax: Axes, pictures: dict[str, np.ndarray]) -> Axes:
             fontsize=_SMALL,
         )
         left += width * (1 + _GAP)
-    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
+    ax.set(xlim=(0, max(left - _GAP, 1e-9)), ylim=(1.15, 0))
     ax.axis("off")
     return ax
 

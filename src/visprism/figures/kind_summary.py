@@ -27,7 +27,7 @@ _HIDDEN = {ABSOLUTE}
 _WIDTH = 0.62  # of the part of an axis that one kind takes
 
 
-@figure(width=3.0, height=2.0)
+@figure(width=3.2, height=2.7)
 def _(result: KindSummary, ax: Axes) -> Axes:
     """Mean change and its 95 % interval over images, by kind and quantity, with the counts."""
     counts = [
@@ -37,7 +37,7 @@ def _(result: KindSummary, ax: Axes) -> Axes:
     return _intervals(ax, result, counts)
 
 
-@figure(width=3.0, height=2.0)
+@figure(width=3.2, height=2.7)
 def _(result: KindReplication, ax: Axes) -> Axes:
     """Mean change and its 95 % interval over trained seeds, by kind and quantity."""
     counts = [

@@ -76,10 +76,12 @@ class Landscape(Result):
         finite = self.rise[np.isfinite(self.rise)]
         findings = []
         if len(finite):
+            planes = len(np.unique(self.pair))
+            plural = "plane" if planes == 1 else "planes"
             findings.append(
                 Finding(
-                    f"{objective_label(self.provenance.split)} on {len(np.unique(self.pair))} "
-                    f"plane(s): increase {finite.min():.3g} to {finite.max():.3g} nats within "
+                    f"{objective_label(self.provenance.split)} on {planes} {plural}: "
+                    f"increase {finite.min():.3g} to {finite.max():.3g} nats within "
                     f"|a|, |b| <= {np.abs(self.a).max():g}; "
                     f"{BATCH_NORM_LABELS[self.batch_norm]}, {self.provenance.images} images"
                 )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
@@ -41,7 +41,7 @@ def examine(
     pretrained: bool = False,
     out: Path | str | None = None,
     fresh: bool = False,
-    on_error: Literal["record", "raise"] = "record",
+    on_error: str = "record",
     run: Run = DEFAULT_RUN,
     listener: Listener | None = None,
 ) -> Study:

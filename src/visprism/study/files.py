@@ -112,6 +112,7 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
         for drawing in drawings(content):
             svg = render_figure(drawing.figure, "svg")
             figures.add(drawing, svg.decode())
+            drawing.figure.set_layout_engine("none")  # done; other formats use the same places
             for format in formats:
                 rendered = svg if format == "svg" else render_figure(drawing.figure, format)
                 (scratch / "figures" / f"{drawing.stem}.{format}").write_bytes(rendered)

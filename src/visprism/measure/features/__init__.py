@@ -3,6 +3,7 @@
 from visprism.measure.features.attention import AttentionProbe
 from visprism.measure.features.attention_maps import Query, attention_maps
 from visprism.measure.features.attention_rollout import rollout, rollouts
+from visprism.measure.features.band_energy import BandEnergyProbe
 from visprism.measure.features.branch_transfer import BranchTransferProbe
 from visprism.measure.features.cka import CKAProbe
 from visprism.measure.features.cka_between_models import compare
@@ -16,6 +17,7 @@ from visprism.measure.features.variance import VarianceProbe
 
 __all__ = [
     "AttentionProbe",
+    "BandEnergyProbe",
     "BranchTransferProbe",
     "CKAProbe",
     "FourierProbe",

@@ -10,13 +10,11 @@ from torch import Tensor, nn
 from visprism.anatomy import forward
 from visprism.core.devices import Compute
 from visprism.core.provenance import Provenance
-from visprism.core.run import DEFAULT_RUN, Progress, Run
+from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.measure.outputs.predictions import Predictions
-
-__all__ = ["Perturbation", "Pixels", "Progress", "evaluate_perturbed"]
 
 Pixels = Float[Tensor, "b c h w"]
 # Returns changed pixels, not clipped, from the number of the condition, the pixels, the targets
