@@ -78,7 +78,7 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     assert "training with" not in again.err
     assert again.out == first.out
     assert main([*command, "--set", "lr=1e-4"]) == 2
-    assert "another search (another recipe)" in capsys.readouterr().err
+    assert "search.jsonl" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
