@@ -34,9 +34,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
+from visprism.core.devices import Compute
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import STRONG, MemoryFeed, feed
-from visprism.parallel import Compute
-from visprism.preprocessing import Preprocessing
 
 RESULTS = Path(__file__).parent / "results" / "augmentation.json"
 WAY = Preprocessing((32, 32), mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616))

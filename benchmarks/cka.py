@@ -34,10 +34,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from visprism.anatomy import Anatomy, dissect, layers, watch
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import in_memory, load_data
 from visprism.measure.features import CKAProbe, observe
 from visprism.models import load_model
-from visprism.preprocessing import Preprocessing
 
 RESULTS = Path(__file__).parent / "results" / "cka.json"
 BATCH = 50  # Gram matrices cost as much again for each doubling

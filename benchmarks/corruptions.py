@@ -34,9 +34,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import in_memory, load_data
 from visprism.data.corruptions import COMMON, EXTRA, corrupt
-from visprism.preprocessing import Preprocessing
 
 RESULTS = Path(__file__).parent / "results" / "corruptions.json"
 Peer = Callable[..., np.ndarray]

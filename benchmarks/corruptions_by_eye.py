@@ -19,9 +19,9 @@ from corruptions import patched  # pyrefly: ignore
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import in_memory, load_data
 from visprism.data.corruptions import COMMON, EXTRA, corrupt
-from visprism.preprocessing import Preprocessing
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "corruptions.png"
 SEVERITIES, PUBLISHED = (1, 3, 5), 3

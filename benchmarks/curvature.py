@@ -39,11 +39,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from visprism.anatomy import costs, dissect
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import in_memory, load_data, memory_feed
-from visprism.measure.curvature import top_eigenvalues
-from visprism.measure.parameters import Objective
+from visprism.measure.loss import Objective
+from visprism.measure.loss.curvature import top_eigenvalues
 from visprism.models import load_model
-from visprism.preprocessing import Preprocessing
 from visprism.training import RECIPES, fit
 
 RESULTS = Path(__file__).parent / "results" / "curvature.json"

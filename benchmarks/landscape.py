@@ -37,12 +37,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from visprism.core.devices import Compute
 from visprism.data import default_preprocessing, load_data
-from visprism.data.augment import augmented
 from visprism.data.batches import batches
-from visprism.measure.landscape import Plane, landscape, random_planes
+from visprism.data.fixed_augmentation import fixed_augmentation
+from visprism.measure.loss.landscape import Plane, landscape, random_planes
 from visprism.models import load_model
-from visprism.parallel import Compute
 
 RESULTS = Path(__file__).parent / "results" / "landscape.json"
 MODELS = {
@@ -81,7 +81,7 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
     data = batches(image_set, preprocessing, LOADER)
     anew: Data = data
     if arguments.augment:
-        anew = augmented(image_set, preprocessing, LOADER, 10)
+        anew = fixed_augmentation(image_set, preprocessing, LOADER, 10)
     images, targets = (torch.cat(part) for part in zip(*data, strict=True))
     (plane,) = random_planes(model, points=arguments.points, reach=arguments.reach)
     points, work = len(plane.points()), len(plane.points()) * len(images)

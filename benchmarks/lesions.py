@@ -24,7 +24,15 @@ import timm
 import torch
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Removal, cuts_of, dissect, forward, record, unit_removals
+from visprism.anatomy import (
+    Ablation,
+    Anatomy,
+    ablation_cuts,
+    block_ablations,
+    dissect,
+    forward,
+    record,
+)
 
 RESULTS = Path(__file__).parent / "results" / "lesions.json"
 MODELS = {
@@ -66,7 +74,7 @@ def measured(name: str, number: int, repeats: int) -> dict:
     model = timm.create_model(name, **MODELS.get(name, {})).eval()
     images = torch.randn(number, 3, 224, 224)
     anatomy = dissect(model, images)
-    removals, _ = unit_removals(anatomy)
+    removals, _ = block_ablations(anatomy)
     study(anatomy, removals, images[:1])  # warms up
     taken: dict[str, list[float]] = {"naive": [], "study": []}
     difference = 0.0
@@ -87,12 +95,12 @@ def measured(name: str, number: int, repeats: int) -> dict:
     }
 
 
-def naive(anatomy: Anatomy, removals: list[Removal], images: Tensor) -> list[Tensor]:
+def naive(anatomy: Anatomy, removals: list[Ablation], images: Tensor) -> list[Tensor]:
     return [forward(anatomy.model, images), *(r.whole(anatomy, images) for r in removals)]
 
 
-def study(anatomy: Anatomy, removals: list[Removal], images: Tensor) -> list[Tensor]:
-    recording = record(anatomy, images, cuts_of(removals))
+def study(anatomy: Anatomy, removals: list[Ablation], images: Tensor) -> list[Tensor]:
+    recording = record(anatomy, images, ablation_cuts(removals))
     return [recording.logits, *(r.resumed(anatomy, images, recording) for r in removals)]
 
 

@@ -1,7 +1,7 @@
 """What metrics cost: every one over 50,000 x 1,000 predictions, beside torchmetrics' three.
 
 Ways take turns in one run, so that what else the machine does hits them alike: one read of
-the array (its sum); `visprism.uncertainty` without and with bootstrap intervals; and accuracy,
+the array (its sum); `visprism.calibration` without and with bootstrap intervals; and accuracy,
 top-5 and calibration error of torchmetrics. Seconds are medians of wall clock, `cpu` those of
 all threads together; `peak` is how much the process grew beyond the predictions.
 
@@ -29,7 +29,7 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
-from visprism.measure.outputs import Predictions, outcomes, uncertainty
+from visprism.measure.outputs import Predictions, calibration, outcomes
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"
 
@@ -45,8 +45,8 @@ def main() -> None:
     ways: dict[str, Callable[[], object]] = {
         "one read": lambda: predictions.logits.sum(),
         "one pass": lambda: outcomes(predictions),
-        "all metrics": lambda: uncertainty(predictions, resamples=0),
-        "with intervals": lambda: uncertainty(predictions),
+        "all metrics": lambda: calibration(predictions, resamples=0),
+        "with intervals": lambda: calibration(predictions),
         "torchmetrics, 3": lambda: theirs(predictions),
     }
     rows = timed(ways, arguments.repeats)

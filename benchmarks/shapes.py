@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from torch import nn
 
+from visprism.core.run import Run
 from visprism.data import batches, default_preprocessing, load_data, memory_feed
 from visprism.models import load_model
 from visprism.training import RECIPES, Recipe, fit
@@ -25,10 +26,10 @@ LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, images=50_000, warmup=1.0, c
 
 
 class Stopwatch:
-    """Seconds from the first step to the last; the evaluation that follows does not count."""
+    """Seconds from the first step to the last, without the evaluation."""
 
-    def __call__(self, steps: Iterable[int], _: int) -> Iterator[int]:
-        """Pass the steps on."""
+    def __call__(self, steps: Iterable[int], label: str, /) -> Iterator[int]:  # noqa: ARG002
+        """Iterate over the steps and measure their time."""
         start = time.perf_counter()
         for step in steps:
             self.seconds, self.steps = time.perf_counter() - start, step + 1
@@ -53,7 +54,7 @@ def report(name: str, target: str) -> None:
         memory_feed(train, preprocessing, recipe.batch_size),
         recipe,
         test=list(batches(test, preprocessing, 500)),
-        progress=watch,
+        run=Run(progress=watch),
     )
     seen = len(train) * recipe.epochs
     print(

@@ -39,13 +39,13 @@ import numpy as np
 import torch
 
 from visprism.cli import main as visprism
+from visprism.core.provenance import Provenance
+from visprism.core.statistics import wilson
 from visprism.data import batches, load_data
-from visprism.measure.outputs import predict, uncertainty
-from visprism.measure.outputs.wilson import wilson
+from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import PretrainedCard
 from visprism.models.spec import ModelSpec
-from visprism.result import Provenance
 
 RESULTS = Path(__file__).parent / "results" / "trained"
 PACKAGE = Path(__file__).parents[1] / "src" / "visprism" / "models" / "weights"
@@ -233,7 +233,7 @@ def evaluate(network: LoadedModel, data: str, limit: int | None = None) -> dict[
     """Accuracy, NLL and ECE on the test images."""
     images = load_data(data, split="test", limit=limit, seed=0)
     shown = batches(images, network.preprocessing, BATCH)
-    measured = uncertainty(predict(network.model, shown), resamples=0)
+    measured = calibration(predict(network.model, shown), resamples=0)
     accuracy = float(measured.of("accuracy"))
     return {
         "images": len(images),

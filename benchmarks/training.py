@@ -36,10 +36,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchvision import transforms
 
+from visprism.core.devices import Compute
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import STRONG, MemoryFeed
 from visprism.models import load_model
-from visprism.parallel import Compute
-from visprism.preprocessing import Preprocessing
 from visprism.training import RECIPES
 from visprism.training.engine import Engine
 

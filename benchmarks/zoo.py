@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from visprism.measure.throughput import model_cost
 from visprism.models import MODELS
-from visprism.models.zoo import image_size
+from visprism.models.zoo_registry import image_size
 
 RESULTS = Path(__file__).parent / "results" / "zoo.json"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "models.md"

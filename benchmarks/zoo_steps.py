@@ -30,9 +30,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from visprism.core.rng import stream
 from visprism.models import MODELS, load_model
-from visprism.models.zoo import image_size
-from visprism.rng import stream
+from visprism.models.zoo_registry import image_size
 
 RESULTS = Path(__file__).parent / "results" / "zoo_steps.json"
 BATCH = 2

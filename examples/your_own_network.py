@@ -42,4 +42,4 @@ for block in anatomy:
 
 (spectrum,) = vp.observe(anatomy, batches, [vp.FourierProbe()])
 print(*vp.tally(vp.high_frequency(spectrum)).sentences(), sep="\n")
-vp.panel([spectrum], names=["a network of mine"]).savefig("your_own_network.png", dpi=200)
+vp.panel({"a network of mine": spectrum}).savefig("your_own_network.png", dpi=200)

@@ -1,8 +1,12 @@
 """What holds for every test: no window is opened, nothing is fetched, one thread is enough."""
 
+import importlib
 import os
 import shutil
+import sys
 import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import matplotlib
 import pytest
@@ -12,6 +16,8 @@ matplotlib.use("Agg")
 # The tests' arrays are small: threads that wait for each other cost more than they bring, and
 # beside other work many times more.
 torch.set_num_threads(1)
+
+PLUGIN = "your_own_analysis"  # of examples/
 
 # Read by huggingface_hub when it is imported; the cache is empty, so all machines are alike.
 _CACHE = tempfile.mkdtemp(prefix="visprism-tests-")
@@ -35,3 +41,38 @@ def real_images():
     if not folder:
         pytest.skip("needs real images: set VISPRISM_DATA to their folder")
     return folder
+
+
+@contextmanager
+def _installed(folder):
+    """Install the example of an analysis as a plug-in, as `pip install` would; undo it after."""
+    from visprism.analyses import ANALYSES
+    from visprism.core import registry
+    from visprism.results import base
+
+    example = Path(__file__).parents[1] / "examples" / f"{PLUGIN}.py"
+    shutil.copy(example, folder)
+    info = folder / f"{PLUGIN}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {PLUGIN}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[visprism.plugins]\nsparsity = {PLUGIN}\n")
+    before = dict(ANALYSES._functions), dict(base._TYPES)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    registry.load_plugins.cache_clear()
+    try:
+        yield folder
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop(PLUGIN, None)
+        for registered, names in zip((ANALYSES._functions, base._TYPES), before, strict=True):
+            registered.clear()
+            registered.update(names)
+        registry.load_plugins.cache_clear()
+
+
+@pytest.fixture(scope="package")
+def plugin(tmp_path_factory):
+    """The folder of an installed plug-in with the analysis `sparsity`."""
+    with _installed(tmp_path_factory.mktemp("site-packages")) as folder:
+        yield folder

@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.parallel import Compute, Share, gather, processes, rank, share, world_size
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import RankSlice, gather, processes, rank, share, world_size
 
 
 @pytest.fixture
@@ -88,6 +90,14 @@ def test_an_unknown_device_is_refused():
         Compute("gpu")
 
 
+@pytest.mark.parametrize("device", ["meta", "hpu", "privateuseone", "xla", "", "cpu:"])
+def test_a_device_that_cannot_compute_is_refused(device):
+    with pytest.raises(
+        InputError, match=rf"device '{device}' cannot be used here \(.*\); 'cpu' always can"
+    ):
+        Compute(device)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_gpu_that_is_not_there_is_refused():
     with pytest.raises(
@@ -119,7 +129,7 @@ def test_without_torchrun_no_processes_are_joined(monkeypatch):
 @pytest.mark.parametrize("world", [1, 2, 3, 10])
 @pytest.mark.parametrize("make", [list, iter], ids=["sequence", "iterator"])
 def test_shares_are_a_partition_in_turns(world, make):
-    shares = [list(Share(make(range(7)), r, world)) for r in range(world)]
+    shares = [list(RankSlice(make(range(7)), r, world)) for r in range(world)]
     assert sorted(item for part in shares for item in part) == list(range(7))
     assert shares[0] == list(range(0, 7, world))
 
@@ -127,7 +137,7 @@ def test_shares_are_a_partition_in_turns(world, make):
 @pytest.mark.parametrize("world", [1, 2, 3, 10])
 def test_the_length_of_a_share_is_the_number_of_its_items(world):
     for r in range(world):
-        part = Share(range(7), r, world)
+        part = RankSlice(range(7), r, world)
         assert len(part) == len(list(part))
 
 
@@ -139,4 +149,4 @@ def test_a_share_of_a_sequence_is_a_slice_so_nothing_else_is_made():
         def __getitem__(self, i):
             return list(super().__getitem__(i))
 
-    assert list(Share(Made("abcde"), 1, 2)) == ["b", "d"]
+    assert list(RankSlice(Made("abcde"), 1, 2)) == ["b", "d"]

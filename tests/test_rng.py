@@ -2,7 +2,7 @@
 
 import torch
 
-from visprism.rng import stream
+from visprism.core.rng import stream
 
 
 def draw(*use):

@@ -8,7 +8,7 @@ import torch
 
 from visprism.figures import plot
 from visprism.measure.features import Probe
-from visprism.result import Result
+from visprism.results.base import Result
 from visprism.testing import assert_results_equal, check_probe
 
 

@@ -1,7 +1,7 @@
-"""Take any vision model apart, watch its blocks on real images, and see what each one does.
+"""Show how a vision model works: split it into blocks and measure what each block does.
 
-The public names stand in ``__init__.pyi``, once, for type checkers and for this file. Each is
-loaded when it is first used (PEP 562): ``import visprism`` alone does not import torch.
+The public names are listed in ``__init__.pyi``, once, for type checkers and for this file. Each
+is loaded when it is first used (PEP 562): ``import visprism`` alone does not import torch.
 """
 
 import ast
@@ -21,7 +21,10 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'visprism' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    home = _HOMES[name]
+    if home == __name__:  # a subpackage
+        return import_module(f"{home}.{name}")
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

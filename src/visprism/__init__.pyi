@@ -1,70 +1,153 @@
-from visprism.alternet import build_up as build_up
-from visprism.alternet import conv_blocks as conv_blocks
-from visprism.alternet import harmonize as harmonize
-from visprism.anatomy import Anatomy as Anatomy
-from visprism.anatomy import Block as Block
-from visprism.anatomy import attend as attend
-from visprism.anatomy import attentions as attentions
-from visprism.anatomy import costs as costs
-from visprism.anatomy import dissect as dissect
-from visprism.anatomy import forward as forward
-from visprism.anatomy import layers as layers
-from visprism.anatomy import lesion as lesion
-from visprism.anatomy import replace as replace
-from visprism.anatomy import watch as watch
+# ruff: noqa: I001 (grouped by topic; docs/reference.md has the same groups)
+
+# Studies.
+from visprism.study import Entry as Entry
+from visprism.study import Failure as Failure
+from visprism.study import ModelStudy as ModelStudy
+from visprism.study import Plan as Plan
+from visprism.study import Step as Step
+from visprism.study import Study as Study
+from visprism.study import examine as examine
+from visprism.study.events import Finished as Finished
+from visprism.study.events import Planned as Planned
+from visprism.study.events import Started as Started
+from visprism.study.events import Stopped as Stopped
+from visprism.study.subjects import DataOptions as DataOptions
+
+# How anything is measured.
+from visprism.core.devices import Compute as Compute
+from visprism.core.errors import InputError as InputError
+from visprism.core.preprocessing import Preprocessing as Preprocessing
+from visprism.core.processes import processes as processes
+from visprism.core.provenance import Provenance as Provenance
+from visprism.core.run import Progress as Progress
+from visprism.core.run import Run as Run
+from visprism.core.run import TimeBudgetError as TimeBudgetError
+
+# Analyses: what a new one is made of.
+from visprism.analyses import ANALYSES as ANALYSES
+from visprism.analyses.base import Analysis as Analysis
+from visprism.analyses.base import Cost as Cost
+from visprism.analyses.base import FeatureAnalysis as FeatureAnalysis
+from visprism.analyses.base import Needs as Needs
+from visprism.analyses.base import Section as Section
+from visprism.analyses.subject import Measured as Measured
+from visprism.analyses.subject import Subject as Subject
+from visprism.core.options import option as option
+
+# Analyses; `vp.analyses` has every one, those of plug-ins too.
+from visprism import analyses as analyses
+from visprism.analyses.ablation import Ablation as Ablation
+from visprism.analyses.attention_maps import AttentionMapsOfImage as AttentionMapsOfImage
+from visprism.analyses.branch_transfer import TransferFunction as TransferFunction
+from visprism.analyses.cka import CKA as CKA
+from visprism.analyses.corruptions import Corruptions as Corruptions
+from visprism.analyses.density import Density as Density
+from visprism.analyses.fourier import Fourier as Fourier
+from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
+from visprism.analyses.hessian import Hessian as Hessian
+from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
+from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
+from visprism.analyses.singular_values import SingularValueSpectrum as SingularValueSpectrum
+from visprism.analyses.variance import Variance as Variance
+
+# Models.
+from visprism.models import MODELS as MODELS
+from visprism.models import LoadedModel as LoadedModel
+from visprism.models import load_checkpoint as load_checkpoint
+from visprism.models import load_model as load_model
+from visprism.models import read_metadata as read_metadata
+from visprism.models import save_checkpoint as save_checkpoint
+from visprism.models.attention_as_convolution import (
+    attention_from_convolution as attention_from_convolution,
+)
+
+# Images.
+from visprism.data import DATA as DATA
 from visprism.data import Augmentation as Augmentation
+from visprism.data import Batches as Batches
 from visprism.data import Feed as Feed
+from visprism.data import ImageSet as ImageSet
 from visprism.data import batches as batches
 from visprism.data import load_data as load_data
 from visprism.data import loader_feed as loader_feed
 from visprism.data import memory_feed as memory_feed
 from visprism.data import statistics as statistics
 from visprism.data import stratified as stratified
-from visprism.data.augment import augmented as augmented
+from visprism.data.corruptions import CORRUPTIONS as CORRUPTIONS
 from visprism.data.corruptions import corrupt as corrupt
-from visprism.errors import InputError as InputError
-from visprism.figures import panel as panel
-from visprism.figures import plot as plot
-from visprism.figures import save_figure as save_figure
-from visprism.measure.attention import attention_maps as attention_maps
-from visprism.measure.attention import rollout as rollout
-from visprism.measure.curvature import hessian_curves as hessian_curves
-from visprism.measure.curvature import hessian_spectrum as hessian_spectrum
-from visprism.measure.curvature import hessian_tally as hessian_tally
-from visprism.measure.curvature import product_cost as product_cost
-from visprism.measure.curvature import spectral_density as spectral_density
-from visprism.measure.curvature import top_eigenpairs as top_eigenpairs
-from visprism.measure.curvature import top_eigenvalues as top_eigenvalues
-from visprism.measure.curvature import trace as trace
+from visprism.data.fixed_augmentation import fixed_augmentation as fixed_augmentation
+
+# Blocks of a model.
+from visprism.anatomy import Anatomy as Anatomy
+from visprism.anatomy import Attention as Attention
+from visprism.anatomy import Block as Block
+from visprism.anatomy import Layout as Layout
+from visprism.anatomy import Weights as Weights
+from visprism.anatomy import ablate as ablate
+from visprism.anatomy import attend as attend
+from visprism.anatomy import attentions as attentions
+from visprism.anatomy import costs as costs
+from visprism.anatomy import dissect as dissect
+from visprism.anatomy import forward as forward
+from visprism.anatomy import layers as layers
+from visprism.anatomy import replace as replace
+from visprism.anatomy import watch as watch
+
+# Measurements of feature maps and attention.
 from visprism.measure.features import AttentionProbe as AttentionProbe
 from visprism.measure.features import CKAProbe as CKAProbe
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
 from visprism.measure.features import SingularValueProbe as SingularValueProbe
 from visprism.measure.features import VarianceProbe as VarianceProbe
-from visprism.measure.features import block_structure as block_structure
+from visprism.measure.features import attention_maps as attention_maps
 from visprism.measure.features import compare as compare
-from visprism.measure.features import effective_ranks as effective_ranks
-from visprism.measure.features import high_frequency as high_frequency
 from visprism.measure.features import observe as observe
-from visprism.measure.features import tally as tally
-from visprism.measure.landscape import centre_curvature as centre_curvature
-from visprism.measure.landscape import landscape as landscape
-from visprism.measure.landscape import plane_along as plane_along
-from visprism.measure.landscape import plane_through as plane_through
-from visprism.measure.landscape import principal_plane as principal_plane
-from visprism.measure.landscape import project as project
-from visprism.measure.landscape import random_planes as random_planes
-from visprism.measure.landscape import trajectory as trajectory
+from visprism.measure.features import receptive_field as receptive_field
+from visprism.measure.features import rollout as rollout
+from visprism.measure.features.per_block import block_columns as block_columns
+
+# Measurements of weights.
+from visprism.measure.weights import patch_filters as patch_filters
+from visprism.measure.weights import positional_similarity as positional_similarity
+from visprism.measure.weights import relative_scores as relative_scores
+
+# Measurements of the loss.
+from visprism.measure.loss import Objective as Objective
+from visprism.measure.loss import Selection as Selection
+from visprism.measure.loss import cross_entropy as cross_entropy
+from visprism.measure.loss import mini_batch_sharpness as mini_batch_sharpness
+from visprism.measure.loss import sharpness as sharpness
+from visprism.measure.loss import smoothed_cross_entropy as smoothed_cross_entropy
+from visprism.measure.loss.curvature import hessian_spectrum as hessian_spectrum
+from visprism.measure.loss.curvature import product_cost as product_cost
+from visprism.measure.loss.curvature import spectral_density as spectral_density
+from visprism.measure.loss.curvature import top_eigenpairs as top_eigenpairs
+from visprism.measure.loss.curvature import top_eigenvalues as top_eigenvalues
+from visprism.measure.loss.curvature import trace as trace
+from visprism.measure.loss.landscape import Plane as Plane
+from visprism.measure.loss.landscape import curvature_at_origin as curvature_at_origin
+from visprism.measure.loss.landscape import landscape as landscape
+from visprism.measure.loss.landscape import plane_along as plane_along
+from visprism.measure.loss.landscape import plane_through as plane_through
+from visprism.measure.loss.landscape import principal_plane as principal_plane
+from visprism.measure.loss.landscape import project as project
+from visprism.measure.loss.landscape import random_planes as random_planes
+from visprism.measure.loss.landscape import rings as rings
+from visprism.measure.loss.landscape import trajectory as trajectory
+
+# Measurements of outputs.
 from visprism.measure.outputs import Attack as Attack
 from visprism.measure.outputs import Predictions as Predictions
+from visprism.measure.outputs import ablation as ablation
 from visprism.measure.outputs import adversarial as adversarial
 from visprism.measure.outputs import by_category as by_category
-from visprism.measure.outputs import corruption_errors as corruption_errors
+from visprism.measure.outputs import calibration as calibration
+from visprism.measure.outputs import classes_of as classes_of
 from visprism.measure.outputs import fourier_sensitivity as fourier_sensitivity
 from visprism.measure.outputs import frequency_noise as frequency_noise
-from visprism.measure.outputs import lesion_study as lesion_study
-from visprism.measure.outputs import lesions_together as lesions_together
+from visprism.measure.outputs import outcomes as outcomes
 from visprism.measure.outputs import predict as predict
 from visprism.measure.outputs import reliability as reliability
 from visprism.measure.outputs import risk_coverage as risk_coverage
@@ -72,26 +155,95 @@ from visprism.measure.outputs import robustness as robustness
 from visprism.measure.outputs import shape_bias as shape_bias
 from visprism.measure.outputs import stability as stability
 from visprism.measure.outputs import temperature as temperature
-from visprism.measure.outputs import uncertainty as uncertainty
-from visprism.measure.parameters import Objective as Objective
-from visprism.measure.parameters import cross_entropy as cross_entropy
-from visprism.measure.parameters import sharpness as sharpness
-from visprism.measure.parameters import smoothed_cross_entropy as smoothed_cross_entropy
-from visprism.measure.receptive_field import receptive_field as receptive_field
-from visprism.measure.weights import patch_filters as patch_filters
-from visprism.measure.weights import positional_similarity as positional_similarity
-from visprism.measure.weights import relative_scores as relative_scores
-from visprism.models import LoadedModel as LoadedModel
-from visprism.models import load_model as load_model
-from visprism.models.attention_as_convolution import (
-    attention_from_convolution as attention_from_convolution,
-)
-from visprism.parallel import Compute as Compute
-from visprism.preprocessing import Preprocessing as Preprocessing
-from visprism.result import Provenance as Provenance
-from visprism.result import Result as Result
-from visprism.training import History as History
+
+# Results: the base, what a new type is made of, and every type.
+from visprism.results.answers import Answer as Answer
+from visprism.results.base import ColumnInfo as ColumnInfo
+from visprism.results.base import Result as Result
+from visprism.results.base import column as column
+from visprism.results.base import result_type as result_type
+from visprism.results.base import scalar as scalar
+from visprism.results.findings import Finding as Finding
+from visprism.results.shapes import BlockMatrix as BlockMatrix
+from visprism.results.shapes import Curve as Curve
+from visprism.results.shapes import Pictures as Pictures
+from visprism.results.shapes import QuantilesPerBlock as QuantilesPerBlock
+from visprism.results.shapes import ScalarPerBlock as ScalarPerBlock
+from visprism.results.shapes import Surface as Surface
+from visprism.results.shapes import result_shape as result_shape
+from visprism.results.ablation import Ablations as Ablations
+from visprism.results.ablation import JointAblations as JointAblations
+from visprism.results.ablation import KindAblations as KindAblations
+from visprism.results.anatomy import Costs as Costs
+from visprism.results.attention import AttentionMaps as AttentionMaps
+from visprism.results.attention import AttentionStatistics as AttentionStatistics
+from visprism.results.attention import Rollout as Rollout
+from visprism.results.branch_transfer import BranchTransfer as BranchTransfer
+from visprism.results.branch_transfer import HighFrequencyGain as HighFrequencyGain
+from visprism.results.calibration import Calibration as Calibration
+from visprism.results.calibration import Reliability as Reliability
+from visprism.results.calibration import RiskCoverage as RiskCoverage
+from visprism.results.calibration import Temperature as Temperature
+from visprism.results.fourier import HighFrequency as HighFrequency
+from visprism.results.fourier import Spectrum as Spectrum
+from visprism.results.harmonize import ReplacementSearch as ReplacementSearch
+from visprism.results.hessian import HessianCurves as HessianCurves
+from visprism.results.hessian import HessianSpectrum as HessianSpectrum
+from visprism.results.hessian import HessianSummary as HessianSummary
+from visprism.results.kind_replication import KindReplication as KindReplication
+from visprism.results.kind_summary import KindSummary as KindSummary
+from visprism.results.landscape import Landscape as Landscape
+from visprism.results.landscape import OriginCurvature as OriginCurvature
+from visprism.results.landscape import Rings as Rings
+from visprism.results.loss import Curvature as Curvature
+from visprism.results.loss import Eigenvalues as Eigenvalues
+from visprism.results.loss import Sharpness as Sharpness
+from visprism.results.loss import SpectralDensity as SpectralDensity
+from visprism.results.loss import Trace as Trace
+from visprism.results.per_image import Differences as Differences
+from visprism.results.per_image import PerImage as PerImage
+from visprism.results.perturbations import Adversarial as Adversarial
+from visprism.results.perturbations import FourierSensitivity as FourierSensitivity
+from visprism.results.perturbations import FrequencyRobustness as FrequencyRobustness
+from visprism.results.predictions import ErrorConsistency as ErrorConsistency
+from visprism.results.predictions import Outcomes as Outcomes
+from visprism.results.receptive_field import ReceptiveField as ReceptiveField
+from visprism.results.receptive_field import ReceptiveMaps as ReceptiveMaps
+from visprism.results.robustness import CorruptionErrors as CorruptionErrors
+from visprism.results.robustness import Robustness as Robustness
+from visprism.results.shape_bias import ShapeBias as ShapeBias
+from visprism.results.similarity import BlockStructure as BlockStructure
+from visprism.results.similarity import Similarity as Similarity
+from visprism.results.singular_values import EffectiveRanks as EffectiveRanks
+from visprism.results.singular_values import SingularValues as SingularValues
+from visprism.results.stability import Stability as Stability
+from visprism.results.training import History as History
+from visprism.results.trajectory import Projection as Projection
+from visprism.results.trajectory import Trajectory as Trajectory
+from visprism.results.variance import Variances as Variances
+from visprism.results.weights import PatchFilters as PatchFilters
+from visprism.results.weights import PositionalSimilarity as PositionalSimilarity
+from visprism.results.weights import RelativeScores as RelativeScores
+
+# Figures.
+from visprism.figures import figure as figure
+from visprism.figures import panel as panel
+from visprism.figures import plot as plot
+from visprism.figures import save_figure as save_figure
+
+# Training.
+from visprism.harmonize import MSAConfig as MSAConfig
+from visprism.harmonize import conv_blocks as conv_blocks
+from visprism.harmonize import harmonize as harmonize
+from visprism.harmonize import search_by_recipe as search_by_recipe
+from visprism.harmonize import search_replacements as search_replacements
+from visprism.training import RECIPES as RECIPES
+from visprism.training import Job as Job
 from visprism.training import Recipe as Recipe
-from visprism.training import changed as changed
-from visprism.training import find_recipe as find_recipe
 from visprism.training import fit as fit
+from visprism.training import load_recipe as load_recipe
+from visprism.training import train as train
+
+# Checks for probes and analyses of your own.
+from visprism.testing import assert_results_equal as assert_results_equal
+from visprism.testing import check_probe as check_probe

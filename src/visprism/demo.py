@@ -1,66 +1,46 @@
-"""The demonstration: two small networks, trained on shapes, then examined."""
+"""The demonstration: two small networks on procedural shapes, shipped trained or trained anew."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data import ImageSet, batches, load_data, memory_feed
-from visprism.examine import Inquiry, Progress, examine
-from visprism.measure.outputs import predict, uncertainty
+from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model, save_checkpoint
-from visprism.report import Examination
 from visprism.training import RECIPES, Recipe, fit
 
 NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> its recipe
+SHIPPED = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
 TEST_IMAGES = 2000  # for the accuracy
-EXAMINED_IMAGES = 512
-_TOGETHER = 500  # test images that are classified at once
-MINUTES = 0.8  # for all of each network that takes many passes, from Hessian to attacks
+_BATCH = 500  # test images per forward pass
 
 
 @dataclass(frozen=True)
-class Learned:
-    """A network, and what it learned."""
+class Trained:
+    """A network, and how well it learned."""
 
+    name: str
     network: LoadedModel
-    images: int  # that it was trained on, each seen once an epoch
-    before: float  # fraction of the test images that are right
-    after: float
+    images: int  # training images, each seen once per epoch
+    before: float  # accuracy on test images before training
+    after: float  # and after
     seconds: float  # of training
 
 
-def demo(
-    folder: Path,
-    *,
-    progress: Progress,
-    seed: int = 0,
-    command: str = "",
-) -> tuple[list[Learned], list[Examination]]:
-    """Train each network on shapes, keep its weights in `folder`, and examine all of them.
-
-    Args:
-        folder: where ``checkpoints/<network>.safetensors`` goes.
-        progress: shows how far it is.
-        seed: of the weights, the images and their order.
-        command: for the provenance.
-    """
-    (folder / "checkpoints").mkdir()
-    learned = []
+def trained_networks(folder: Path, *, run: Run = DEFAULT_RUN) -> list[Trained]:
+    """Train each network on shapes and save ``folder/<network>.safetensors``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    trained = []
     for name, recipe in NETWORKS.items():
-        learned.append(_trained(name, replace(RECIPES[recipe](), seed=seed), progress))
-        save_checkpoint(
-            learned[-1].network.model, folder / "checkpoints" / f"{name}.safetensors"
-        )
-    inquiry = Inquiry(
-        data="shapes", limit=EXAMINED_IMAGES, minutes=MINUTES, seed=seed, command=command
-    )
-    networks = [each.network for each in learned]
-    return learned, examine(networks, inquiry, progress=progress)
+        trained.append(_trained(name, replace(RECIPES[recipe](), seed=run.seed), run))
+        save_checkpoint(trained[-1].network.model, folder / f"{name}.safetensors")
+    return trained
 
 
-def _trained(name: str, recipe: Recipe, progress: Progress) -> Learned:
+def _trained(name: str, recipe: Recipe, run: Run) -> Trained:
     network = load_model(name, seed=recipe.seed)
     model, preprocessing = network.model, network.preprocessing
-    test = list(batches(_shapes("test", TEST_IMAGES, recipe), preprocessing, _TOGETHER))
+    test = list(batches(_shapes("test", TEST_IMAGES, recipe), preprocessing, _BATCH))
     train = memory_feed(
         _shapes("train", recipe.images, recipe),
         preprocessing,
@@ -68,16 +48,11 @@ def _trained(name: str, recipe: Recipe, progress: Progress) -> Learned:
         augmentation=recipe.augmentation,
         seed=recipe.seed,
     )
-    before = uncertainty(predict(model, test), resamples=0).of("accuracy")
-    history = fit(
-        model,
-        train,
-        recipe,
-        test=test,
-        progress=lambda steps, _: progress(steps, label=f"training {name}"),
-    )
-    return Learned(
-        network=replace(network, name=f"{name} (trained on shapes)", label=f"{name} (trained)"),
+    before = calibration(predict(model, test), resamples=0).of("accuracy")
+    history = fit(model, train, recipe, test=test, run=run)
+    return Trained(
+        name=f"{name} (trained)",
+        network=replace(network, trained=True),
         images=train.images,
         before=before,
         after=history.test_accuracy[-1].item(),

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy import Block, Kind, Layout
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.figures import plot
 from visprism.measure.features import Probe
-from visprism.result import Result
+from visprism.results.base import Result
 
 _IMAGES = 7
 

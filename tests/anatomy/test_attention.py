@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from visprism.anatomy import attend, attentions, dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.models import load_model
 
 TIMM = {  # small ones of each build
@@ -153,7 +153,7 @@ def test_hugging_face_gives_the_same_weights(kind):
 def test_explicit_weights_give_the_same_logits_and_a_gradient(name):
     model = timm.create_model(name, img_size=32, depth=2).eval()
     images = torch.randn(2, 3, 32, 32)
-    with attend(dissect(model, images), lambda w: w.values, explicit=True) as kept:
+    with attend(dissect(model, images), lambda w: w.values, differentiable=True) as kept:
         logits = model(images)
     torch.testing.assert_close(logits, model(images))
     gradients = torch.autograd.grad(logits.sum(), list(kept.values()))
@@ -177,21 +177,21 @@ def test_tokens_of_swin_lie_in_shifted_windows():
     for attention, shift in ((first, 0), (second, 3)):
         shifted = np.roll(grid, (-shift, -shift), axis=(0, 1))
         windows = shifted.reshape(2, 7, 2, 7).transpose(0, 2, 1, 3).reshape(4, 49)
-        assert attention.attended.queries.grid == (14, 14)
-        np.testing.assert_array_equal(attention.attended.queries.index, windows)
-        np.testing.assert_array_equal(attention.attended.keys.index, windows)
+        assert attention.geometry.queries.grid == (14, 14)
+        np.testing.assert_array_equal(attention.geometry.queries.index, windows)
+        np.testing.assert_array_equal(attention.geometry.keys.index, windows)
 
 
 def test_class_tokens_and_registers_have_no_place():
     model = timm.create_model("vit_small_patch16_dinov3", img_size=64, depth=1).eval()
     (attention,) = attentions(dissect(model, torch.randn(2, 3, 64, 64)))
     expected = [[-1] * 5 + list(range(16))]  # a class token and four registers
-    assert attention.attended.keys.index.tolist() == expected
+    assert attention.geometry.keys.index.tolist() == expected
 
 
 def test_pooled_keys_have_a_grid_of_their_own():
     model = timm.create_model("pvt_v2_b0").eval()
-    first = attentions(dissect(model, torch.randn(2, 3, 64, 64)))[0].attended
+    first = attentions(dissect(model, torch.randn(2, 3, 64, 64)))[0].geometry
     assert (first.queries.grid, first.keys.grid) == ((16, 16), (2, 2))
     assert first.queries.index.shape == (1, 256)
     assert first.keys.index.tolist() == [[0, 1, 2, 3]]
@@ -298,7 +298,7 @@ def test_however_it_is_written(way, pooled):
     with torch.no_grad():
         torch.testing.assert_close(ours[:, 0], model.expected(images))
     (attention,) = attentions(anatomy)
-    assert attention.attended.keys.grid == ((2, 3) if pooled else (4, 6))
+    assert attention.geometry.keys.grid == ((2, 3) if pooled else (4, 6))
 
 
 def test_a_query_that_may_attend_to_nothing_has_weights_0():

@@ -8,7 +8,7 @@ import torchvision
 from torch import nn
 
 from visprism.anatomy import costs, dissect
-from visprism.result import Result
+from visprism.results.base import Result
 
 
 def cost_of(model, side):
@@ -29,7 +29,9 @@ def test_a_convolution_and_a_linear_map_by_hand():
     cost = cost_of(model, 16)
     assert list(cost.macs) == [8 * 27 * 256, 4 * 4 * 25 * 64, 2560]
     assert list(cost.parameters) == [8 * 27 + 8, 4 * 4 * 25, 2560 + 10]
-    assert list(cost.shape) == ["8x16x16", "4x8x8", "10"]
+    assert list(cost.channels) == [8, 4, 10]
+    assert list(cost.height) == [16, 8, 1]  # the logits lie on no grid
+    assert list(cost.width) == [16, 8, 1]
 
 
 def test_a_vision_transformer_by_hand():

@@ -8,8 +8,8 @@ import timm
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect, forward, lesion, pixels, watch
-from visprism.errors import InputError
+from visprism.anatomy import ablate, dissect, forward, pixels, watch
+from visprism.core.errors import InputError
 
 
 class Gives(nn.Module):
@@ -26,14 +26,14 @@ class Gives(nn.Module):
 
 
 def test_a_model_in_training_mode_is_refused(images):
-    with pytest.raises(InputError, match=r"in training mode; call model\.eval\(\) first"):
+    with pytest.raises(InputError, match=r"must be in evaluation mode"):
         dissect(nn.Conv2d(3, 4, 3).train(), images)
 
 
 def test_one_module_in_training_mode_is_enough_to_refuse(images):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
     model[1].train()
-    with pytest.raises(InputError, match="in training mode"):
+    with pytest.raises(InputError, match="must be in evaluation mode"):
         dissect(model, images)
     assert not model[0].training
     assert model[1].training
@@ -137,15 +137,17 @@ def test_a_block_of_another_anatomy_is_refused(images):
         layers = nn.Conv2d(3, width, 3), nn.Flatten(), nn.Linear(196 * width, 5)
         return dissect(nn.Sequential(*layers).eval(), images)
 
-    expected = "block 'stem' is not of this anatomy; take it from that of the same model"
-    with pytest.raises(InputError, match=expected), lesion(small(4), small(8)["stem"]):
+    expected = "block must be of this anatomy, got 'stem' of another"
+    with pytest.raises(InputError, match=expected), ablate(small(4), small(8)["stem"]):
         pass
 
 
 def test_tokens_of_images_of_another_size_are_refused():
     model = timm.create_model("vit_tiny_patch16_224", depth=1, dynamic_img_size=True).eval()
     anatomy = dissect(model, torch.randn(2, 3, 32, 64))
-    expected = "the images are 64x32, the model was dissected with 32x64; resize the images, or"
+    expected = (
+        "images must be 32x64, as the model was dissected with, got 64x32. Resize the images"
+    )
     with watch(anatomy), pytest.raises(InputError, match=expected):
         model(torch.randn(2, 3, 64, 32))
     assert model(torch.randn(2, 3, 64, 32)).shape == (2, 1000)  # outside it may

@@ -1,4 +1,4 @@
-"""Layers (src/visprism/anatomy/layers.py): each call of an innermost module, read in time."""
+"""Layers (src/visprism/anatomy/blocks/layers.py): each call of an innermost module."""
 
 import pytest
 import torch

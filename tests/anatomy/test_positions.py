@@ -1,4 +1,4 @@
-"""Laws of positions (src/visprism/anatomy/positions.py and flow.py).
+"""Laws of positions (src/visprism/anatomy/trace/token_positions.py and flow.py).
 
 The feature map that goes in holds in each number its own place, so that what a layout makes of
 the tensor that comes out can be read without any knowledge of how the places were followed.
@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from visprism.anatomy import watch
-from visprism.anatomy.trace import trace
+from visprism.anatomy.trace.trace import trace
 
 GRID = (4, 6)  # not square, and both sides have a half
 

@@ -5,7 +5,7 @@ import pytest
 
 from visprism.cli import main
 from visprism.demo import NETWORKS
-from visprism.result import Result
+from visprism.results.base import Result
 from visprism.training import Recipe
 
 

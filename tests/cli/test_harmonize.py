@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from visprism.alternet import BuildUp, harmonize
 from visprism.cli import main
+from visprism.core.rng import stream
+from visprism.harmonize import harmonize
 from visprism.models import load_model
-from visprism.result import Result
-from visprism.rng import stream
+from visprism.results.base import Result
+from visprism.results.harmonize import ReplacementSearch
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     names = {p.name for p in tmp_path.iterdir()}
     assert {"search.jsonl", "search.npz", "search.png", "alternet.py"} <= names
     found = Result.load(tmp_path / "search.npz")
-    assert isinstance(found, BuildUp)
+    assert isinstance(found, ReplacementSearch)
     assert found.provenance.images == 40 - 10  # one of each class is held out
     first = capsys.readouterr()
     assert "training with no MSA, seed 0" in first.err

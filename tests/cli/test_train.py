@@ -9,7 +9,7 @@ from PIL import Image
 from visprism.cli import main
 from visprism.models.metadata import read_metadata
 from visprism.models.state_dicts import read_state_dict
-from visprism.result import Result
+from visprism.results.base import Result
 from visprism.training.resuming import write_state
 
 TINY = [
@@ -225,7 +225,7 @@ def test_ctrl_c_says_what_is_kept(tmp_path, capsys, monkeypatch, kept):
 def test_a_log_whose_package_is_missing_is_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr(
-        "visprism.training.following.find_spec", lambda name: None if name == "wandb" else name
+        "visprism.training.loggers.find_spec", lambda name: None if name == "wandb" else name
     )
     said = refused(capsys, "train", "quick", *TINY, "--log", "wandb", "--out", tmp_path / "run")
     assert "wandb is not installed; `pip install wandb` installs it" in said

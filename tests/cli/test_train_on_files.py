@@ -15,7 +15,7 @@ from PIL import Image
 from visprism.cli import main
 from visprism.data.feed import in_order
 from visprism.models.state_dicts import read_state_dict
-from visprism.result import Result
+from visprism.results.base import Result
 from visprism.training.resuming import good_state, read_state
 
 IMAGES, BATCH = 24, 4

@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import ImageSet, batches, default_preprocessing, in_memory, load_data
 from visprism.data.batches import cropped
-from visprism.preprocessing import Preprocessing
 
 
 def image_set(images):
@@ -138,12 +138,14 @@ def test_a_black_image_set_stays_finite():
 
 
 def test_a_batch_needs_an_image(folder):
-    with pytest.raises(ValueError, match="batch_size is 0; wants at least 1 image"):
+    with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
         batches(load_data(f"folder:{folder}"), Preprocessing((8, 8)), 0)
 
 
 def test_an_unknown_interpolation_is_refused(folder):
-    with pytest.raises(ValueError, match=r"'cubic'; wants one of nearest, bilinear, bicubic"):
+    with pytest.raises(
+        ValueError, match=r"must be one of nearest, bilinear, bicubic, lanczos, got 'cubic'"
+    ):
         batches(load_data(f"folder:{folder}"), Preprocessing((8, 8), interpolation="cubic"), 4)
 
 

@@ -55,12 +55,14 @@ def test_without_a_network_the_user_is_told_where_to_put_it(name, tmp_path, monk
     monkeypatch.setattr(cifar, "download_and_extract_archive", offline)
     monkeypatch.setenv("VISPRISM_HOME", str(tmp_path))
     with pytest.raises(
-        ValueError, match=rf"{name} is neither in .*no network.*put its folder cifar-10.* there"
+        ValueError, match=rf"{name} is not in .*no network.*Put its folder cifar-10.* there"
     ):
         load_data(name)
 
 
 @pytest.mark.usefixtures("stored")
 def test_an_unknown_split():
-    with pytest.raises(ValueError, match="cifar10 has no split 'val'; it has train, test"):
+    with pytest.raises(
+        ValueError, match="split of cifar10 must be one of train, test, got 'val'"
+    ):
         load_data("cifar10", split="val")

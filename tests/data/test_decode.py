@@ -118,10 +118,10 @@ def test_what_is_no_image_cannot_be_read(content):
 
 
 def test_floating_point_pixels_have_no_white():
-    with pytest.raises(ValueError, match="floating-point numbers, of which none is white"):
+    with pytest.raises(ValueError, match="must be integers, got floating-point"):
         to_rgb(Image.fromarray(np.ones((2, 2), np.float32)))
 
 
 def test_more_than_sixteen_bits_have_no_white():
-    with pytest.raises(ValueError, match="pixels reach 70000; white must be 255 or 65535"):
+    with pytest.raises(ValueError, match="at most 65535, got 70000"):
         to_rgb(Image.fromarray(np.array([[0, 70000]], np.int32)))

@@ -94,13 +94,15 @@ def test_an_unreadable_row_is_named(hub):
 def test_an_unknown_set_split_or_column():
     with pytest.raises(ValueError, match="hf:cars cannot be loaded: no data set cars"):
         load_data("hf:cars")
-    with pytest.raises(ValueError, match="hf:pets has no split 'val'; it has train, test"):
+    with pytest.raises(
+        ValueError, match="split of hf:pets must be one of train, test, got 'val'"
+    ):
         load_data("hf:pets", split="val")
-    with pytest.raises(ValueError, match="no class column 'breed'; it has animal"):
+    with pytest.raises(ValueError, match=r"class column of hf:pets \(animal\), got 'breed'"):
         load_data("hf:pets?label=breed")
 
 
 def test_without_the_library_the_user_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match=r"needs datasets; .* 'visprism\[hf\]'"):
+    with pytest.raises(ValueError, match=r"needs the package datasets\. .* 'visprism\[hf\]'"):
         load_data("hf:pets")

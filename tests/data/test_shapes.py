@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from visprism.data import default_preprocessing, in_memory, load_data
-from visprism.data.draws import draws
+from visprism.data.counter_rng import uniform_numbers
 from visprism.data.silhouettes import SILHOUETTES
 from visprism.data.textures import TEXTURES
 
@@ -110,8 +110,8 @@ def test_a_random_texture_differs_from_key_to_key(name):
     assert np.abs(one - other).mean() > 0.1
 
 
-def test_draws_are_uniform_and_unrelated():
-    values = draws(3, np.arange(4000), 5)
+def test_uniform_numbers_are_uniform_and_unrelated():
+    values = uniform_numbers(3, np.arange(4000), 5)
     # Deviations of a mean of 4000 draws, and of a correlation of so many pairs.
     assert np.abs(values.mean(axis=1) - 0.5).max() < 4 * np.sqrt(1 / 12 / 4000)
     related = np.corrcoef(np.concatenate([values[:, 1:], values[:, :-1]]))
@@ -141,11 +141,11 @@ def test_a_linear_classifier_cannot_tell_the_shapes():
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(ValueError, match="target is 'colour'; wants shape or texture"):
+    with pytest.raises(ValueError, match="target must be shape or texture, got 'colour'"):
         load_data("shapes?target=colour")
 
 
 @pytest.mark.parametrize("size", [7, 5000])
 def test_a_size_out_of_range_is_refused(size):
-    with pytest.raises(ValueError, match=rf"size is {size}; wants 8 \.\.\. 4096 pixels"):
+    with pytest.raises(ValueError, match=f"size must be 8 to 4096 pixels, got {size}"):
         load_data(f"shapes?size={size}")

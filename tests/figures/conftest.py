@@ -1,40 +1,35 @@
 """Results of a small network, made by hand: stem, conv, downsample, attention, mlp, head."""
 
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+
 import numpy as np
 import pytest
 
-from visprism.alternet import BuildUp
-from visprism.anatomy import Costs
-from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally, SpectralDensity
-from visprism.measure.features import (
-    AttentionStatistics,
-    EffectiveRanks,
-    HighFrequency,
-    Similarity,
-    SingularValues,
-    Spectrum,
-    Tally,
-    Variances,
-    block_structure,
-)
-from visprism.measure.landscape import Landscape, Trajectory
-from visprism.measure.outputs import (
-    Adversarial,
-    CorruptionErrors,
-    FourierSensitivity,
-    FrequencyRobustness,
-    Lesions,
-    LesionsTogether,
-    Reliability,
-    RiskCoverage,
-    Robustness,
-    ShapeBias,
-    Stability,
-)
-from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
-from visprism.measure.weights import PatchFilters, PositionalSimilarity, RelativeScores
-from visprism.result import Provenance
-from visprism.training import History
+from visprism.core.provenance import Provenance
+from visprism.results.ablation import Ablations, JointAblations, KindAblations
+from visprism.results.anatomy import Costs
+from visprism.results.attention import AttentionMaps, AttentionStatistics, Rollout
+from visprism.results.branch_transfer import BranchTransfer
+from visprism.results.calibration import Reliability, RiskCoverage
+from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
+from visprism.results.harmonize import ReplacementSearch
+from visprism.results.hessian import HessianCurves, HessianSummary
+from visprism.results.kind_replication import KindReplication
+from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
+from visprism.results.landscape import Landscape
+from visprism.results.loss import Eigenvalues, SpectralDensity
+from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
+from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.results.robustness import CorruptionErrors, Robustness
+from visprism.results.shape_bias import ShapeBias
+from visprism.results.similarity import Similarity
+from visprism.results.singular_values import EffectiveRanks, SingularValues
+from visprism.results.stability import Stability
+from visprism.results.training import History
+from visprism.results.trajectory import Trajectory
+from visprism.results.variance import Variances
+from visprism.results.weights import PatchFilters, PositionalSimilarity, RelativeScores
 
 PROVENANCE = Provenance(
     model="hand:net",
@@ -57,7 +52,30 @@ CHANGES = {
     "change": np.array([np.nan, 0.5, np.nan, -0.7, 0.2]),
     "change_error": np.array([np.nan, 0.1, np.nan, 0.1, 0.1]),
 }
+VARIANCE_LOGS = (
+    "log_ratio", "relative_log_ratio", "kind_log_ratio", "kind_relative_log_ratio"
+)  # fmt: skip
 FREQUENCIES = 3  # of each block
+NEIGHBORS = {"previous": np.array(["", "stem", "", "down", "attn"]), "between": np.full(5, "")}
+
+
+def unused_columns(rows, **columns):
+    """NaN in the numeric columns of a spectrum that are not given."""
+    named = {*BLOCKS, *NEIGHBORS, "profile", *columns}
+    return {n: np.full(rows, np.nan) for n in SpectrumColumns.infos() if n not in named}
+
+
+def complete(cls, **columns):
+    """A result whose columns that are not given hold NaN, those of text nothing."""
+    rows = len(next(v for v in columns.values() if isinstance(v, np.ndarray)))
+    missing = [
+        f for f in fields(cls) if f.name not in columns and f.default is MISSING
+        and f.default_factory is MISSING
+    ]  # fmt: skip
+    empty = {
+        f.name: np.full(rows, np.nan) if f.type is np.ndarray else f.type(0) for f in missing
+    }
+    return cls(**columns, **empty)
 
 
 def history():
@@ -80,27 +98,51 @@ def history():
 def spectrum():
     rows = np.repeat(np.arange(5), FREQUENCIES)
     relative = np.tile([0.0, -1.0, -2.0], 5) * (1 + rows)
+    columns = {
+        "frequency": np.tile([0.0, 0.5, 1.0], 5),
+        "log_amplitude": relative + 3,
+        "relative": relative,
+        "relative_error": np.tile([0.0, 0.1, 0.2], 5),
+    }
     return Spectrum(
-        **{name: column[rows] for name, column in BLOCKS.items()},
-        frequency=np.tile([0.0, 0.5, 1.0], 5),
-        log_amplitude=relative + 3,
-        relative=relative,
-        relative_error=np.tile([0.0, 0.1, 0.2], 5),
-        change=np.full(15, np.nan),
-        change_error=np.full(15, np.nan),
+        **{name: column[rows] for name, column in (BLOCKS | NEIGHBORS).items()},
+        **columns,
+        **unused_columns(15, **columns),
         provenance=PROVENANCE,
     )
 
 
 def high_frequency():
+    columns = CHANGES | {
+        "frequency": np.ones(5),
+        "relative": np.array([-2.0, -1.5, -1.0, -1.7, -1.5]),
+        "relative_error": np.array([0.1, 0.1, 0.1, 0.2, 0.2]),
+        "relative_lowest": np.array([-1.0, -0.5, -0.6, -0.7, -0.5]),
+        "relative_lowest_error": np.full(5, 0.1),
+    }
     return HighFrequency(
         **BLOCKS,
-        **CHANGES,
-        frequency=np.ones(5),
-        relative=np.array([-2.0, -1.5, -1.0, -1.7, -1.5]),
-        relative_error=np.array([0.1, 0.1, 0.1, 0.2, 0.2]),
+        **NEIGHBORS,
+        **columns,
+        **unused_columns(5, **columns),
         provenance=PROVENANCE,
     )
+
+
+def branch_transfer():
+    rows = np.repeat(np.arange(5), FREQUENCIES)
+    columns = {
+        "frequency": np.tile([0.0, 0.5, 1.0], 5),
+        "gain": np.tile([0.0, -0.5, -1.0], 5) * (1 + rows),
+        "gain_error": np.full(15, 0.1),
+    }
+    unknown = {
+        name: np.full(15, np.nan)
+        for name in BranchTransfer.infos()
+        if name not in {*BLOCKS, *columns, "profile"}
+    }
+    blocks = {name: column[rows] for name, column in BLOCKS.items()}
+    return BranchTransfer(**blocks, **columns, **unknown, provenance=PROVENANCE)
 
 
 def variances():
@@ -111,6 +153,10 @@ def variances():
         variance_error=np.array([0.1, 0.1, 0.05, 0.02, 1.0]),
         relative=np.array([0.5, 0.6, 0.3, 0.2, 0.9]),
         relative_error=np.full(5, 0.01),
+        **NEIGHBORS,
+        **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
+        **{f"{name}_error": CHANGES["change_error"] for name in VARIANCE_LOGS},
+        dead_channels=np.zeros(5),
         provenance=PROVENANCE,
     )
 
@@ -118,7 +164,8 @@ def variances():
 def receptive_field():
     sides = np.array([3.0, 5.0, 9.0, 20.0, 24.0])
     areas = {f"area_{t}": sides**2 / 1024 for t in (20, 30, 50, 99)}
-    return ReceptiveField(
+    return complete(
+        ReceptiveField,
         **BLOCKS,
         **areas,
         sigma=np.array([1.0, 2.0, 4.0, 8.0, 7.5]),
@@ -127,14 +174,15 @@ def receptive_field():
         side_95=2 * sides,
         row=np.full(5, 15.5),
         column=np.full(5, 15.5),
-        flat_sigma=9.2,
+        uniform_sigma=9.2,
         provenance=PROVENANCE,
     )
 
 
 def receptive_maps():
     relative = np.tile([0.01, 0.1, 0.5, 0.05, 1.0, 0.0], 3) ** np.repeat([1, 2, 3], 6)
-    return ReceptiveMaps(
+    return complete(
+        ReceptiveMaps,
         block=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
         depth=np.repeat([0.0, 0.25, 1.0], 6),
         row=np.tile([0, 0, 0, 1, 1, 1], 3),
@@ -148,7 +196,8 @@ def receptive_maps():
 def singular_values():
     rows = np.repeat(np.arange(5), 6)
     relative = np.tile([1.0, 0.5, 0.1, 1.0, 0.2, 0.0], 5)
-    return SingularValues(
+    return complete(
+        SingularValues,
         **{name: column[rows] for name, column in BLOCKS.items()},
         level=np.tile(np.repeat(["tokens", "images"], 3), 5),
         rank=np.tile([1, 2, 3], 10),
@@ -159,7 +208,8 @@ def singular_values():
 
 
 def effective_ranks():
-    return EffectiveRanks(
+    return complete(
+        EffectiveRanks,
         **BLOCKS,
         channels=np.array([8, 8, 16, 16, 16]),
         token_rank=np.array([6.0, 5.0, 9.0, 8.0, 7.0]),
@@ -212,16 +262,32 @@ def positional_similarity():
     )
 
 
-def tally():
-    return Tally(
-        kind=np.array(["attention", "mlp"]),
-        blocks=np.array([3, 1]),
-        falls=np.array([2, 0]),
-        mean=np.array([-0.4, 0.2]),
-        low=np.array([-0.9, np.nan]),
-        high=np.array([0.1, np.nan]),
-        p=np.array([1.0, 1.0]),
-        quantity="high-frequency log amplitude",
+def kind_summary():
+    return KindSummary(
+        kind=np.array(["attention", "attention", "mlp", "mlp"]),
+        quantity=np.array([TO_MEAN, TO_LOWEST, TO_MEAN, TO_LOWEST]),
+        blocks=np.array([3, 3, 1, 1]),
+        falls=np.array([2, 1, 0, 0]),
+        rises=np.array([0, 2, 1, 0]),
+        undecided=np.array([1, 0, 0, 1]),
+        mean=np.array([-0.4, 0.1, 0.2, 0.0]),
+        low=np.array([-0.9, 0.05, np.nan, -0.1]),
+        high=np.array([0.1, 0.15, np.nan, 0.1]),
+        provenance=PROVENANCE,
+    )
+
+
+def kind_replication():
+    return complete(
+        KindReplication,
+        kind=np.array(["attention", "attention"]),
+        quantity=np.array([VARIANCE, SCALE_FREE]),
+        seeds=np.array([3, 3]),
+        negative=np.array([3, 1]),
+        positive=np.array([0, 0]),
+        mean=np.array([-0.5, -0.1]),
+        low=np.array([-0.7, -0.4]),
+        high=np.array([-0.3, 0.2]),
         provenance=PROVENANCE,
     )
 
@@ -234,7 +300,8 @@ def attention_statistics():
             ("redundancy", 100),
         )
     }  # fmt: skip
-    return AttentionStatistics(
+    return complete(
+        AttentionStatistics,
         block=np.array(["attn", "attn", "attn#2", "attn#2"]),
         stage=np.ones(4, dtype=int),
         depth=np.array([0.75, 0.75, 1.0, 1.0]),
@@ -246,11 +313,33 @@ def attention_statistics():
     )
 
 
+def attention_map():
+    head, row, column = np.indices((2, 3, 4)).reshape(3, -1)
+    return AttentionMaps(
+        block=np.repeat(["attn", "attn#2"], 24),
+        head=np.tile(head + 1, 2),
+        row=np.tile(row, 2),
+        column=np.tile(column, 2),
+        weight=np.tile(np.linspace(0, 1, 24), 2),
+        query="mean",
+        provenance=PROVENANCE,
+    )
+
+
+def rollout():
+    row, column = np.indices((3, 4)).reshape(2, -1)
+    return Rollout(
+        row=row, column=column, weight=np.linspace(0, 1, 12), method="gradient",
+        readout="class token", provenance=PROVENANCE,
+    )  # fmt: skip
+
+
 def similarity():
     first, other = (axis.ravel() for axis in np.indices((5, 5)))
     cka = 0.8 ** abs(first - other)
     others = {f"other_{name}": BLOCKS[name][other] for name in ("kind", "stage", "depth")}
-    return Similarity(
+    return complete(
+        Similarity,
         **{name: column[first] for name, column in BLOCKS.items()},
         other=BLOCKS["block"][other],
         **others,
@@ -258,6 +347,7 @@ def similarity():
         cka_error=np.full(25, 0.1),
         biased=cka**0.5,
         biased_error=np.full(25, 0.1),
+        null=np.linspace(-0.05, 0.05, 25),
         defined=np.ones(25, dtype=bool),
         batches=2,
         batch_size=4.0,
@@ -272,7 +362,8 @@ def landscape():
     a, b = np.tile(a, 2), np.tile(b, 2)
     nll = 0.5 + (a**2 + 4 * b**2) * (1 + pair) * 2
     error = np.full(50, 0.05)
-    return Landscape(
+    return complete(
+        Landscape,
         pair=pair,
         a=a,
         b=b,
@@ -290,7 +381,8 @@ def landscape():
 
 
 def trajectory():
-    return Trajectory(
+    return complete(
+        Trajectory,
         snapshot=np.arange(4),
         radius=np.array([1.0, 0.8, 0.3, 0.0]),
         angle=np.array([0.0, 0.4, 0.9, np.nan]),
@@ -305,7 +397,7 @@ def trajectory():
 
 
 def structure():
-    return block_structure(similarity())
+    return similarity().block_structure()
 
 
 def costs():
@@ -315,7 +407,9 @@ def costs():
         stage=np.append(BLOCKS["stage"], 1),
         depth=np.append(BLOCKS["depth"], 1.0),
         subsampling=np.append(BLOCKS["subsampling"], values=False),
-        shape=np.array(["8x16x16", "8x16x16", "16x4x4", "16x4x4", "16x4x4", "10"]),
+        channels=np.array([8, 8, 16, 16, 16, 10]),
+        height=np.array([16, 16, 4, 4, 4, 1]),
+        width=np.array([16, 16, 4, 4, 4, 1]),
         parameters=np.array([100, 200, 300, 400, 500, 0]),
         macs=np.array([1000, 4000, 2000, 500, 500, 0]),
         distinct_parameters=1500,
@@ -337,7 +431,8 @@ def hessian_curves():
 
 def hessian_summary():
     two = np.ones(2)
-    return HessianTally(
+    return complete(
+        HessianSummary,
         phase=np.array(["init", "end"]),
         data=np.full(2, ""),
         weight_decay=np.zeros(2),
@@ -352,13 +447,13 @@ def hessian_summary():
         smallest=-30 * two,
         nll=2.3 * two,
         converged=two,
-        ends_converged=two,
         provenance=PROVENANCE,
     )
 
 
 def eigenvalues():
-    return Eigenvalues(
+    return complete(
+        Eigenvalues,
         rank=np.arange(1, 4),
         value=np.array([10.0, -8.0, 5.0]),
         residual=np.array([0.01, 0.1, 1.0]),
@@ -375,7 +470,8 @@ def eigenvalues():
 
 
 def spectral_density():
-    return SpectralDensity(
+    return complete(
+        SpectralDensity,
         run=np.repeat([0, 1], 3),
         node=np.array([-2.0, 0.0, 50.0, -1.5, 0.1, 49.0]),
         weight=np.array([1e-3, 0.998, 1e-3, 2e-3, 0.997, 1e-3]),
@@ -390,7 +486,8 @@ def spectral_density():
 
 def reliability():
     upper = np.arange(1, 6) / 5
-    return Reliability(
+    return complete(
+        Reliability,
         lower=upper - 0.2,
         upper=upper,
         count=np.array([0, 10, 20, 30, 40]),
@@ -404,7 +501,8 @@ def reliability():
 
 def risk_coverage():
     coverage = np.arange(1, 11) / 10
-    return RiskCoverage(
+    return complete(
+        RiskCoverage,
         coverage=coverage,
         risk=0.3 * coverage**2,
         confidence=1 - coverage / 2,
@@ -415,7 +513,8 @@ def risk_coverage():
 
 def robustness():
     corruption = np.array(["clean", "fog", "fog", "jpeg_compression", "jpeg_compression"])
-    return Robustness(
+    return complete(
+        Robustness,
         corruption=np.tile(corruption, 2),
         severity=np.tile([0, 1, 5, 1, 5], 2),
         metric=np.repeat(["accuracy", "ece"], 5),
@@ -428,7 +527,8 @@ def robustness():
 
 
 def corruption_errors():
-    return CorruptionErrors(
+    return complete(
+        CorruptionErrors,
         corruption=np.array(["fog", "jpeg_compression"]),
         error=np.array([0.45, 0.275]),
         ece=np.array([0.1, 0.1]),
@@ -441,7 +541,8 @@ def corruption_errors():
 
 
 def stability():
-    return Stability(
+    return complete(
+        Stability,
         perturbation=np.array(["gaussian_noise", "tilt"]),
         frames=np.array([31, 31]),
         flip_rate=np.array([0.05, 0.02]),
@@ -453,58 +554,77 @@ def stability():
     )
 
 
-def build_up():
+def search_replacements():
     rows = [
         ("", 0, 0, (0.90, 0.91, 0.92), True),
         ("layer3.2", 1, 3, (0.93, 0.93, 0.94), True),
         ("layer3.0", 2, 3, (0.92, 0.93, 0.93), False),
         ("layer2.2", 2, 2, (0.94, 0.95, 0.95), True),
+        ("", 0, 0, (0.90, 0.90, 0.91), True),  # with new seeds
+        ("layer2.2", 2, 2, (0.93, 0.95, 0.94), True),
     ]
     placements = ["", "layer3.2", "layer3.0,layer3.2", "layer2.2,layer3.2"]
-    return BuildUp(
-        candidate=np.repeat(np.arange(4), 3),
+    placements += ["", "layer2.2,layer3.2"]
+    return complete(
+        ReplacementSearch,
+        candidate=np.repeat([0, 1, 2, 3, 0, 3], 3),
+        phase=np.repeat(["search", "confirmation"], [12, 6]),
+        alpha=0.05,
         msas=np.repeat([row[1] for row in rows], 3),
         added=np.repeat([row[0] for row in rows], 3),
         placement=np.repeat(placements, 3),
         stage=np.repeat([row[2] for row in rows], 3),
-        parameters=np.repeat([272_474, 250_000, 230_000, 240_000], 3),
-        seed=np.tile(np.arange(3), 4),
+        parameters=np.repeat([272_474, 250_000, 230_000, 240_000, 272_474, 240_000], 3),
+        seed=np.concatenate([np.tile(np.arange(3), 4), np.tile(np.arange(3, 6), 2)]),
         accuracy=np.concatenate([row[3] for row in rows]),
         kept=np.repeat([row[4] for row in rows], 3),
         provenance=PROVENANCE,
     )
 
 
-def lesions():
+def ablations():
     columns = {name: np.append(column[1:], column[3:4]) for name, column in BLOCKS.items()}
-    return Lesions(
+    return Ablations(
         **columns,
-        removed=np.array(["convolution", "block", "block", "block", "head 2"]),
-        number=np.ones(5, dtype=int),
+        ablated=np.array(["convolution", "block", "block", "block", "head 2"]),
+        num_blocks=np.ones(5, dtype=int),
         accuracy=np.array([0.5, 0.7, 0.4, 0.8, 0.75]),
         drop=np.array([0.3, 0.1, 0.4, 0.0, 0.05]),
-        drop_error=np.full(5, 0.02),
+        drop_low=np.array([0.25, 0.06, 0.34, -0.02, 0.01]),
+        drop_high=np.array([0.34, 0.13, 0.45, 0.02, 0.08]),
         nll=np.array([2.0, 1.5, 2.5, 1.0, 1.1]),
         nll_rise=np.array([1.0, 0.5, 1.5, 0.0, 0.1]),
         nll_rise_error=np.full(5, 0.1),
-        resumed=np.ones(5, dtype=bool),
-        whole_accuracy=0.8,
-        whole_nll=1.0,
+        partial=np.ones(5, dtype=bool),
+        baseline_accuracy=0.8,
+        baseline_nll=1.0,
         provenance=PROVENANCE,
     )
 
 
-def lesions_at_once():
-    return LesionsTogether(
-        number=np.array([2, 4]),
+def kind_ablations():
+    return KindAblations(
+        ablated=np.full(3, "block"),
+        comparison=np.array(["attention", "mlp", "attention minus mlp"]),
+        num_blocks=np.array([2, 2, 4]),
+        drop=np.array([0.4, 0.1, 0.3]),
+        drop_low=np.array([0.35, 0.05, 0.2]),
+        drop_high=np.array([0.45, 0.15, 0.4]),
+        provenance=PROVENANCE,
+    )
+
+
+def joint_ablations():
+    return JointAblations(
+        num_blocks=np.array([2, 4]),
         draws=np.array([3, 3]),
         accuracy=np.array([0.6, 0.2]),
         drop=np.array([0.2, 0.6]),
-        drop_least=np.array([0.1, 0.5]),
-        drop_most=np.array([0.4, 0.7]),
-        drop_apart=np.array([0.15, 0.3]),
+        drop_min=np.array([0.1, 0.5]),
+        drop_max=np.array([0.4, 0.7]),
+        sum_of_drops=np.array([0.15, 0.3]),
         nll_rise=np.array([1.0, 3.0]),
-        whole_accuracy=0.8,
+        baseline_accuracy=0.8,
         provenance=PROVENANCE,
     )
 
@@ -516,7 +636,8 @@ def frequency_robustness():
         rms=np.full(3, 0.1),
         accuracy=0.8 - drop,
         drop=drop,
-        drop_error=np.array([0.01, 0.02, 0.03]),
+        drop_low=drop - np.array([0.02, 0.05, 0.06]),
+        drop_high=drop + np.array([0.02, 0.04, 0.05]),
         nll=drop + 1,
         nll_rise=drop,
         nll_rise_error=np.full(3, 0.1),
@@ -536,6 +657,9 @@ def sensitivity():
         error_rise=error - 0.1,
         error_rise_error=np.full(9, 0.01),
         clean_error=0.1,
+        mean_rise=0.2,
+        mean_rise_low=0.15,
+        mean_rise_high=0.25,
         rms=0.1,
         nyquist=16.0,
         provenance=PROVENANCE,
@@ -546,6 +670,7 @@ def attacks():
     accuracy = np.array([0.7, 0.5, 0.6, 0.2, 0.4])
     return Adversarial(
         attack=np.array(["fgsm", "fgsm", "pgd", "pgd", "fgsm"]),
+        loss=np.full(5, "cross-entropy"),
         norm=np.full(5, "linf"),
         epsilon=np.array([1, 4, 1, 4, 4]) / 255,
         frequency=np.array([np.nan] * 4 + [0.5]),
@@ -555,10 +680,12 @@ def attacks():
         low=accuracy - 0.1,
         high=accuracy + 0.05,
         drop=0.8 - accuracy,
-        drop_error=np.full(5, 0.02),
+        drop_low=0.75 - accuracy,
+        drop_high=0.83 - accuracy,
         nll=1.8 - accuracy,
         nll_rise=0.8 - accuracy,
         nll_rise_error=np.full(5, 0.05),
+        zero_gradient=np.zeros(5),
         clean_accuracy=0.8,
         clean_nll=1.0,
         provenance=PROVENANCE,
@@ -566,7 +693,8 @@ def attacks():
 
 
 def cues():
-    return ShapeBias(
+    return complete(
+        ShapeBias,
         category=np.array(["cat", "car", "all"]),
         images=np.array([10, 10, 20]),
         shape_decisions=np.array([6, 2, 8]),
@@ -584,8 +712,11 @@ MAKERS = {
     for maker in (
         spectrum,
         high_frequency,
+        branch_transfer,
         variances,
         attention_statistics,
+        attention_map,
+        rollout,
         receptive_field,
         receptive_maps,
         singular_values,
@@ -597,7 +728,8 @@ MAKERS = {
         patch_filters,
         positional_similarity,
         relative_scores,
-        tally,
+        kind_summary,
+        kind_replication,
         costs,
         hessian_curves,
         hessian_summary,
@@ -608,9 +740,10 @@ MAKERS = {
         robustness,
         corruption_errors,
         stability,
-        build_up,
-        lesions,
-        lesions_at_once,
+        search_replacements,
+        ablations,
+        kind_ablations,
+        joint_ablations,
         frequency_robustness,
         sensitivity,
         attacks,
@@ -626,10 +759,23 @@ def result(request):
     return MAKERS[request.param]()
 
 
+class Made(Mapping):
+    """Every type of result, by name; made when it is first used."""
+
+    def __getitem__(self, name):
+        return MAKERS[name]()
+
+    def __iter__(self):
+        return iter(MAKERS)
+
+    def __len__(self):
+        return len(MAKERS)
+
+
 @pytest.fixture
 def made():
     """Every type of result, by name."""
-    return {name: maker() for name, maker in MAKERS.items()}
+    return Made()
 
 
 @pytest.fixture

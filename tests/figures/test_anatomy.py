@@ -1,11 +1,13 @@
 """The drawing of a model shows its blocks, grids and costs."""
 
+from dataclasses import replace
+
 import pytest
 from matplotlib.colors import to_hex
 
 from visprism.figures import plot
-from visprism.figures.anatomy import side, stages
-from visprism.figures.style import KIND_COLOURS
+from visprism.figures.anatomy import stages
+from visprism.figures.style import KIND_COLORS
 
 
 def bars(ax, label):
@@ -21,12 +23,12 @@ def test_a_slab_is_as_high_as_the_root_of_its_grid(made, ax):
     assert stem.get_y() == -0.5  # about the middle
 
 
-def test_a_slab_has_the_colour_of_its_kind(made, ax):
+def test_a_slab_has_the_color_of_its_kind(made, ax):
     costs = made["costs"]
     plot(costs, ax)
     for kind in costs.kind:
         assert {to_hex(p.get_facecolor()) for p in bars(ax, kind)} == {
-            KIND_COLOURS[kind].lower()
+            KIND_COLORS[kind].lower()
         }
 
 
@@ -44,9 +46,12 @@ def test_stages_are_runs_of_blocks_on_one_grid(made):
     assert stages(made["costs"]) == [(0, 1, "16x16"), (2, 4, "4x4"), (5, 5, "10")]
 
 
-def test_the_side_of_a_grid_that_is_not_square_is_the_geometric_mean():
-    assert side("64x4x16") == 8
-    assert side("1000") == 1  # not on a grid
+def test_the_height_of_a_grid_that_is_not_square_is_that_of_its_area(made, ax):
+    costs = made["costs"]
+    wide = replace(costs, height=costs.height * 4, width=costs.width // 4 + (costs.width < 4))
+    plot(wide.select(wide.kind != "head"), ax)
+    (stem,), (attention,) = bars(ax, "stem"), bars(ax, "attention")
+    assert attention.get_height() / stem.get_height() == 0.5
 
 
 def test_labels_stand_where_a_stage_has_room_for_them(made, ax):

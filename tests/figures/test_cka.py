@@ -44,7 +44,7 @@ def test_lines_part_the_stages_and_name_them(made, ax):
 
 def test_two_models_have_an_axis_each_named_after_them(made, ax):
     whole = made["similarity"]
-    result = replace(whole.rows(whole.other_stage == 1), other_model="timm:other")
+    result = replace(whole.select(whole.other_stage == 1), other_model="timm:other")
     plot(result, ax)
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 3), (0, 5))
     assert ax.get_xlabel() == "Block of timm:other"
@@ -55,8 +55,8 @@ def test_two_models_have_an_axis_each_named_after_them(made, ax):
 
 def test_models_of_different_depth_do_not_share_an_axis(made):
     whole = made["similarity"]
-    short = whole.rows((whole.stage == 1) & (whole.other_stage == 1))
-    figure = panel([whole, short], names=["deep", "shallow"])
+    short = whole.select((whole.stage == 1) & (whole.other_stage == 1))
+    figure = panel({"deep": whole, "shallow": short})
     assert [ax.get_ylim() for ax in figure.axes[:2]] == [(0, 5), (0, 3)]
     bar = figure.axes[2]
     assert bar.get_ylim() == (0, 1)

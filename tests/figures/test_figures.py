@@ -8,22 +8,23 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.figures import figure, plot
-from visprism.figures.frame import FRAMES, Frame, frame_of
-from visprism.result import Result
+from visprism.figures.registry import FRAMES, Frame, frame_of
+from visprism.results.base import Result
 
 
 def test_every_figure_is_tried_here(made):
     registered = set(plot.registry) - {object, Result}
-    drawn = {kind for kind in registered if kind.__module__.startswith("visprism.")}
+    shapes = {kind for kind in registered if kind.__module__ == "visprism.results.shapes"}
+    drawn = {kind for kind in registered - shapes if kind.__module__.startswith("visprism.")}
     assert {kind.__name__ for kind in drawn} == {type(each).__name__ for each in made.values()}
 
 
 def test_draws_on_given_axes_and_makes_no_global_figure(result, ax):
     before = pyplot.get_fignums()
     assert plot(result, ax) is ax
-    assert ax.lines or ax.patches or ax.child_axes
+    assert ax.lines or ax.patches or ax.images or ax.child_axes
     assert ax.figure.axes == [ax]
     assert pyplot.get_fignums() == before
 

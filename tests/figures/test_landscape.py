@@ -6,21 +6,25 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from visprism.figures import panel, plot
-from visprism.figures.losses import KNEE, LOSSES, LossScale
-from visprism.figures.perspective import seen
-from visprism.measure.landscape import Projection
+from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
+from visprism.figures.perspective import project_isometric
+from visprism.results.trajectory import Projection
 
 # The scale.
 
 
 def test_the_scale_is_linear_up_to_knowing_nothing():
     scale, chance = LossScale(10), np.log(10)
-    np.testing.assert_allclose(scale([0, chance / 3, chance]), [0, KNEE / 3, KNEE])
+    np.testing.assert_allclose(
+        scale([0, chance / 3, chance]), [0, CHANCE_POSITION / 3, CHANCE_POSITION]
+    )
 
 
 def test_beyond_it_is_logarithmic_and_ends():
     scale, chance = LossScale(10), np.log(10)
-    np.testing.assert_allclose(scale([10 * chance, 100 * chance]), [(1 + KNEE) / 2, 1])
+    np.testing.assert_allclose(
+        scale([10 * chance, 100 * chance]), [(1 + CHANCE_POSITION) / 2, 1]
+    )
     assert scale(1e9 * chance) == 1
 
 
@@ -36,7 +40,7 @@ def test_what_is_no_number_is_masked():
 
 
 def test_colours_end_and_greys_begin_at_knowing_nothing():
-    below, above = (np.array(LOSSES(KNEE + step))[:3] for step in (-0.01, 0.01))
+    below, above = (np.array(LOSSES(CHANCE_POSITION + step))[:3] for step in (-0.01, 0.01))
     assert np.ptp(above) < 0.02 < np.ptp(below)
 
 
@@ -69,7 +73,9 @@ def test_another_pair_and_quantity_can_be_drawn(made, ax):
 
 
 def test_a_path_is_drawn_through_its_points(made, ax):
-    path = Projection(np.arange(2), np.array([0.5, 0.0]), np.array([0.2, 0.0]), np.ones(2))
+    path = Projection(
+        snapshot=np.arange(2), a=np.array([0.5, 0.0]), b=np.array([0.2, 0.0]), share=np.ones(2)
+    )
     lines = plot(made["landscape"], ax, path=path).lines
     assert any(np.array_equal(line.get_xdata(), path.a) for line in lines)
 
@@ -90,13 +96,15 @@ def test_a_surface_has_a_cell_for_each_four_points_in_its_colour(made, ax):
 
 def test_what_stands_before_hides_what_stands_behind():
     ends = (-1.0, 1.0)
-    corners = [seen(*map(np.array, (x, y, 0.5))) for x in ends for y in ends]
+    corners = [project_isometric(*map(np.array, (x, y, 0.5))) for x in ends for y in ends]
     lowest = min(corners, key=lambda place: place[1])  # in the drawing
     assert lowest[2] == max(place[2] for place in corners)
 
 
 def test_a_higher_point_is_drawn_higher():
-    low, high = (seen(np.array(0.3), np.array(-0.2), np.array(z)) for z in (0.2, 0.6))
+    low, high = (
+        project_isometric(np.array(0.3), np.array(-0.2), np.array(z)) for z in (0.2, 0.6)
+    )
     assert low[0] == high[0]
     assert low[1] < high[1]
 
@@ -109,7 +117,7 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
     lines = [line for line in plot(result, ax, view="slices").lines]
     slices = [line for line in lines if len(line.get_xdata()) == 5]
     assert len(slices) == 4 + 1  # and their mean
-    along = result.rows((result.pair == 1) & (result.a == 0))
+    along = result.select((result.pair == 1) & (result.a == 0))
     assert any(np.allclose(line.get_ydata(), along.nll) for line in slices)
     (mean,) = (line for line in slices if line.get_label() == "mean")
     np.testing.assert_allclose(mean.get_ydata()[2], 0.5)
@@ -117,7 +125,7 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
 
 def test_a_line_is_a_slice_whatever_the_view(made, ax):
     result = made["landscape"]
-    plot(result.rows((result.b == 0) & (result.pair == 0)), ax, view="surface")
+    plot(result.select((result.b == 0) & (result.pair == 0)), ax, view="surface")
     assert len(ax.images) == 0
     np.testing.assert_allclose(ax.lines[0].get_ydata(), 0.5 + 2 * np.linspace(-1, 1, 5) ** 2)
 

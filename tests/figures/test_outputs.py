@@ -77,7 +77,7 @@ def test_none_and_all_are_said_of_none_and_all_alone(wrong, said):
 
 def test_severities_stand_in_their_order_also_without_clean_images(made, ax):
     result = made["robustness"]
-    plot(result.rows((result.corruption == "fog") & (result.severity == 5)), ax)
+    plot(result.select((result.corruption == "fog") & (result.severity == 5)), ax)
     assert [label.get_text() for label in ax.get_xticklabels()] == ["5"]
 
 
@@ -98,7 +98,7 @@ def test_without_a_reference_and_clean_images_there_are_only_bars(made, ax):
 
 def test_flip_rates_have_their_intervals_and_models_one_axis(made):
     one = made["stability"]
-    figure = panel([one, replace(one, flip_rate=one.flip_rate * 3)], names=["a", "b"])
+    figure = panel({"a": one, "b": replace(one, flip_rate=one.flip_rate * 3)})
     first, second = figure.axes[:2]
     assert [b.get_height() for b in bars(first)] == [0.05, 0.02]
     (lines,) = first.collections

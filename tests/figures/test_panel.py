@@ -1,17 +1,19 @@
 """Panels: several models side by side, ready for a paper; and files that do not change."""
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 
-from visprism.errors import InputError
-from visprism.figures import panel, save_figure
-from visprism.figures.frame import frame_of
+from visprism.core.errors import InputError
+from visprism.figures import panel, plot, save_figure
+from visprism.figures.registry import frame_of
 
 
 def models(result, number):
     """The same result of several models."""
-    return [result.from_(model=f"net:{i}") for i in range(number)]
+    return [result.with_provenance(model=f"net:{i}") for i in range(number)]
 
 
 @pytest.mark.parametrize("number", [1, 4])
@@ -29,14 +31,14 @@ def test_a_key_of_several_lines_takes_no_room_from_the_axes(made):
     result = made["high_frequency"]
     heights = []
     for keep in (result.kind == "mlp", result.depth >= 0):
-        figure = panel([result.rows(keep)])
+        figure = panel([result.select(keep)])
         figure.draw_without_rendering()
         heights.append(figure.axes[0].get_position().height * figure.get_figheight())
     assert heights[1] == pytest.approx(heights[0], rel=0.05)
 
 
 def test_titles_can_be_given(made):
-    figure = panel(models(made["costs"], 2), names=["A", "B"])
+    figure = panel(dict(zip("AB", models(made["costs"], 2), strict=True)))
     assert [ax.get_title() for ax in figure.axes] == ["A", "B"]
 
 
@@ -49,7 +51,7 @@ def test_the_protocol_stands_below(made):
 @pytest.mark.parametrize("number", [1, 3])
 def test_there_is_one_colour_bar_and_one_legend(made, number):
     spectra = panel(models(made["spectrum"], number))
-    assert [ax.get_ylabel() for ax in spectra.axes].count("Normalised depth") == 1
+    assert [ax.get_ylabel() for ax in spectra.axes].count("Normalized depth") == 1
     depths = panel(models(made["high_frequency"], number))
     (legend,) = depths.legends
     assert [text.get_text() for text in legend.get_texts()] == [
@@ -76,8 +78,8 @@ def test_nothing_is_drawn_beyond_the_edge(result, number):
 
 
 def test_a_model_whose_maps_are_single_pixels_has_empty_axes(made):
-    none = made["high_frequency"].rows(made["high_frequency"].depth > 1)
-    figure = panel([none], names=["tiny"])
+    none = made["high_frequency"].select(made["high_frequency"].depth > 1)
+    figure = panel({"tiny": none})
     assert not figure.legends
     assert [ax.get_title() for ax in figure.axes] == ["tiny"]
 
@@ -85,25 +87,47 @@ def test_a_model_whose_maps_are_single_pixels_has_empty_axes(made):
 # The first is no formula that matplotlib could read.
 @pytest.mark.parametrize("name", ["$\\frac$", "<script>alert(1)</script>"])
 def test_names_are_drawn_as_they_are(made, tmp_path, name):
-    figure = panel([made["high_frequency"].from_(model=name, data=name)])
+    figure = panel([made["high_frequency"].with_provenance(model=name, data=name)])
     assert figure.axes[0].get_title().replace("\n", "") == name
     svg = save_figure(figure, tmp_path / "x")[1].read_text()
     assert "<script" not in svg
 
 
 def test_no_result_is_refused():
-    with pytest.raises(InputError, match="results of one type, got none"):
+    with pytest.raises(InputError, match="results must be of one type, got none"):
         panel([])
 
 
 def test_results_of_two_types_are_refused(made):
-    with pytest.raises(InputError, match="got Costs, Spectrum; make one panel for each"):
+    with pytest.raises(InputError, match=r"got Costs, Spectrum\. Make one panel for each"):
         panel([made["spectrum"], made["costs"]])
 
 
-def test_names_that_are_too_few_are_refused(made):
-    with pytest.raises(InputError, match="got 1 names for 2 results; give one for each"):
-        panel(models(made["tally"], 2), names=["A"])
+def test_a_mapping_of_results_is_plotted_side_by_side_and_gives_an_array_of_axes(made):
+    first = made["variances"]
+    axes = plot({"A": first, "B": first.select(first.depth > 0)})
+    try:
+        assert isinstance(axes, np.ndarray)
+        assert [ax.get_title() for ax in axes] == ["A", "B"]
+        assert pyplot.get_fignums() == [axes[0].figure.number]
+        line = axes[1].lines[0]
+        np.testing.assert_array_equal(line.get_xdata(), first.depth[first.depth > 0])
+    finally:
+        pyplot.close("all")
+
+
+def test_a_mapping_of_results_is_not_plotted_on_given_axes(made):
+    ax = Figure().subplots()
+    with pytest.raises(InputError, match=r"ax must be None for 1 results, got axes\. Plot one"):
+        plot({"A": made["variances"]}, ax)
+
+
+def test_only_the_formats_that_are_named_are_written(made, tmp_path):
+    figure = panel({"A": made["kind_summary"]})
+    assert save_figure(figure, tmp_path / "a", ["png"]) == [tmp_path / "a.png"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+    with pytest.raises(InputError, match="format must be one of png, svg, pdf, got 'gif'"):
+        save_figure(figure, tmp_path / "a", ["gif"])
 
 
 def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tmp_path):
@@ -116,14 +140,14 @@ def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tm
 
 
 def test_files_carry_no_date(made, tmp_path):
-    png, svg, pdf = save_figure(panel([made["tally"]]), tmp_path / "a")
+    png, svg, pdf = save_figure(panel([made["kind_summary"]]), tmp_path / "a")
     assert b"tEXt" not in png.read_bytes()
     assert "dc:date" not in svg.read_text()
     assert b"CreationDate" not in pdf.read_bytes()
 
 
 def test_a_failure_leaves_nothing_behind(made, tmp_path):
-    figure = panel([made["tally"]])
+    figure = panel([made["kind_summary"]])
     figure.axes[0].text(0, 0, "$\\frac$")  # breaks when it is drawn
     with pytest.raises(ValueError, match="frac"):
         save_figure(figure, tmp_path / "a")

@@ -21,7 +21,7 @@ def test_the_size_is_drawn_against_depth_with_its_error(made, ax):
 
 def test_a_dashed_line_stands_at_the_flat_field(made, ax):
     plot(made["receptive_field"], ax)
-    (dashed,) = (line for line in ax.lines if "evenly" in line.get_label())
+    (dashed,) = (line for line in ax.lines if "uniform" in line.get_label())
     assert set(dashed.get_ydata()) == {9.2}
 
 
@@ -30,8 +30,8 @@ def test_a_side_can_be_drawn_instead(made, ax, quantity):
     sizes = made["receptive_field"]
     plot(sizes, ax, quantity=quantity)
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), getattr(sizes, quantity))
-    assert "Side of" in ax.get_ylabel()
-    assert not any("evenly" in line.get_label() for line in ax.lines)
+    assert "Side of the" in ax.get_ylabel()
+    assert not any("uniform" in line.get_label() for line in ax.lines)
 
 
 def test_each_map_is_drawn_upright_with_its_numbers_side_by_side(made, ax):
@@ -39,7 +39,7 @@ def test_each_map_is_drawn_upright_with_its_numbers_side_by_side(made, ax):
     images = plot(maps, ax).images
     assert len(images) == 3
     for image, name in zip(images, ["stem", "conv1", "stages.2.blocks.17.attn"], strict=True):
-        rows = maps.rows(maps.block == name)
+        rows = maps.select(maps.block == name)
         np.testing.assert_array_equal(image.get_array().ravel(), rows.relative)
         assert image.get_array().shape == (2, 3)
         left, right, bottom, top = image.get_extent()

@@ -35,7 +35,8 @@ def test_ranks_are_drawn_against_depth(made, ax, quantity):
 def test_sizes_begin_at_zero_and_those_of_every_model_are_shown(made, order):
     ranks = made["effective_ranks"]
     larger = replace(ranks, token_rank=20 * ranks.token_rank)
-    first, second = panel([ranks, larger][::order], names=["a", "b"]).axes[:2]
+    results = [ranks, larger][::order]
+    first, second = panel(dict(zip("ab", results, strict=True))).axes[:2]
     for ax in (first, second):
         low, high = ax.get_ylim()
         assert low == 0

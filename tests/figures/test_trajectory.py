@@ -31,4 +31,4 @@ def test_in_polar_coordinates_the_last_is_the_middle(made, ax):
 
 def test_it_says_what_it_does_not_show(made, ax):
     plot(made["trajectory"], ax)
-    assert "is not drawn" in " ".join(text.get_text() for text in ax.texts)
+    assert "is not shown" in " ".join(text.get_text() for text in ax.texts)

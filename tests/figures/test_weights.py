@@ -31,13 +31,13 @@ def test_a_picture_has_the_shape_of_the_kernel(made, ax):
 
 def test_the_share_of_each_component_stands_below_it(made, ax):
     texts = [text.get_text() for text in plot(made["patch_filters"], ax).texts]
-    assert texts[:2] == ["20.0 %", "17.8 %"]
+    assert texts[:2] == ["20.0%", "17.8%"]
     assert len(texts) == 9
 
 
 def test_kernels_of_images_that_have_not_three_colours_are_drawn_in_grey(made, ax):
     filters = made["patch_filters"]
-    one = filters.rows(filters.channel < 2)
+    one = filters.select(filters.channel < 2)
     colours = plot(one, ax).images[0].get_array()
     assert colours.shape == (2, 4, 3)
     np.testing.assert_allclose(colours[..., 1], colours[..., 0])
@@ -92,8 +92,8 @@ def test_the_query_stands_in_the_middle_of_its_picture(made, ax):
 
 def test_a_head_says_where_it_looks_most(made, ax):
     tips = [patch.get_gid() for patch in plot(made["relative_scores"], ax).patches]
-    assert "head 1 · most at -1 rows, -2 columns: 0.79" in tips[0]
-    assert "head 2 · most at -1 rows, +1 columns: 0.79" in tips[1]
+    assert "head 1 · largest weight 0.79 at -1 rows, -2 columns" in tips[0]
+    assert "head 2 · largest weight 0.79 at -1 rows, +1 columns" in tips[1]
 
 
 def test_no_more_than_49_heads_are_drawn(made, ax):

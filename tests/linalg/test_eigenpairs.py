@@ -1,14 +1,17 @@
 """Laws of eigenpairs and Krylov spaces (src/visprism/linalg/), on matrices."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
 from scipy.sparse.linalg import eigsh
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.core.run import Run, TimeBudgetError
 from visprism.linalg import Krylov, Request
 from visprism.linalg import eigenpairs as eigenpairs_of
-from visprism.rng import stream
 
 
 def eigenpairs(product, starts, *, k, which="LM", **options):
@@ -49,10 +52,10 @@ HESSIAN = [*np.linspace(-1, 1, 180), -40.0, -25.0, -8.0, 100.0, 60.0, 41.0, 33.0
         ("BE", [100, 60, 41, -40, -25]),
     ],
 )
-@pytest.mark.parametrize("block", [1, 3])
-def test_the_eigenvalues_asked_for_come_in_their_order(which, expected, block):
+@pytest.mark.parametrize("num_starts", [1, 3])
+def test_the_eigenvalues_asked_for_come_in_their_order(which, expected, num_starts):
     A = matrix(HESSIAN)
-    found = eigenpairs(operator(A), start(1, block, len(A)), k=5, which=which, tol=1e-10)
+    found = eigenpairs(operator(A), start(1, num_starts, len(A)), k=5, which=which, tol=1e-10)
     np.testing.assert_allclose(found.values[0], expected, rtol=1e-9)
     assert found.converged.all()
     residual = (found.vectors[0] @ A - found.values[0][:, None] * found.vectors[0]).norm(dim=1)
@@ -72,7 +75,7 @@ def test_independent_operators_are_solved_side_by_side_as_each_alone():
 
 def test_a_full_basis_is_compressed_and_the_answer_is_the_same():
     A = matrix(np.concatenate([np.linspace(1, 50, 300), [50.5, 51, 51.5]]))
-    found = eigenpairs(operator(A), start(1, 1, 303), k=3, tol=1e-9, most_products=900)
+    found = eigenpairs(operator(A), start(1, 1, 303), k=3, tol=1e-9, max_products=900)
     assert found.products > 2 * 3 + 20 + 2  # more than the basis holds
     np.testing.assert_allclose(found.values[0], [51.5, 51, 50.5], rtol=1e-9)
 
@@ -98,13 +101,15 @@ def test_a_space_that_is_exhausted_early_goes_on_in_a_new_direction():
     np.testing.assert_allclose(found.values[0], [3, 2, 1, -5], atol=1e-12)
 
 
-@pytest.mark.parametrize("block", [1, 2])
+@pytest.mark.parametrize("num_starts", [1, 2])
 @pytest.mark.parametrize(
     ("which", "expected"), [("SA", [-2, 0, 0, 0, 0]), ("LA", [3, 2, 2, 2, 0])]
 )
-def test_copies_of_an_eigenvalue_are_found_before_what_comes_after_them(which, expected, block):
+def test_copies_of_an_eigenvalue_are_found_before_what_comes_after_them(
+    which, expected, num_starts
+):
     A = matrix([3.0, -2.0, 2.0, 2.0, 2.0, *np.zeros(100)])
-    found = eigenpairs(operator(A), start(1, block, 105), k=5, which=which)
+    found = eigenpairs(operator(A), start(1, num_starts, 105), k=5, which=which)
     np.testing.assert_allclose(found.values[0], expected, atol=1e-12)
     known = np.array(expected) != 0
     np.testing.assert_array_equal(found.converged[0], known)  # of 0 no relative error is known
@@ -164,9 +169,56 @@ def test_what_has_converged_has_its_rank_too(seed, which):
     np.testing.assert_allclose(found.values[0], exact, rtol=1e-3)
 
 
+def synthetic_spectrum(kind, seed, p=1500):
+    """Spectra that mislead a test of convergence: clusters, both signs, or low rank."""
+    rng = np.random.default_rng([seed, len(kind)])
+    spectrum = np.zeros(p)
+    if kind == "clusters":
+        pairs = np.repeat(10 ** rng.uniform(0, 2, rng.integers(4, 9)), 2)
+        pairs *= (1 + 10 ** rng.uniform(-4, -1, len(pairs))) * rng.choice([-1, 1], len(pairs))
+        spectrum[: len(pairs)] = pairs
+        spectrum[len(pairs) :] = rng.normal(0, 0.5, p - len(pairs))
+    elif kind == "both signs":
+        positive = 10 ** rng.uniform(0, 2, 10)
+        spectrum[:10], spectrum[10:20] = positive, -positive * rng.uniform(0.8, 1.2, 10)
+        spectrum[20:] = rng.normal(0, 0.3, p - 20)
+    else:
+        rank = rng.integers(12, 60)
+        spectrum[:rank] = rng.choice([-1, 1], rank, p=[0.3, 0.7]) * 10 ** rng.uniform(
+            -1, 2, rank
+        )
+    return spectrum
+
+
+def fraction_of_wrong_flags(kind, number):
+    """How often all five values are flagged as converged and one is off by more than tol."""
+    wrong, tol = 0, 1e-2
+    for seed in range(number):
+        spectrum = synthetic_spectrum(kind, seed)
+        diagonal = torch.tensor(spectrum, dtype=torch.float32)
+        first = torch.randn(1, 1, len(spectrum), generator=stream(seed, "start"))
+        found = eigenpairs(lambda V, d=diagonal: V * d, first, k=5, tol=tol)
+        exact = np.sort(np.abs(spectrum))[::-1][:5]
+        error = np.abs(np.abs(found.values[0].double().numpy()) - exact) / exact
+        wrong += bool(found.converged.all()) and bool((error > tol).any())
+    return wrong / number
+
+
+@pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
+def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra(kind):
+    """In single precision, at the default tolerance of mini-batch spectra."""
+    assert fraction_of_wrong_flags(kind, 60) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
+def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra_over_400(kind):
+    assert fraction_of_wrong_flags(kind, 400) <= 1 / 200
+
+
 def test_a_budget_ends_it_and_says_that_nothing_has_converged():
     A = matrix(np.linspace(0, 1, 400))
-    found = eigenpairs(operator(A), start(1, 1, 400), k=3, tol=1e-12, most_products=6)
+    found = eigenpairs(operator(A), start(1, 1, 400), k=3, tol=1e-12, max_products=6)
     assert found.products == 6
     assert not found.converged.any()
     exact = np.linspace(0, 1, 400)
@@ -174,10 +226,32 @@ def test_a_budget_ends_it_and_says_that_nothing_has_converged():
     assert (nearest <= found.residuals[0].numpy() + 1e-12).all()
 
 
-def test_seconds_are_a_budget_too():
-    A = matrix(np.linspace(0, 1, 400))
-    found = eigenpairs(operator(A), start(1, 1, 400), k=3, tol=1e-15, seconds=0.0)
-    assert found.products <= 3
+def test_a_deadline_ends_it_within_one_product():
+    A, products = matrix(np.linspace(0, 1, 400)), []
+
+    def product(vectors):
+        products.append(time.monotonic())
+        time.sleep(0.05)
+        return operator(A)(vectors)
+
+    run = Run(deadline=time.monotonic() + 0.2)
+    with pytest.raises(TimeBudgetError):
+        eigenpairs(product, start(1, 1, 400), k=3, tol=1e-15, run=run)
+    assert products[-1] < run.deadline
+    assert len(products) >= 2
+
+
+def test_progress_is_reported_for_each_product():
+    steps = []
+
+    def progress(items, label):
+        for item in items:
+            steps.append((label, item))
+            yield item
+
+    A = matrix(HESSIAN)
+    found = eigenpairs(operator(A), start(1, 1, len(A)), k=3, run=Run(progress=progress))
+    assert steps == [("Lanczos steps", i) for i in range(found.products)]
 
 
 def test_one_space_serves_several_requests_with_shifts():
@@ -226,28 +300,30 @@ def test_the_basis_and_the_remainder_keep_their_relation():
 
 def test_refuses_what_is_not_symmetric():
     A = torch.randn(50, 50, generator=stream(0, "any")).double()
-    with pytest.raises(InputError, match="the operator is not symmetric"):
+    with pytest.raises(InputError, match="the operator must be symmetric"):
         eigenpairs(operator(A), start(1, 1, 50), k=3)
 
 
 def test_refuses_products_that_are_not_finite():
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(InputError, match="must be finite"):
         eigenpairs(lambda V: V / 0, start(1, 1, 50), k=3)
 
 
 def test_refuses_more_eigenvalues_than_there_are():
-    with pytest.raises(InputError, match="k is 6; the operator has 5 eigenvalues"):
+    with pytest.raises(
+        InputError, match=r"k must be between 1 and 5 \(the operator has 5 eigenvalues\), got 6"
+    ):
         eigenpairs(lambda V: V, start(1, 1, 5), k=6)
 
 
 @pytest.mark.parametrize("tol", [0.0, -1.0, 0.5, float("nan")])
 def test_refuses_a_tolerance_that_tells_nothing(tol):
-    with pytest.raises(InputError, match="wants a relative residual above 0, up to"):
+    with pytest.raises(InputError, match="tol must be above 0 and at most"):
         eigenpairs(lambda V: V, start(1, 1, 5), k=1, tol=tol)
 
 
 def test_refuses_an_unknown_end():
     unknown = Request(1)
     object.__setattr__(unknown, "which", "top")  # the tests check types
-    with pytest.raises(InputError, match="which is 'top'; wants one of LM, LA, SA, BE"):
+    with pytest.raises(InputError, match="which must be one of LM, LA, SA, BE, got 'top'"):
         eigenpairs_of(lambda V: V, start(1, 1, 5), [unknown])

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from visprism.anatomy import costs, dissect
+from visprism.core.rng import stream
 from visprism.measure.throughput import model_cost
 from visprism.models import MODELS
-from visprism.rng import stream
 
 ATTENDS = ["alter_resnet18_32", "vit_pico_patch4_32"]
 
@@ -26,10 +26,14 @@ def test_a_convolution_costs_its_weights_at_each_pixel():
     assert cost.macs == 3 * 4 * 9 * 5 * 6
 
 
-def test_frozen_parameters_and_statistics_are_not_counted():
-    model = nn.BatchNorm2d(3).eval()
-    model.bias.requires_grad = False
-    assert model_cost(model, torch.zeros(1, 3, 2, 2)).parameters == 3
+def test_frozen_and_shared_parameters_count_once_and_statistics_do_not():
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 3, 1))
+    model[3].weight = model[0].weight
+    model[1].bias.requires_grad = False
+    images = torch.zeros(2, 3, 4, 4)
+    expected = 9 + 3 + 3 + 3 + 3
+    assert model_cost(model.eval(), images, repeats=0).parameters == expected
+    assert costs(dissect(model, images)).distinct_parameters == expected
 
 
 @pytest.mark.parametrize("seconds", [0.02, 0.05])
@@ -60,10 +64,10 @@ def test_the_meta_device_counts_the_same_without_arithmetic(name):
 
 
 def test_refuses_a_model_in_training_mode():
-    with pytest.raises(ValueError, match=r"training mode; call model.eval\(\) first"):
+    with pytest.raises(ValueError, match=r"evaluation mode. Call model.eval\(\) first"):
         model_cost(nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 5, 5))
 
 
 def test_refuses_no_images():
-    with pytest.raises(ValueError, match="got no images"):
+    with pytest.raises(ValueError, match="images must hold at least one, got none"):
         model_cost(nn.Conv2d(3, 4, 3).eval(), torch.zeros(0, 3, 5, 5))

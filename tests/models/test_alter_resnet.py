@@ -4,14 +4,14 @@ import pytest
 import timm
 import torch
 
-from visprism.alternet import harmonize
 from visprism.anatomy import attentions, dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.harmonize import harmonize
 from visprism.models import MODELS, load_model
-from visprism.models.alter_resnet import attention_places
 from visprism.models.layers.msa_block import MSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
-from visprism.rng import stream
+from visprism.models.zoo_registry.alter_resnet import attention_places
 
 SMALL = "alter_resnet18_32"
 

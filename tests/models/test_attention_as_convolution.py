@@ -8,12 +8,12 @@ import torch
 from timm.layers import Conv2dSame, ScaledStdConv2d, StdConv2d
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.models.attention_as_convolution import (
     attention_from_convolution,
     largest_difference,
 )
-from visprism.rng import stream
 
 
 def noise(*shape):

@@ -5,11 +5,11 @@ import torch
 from timm.layers import Attention
 from timm.models.swin_transformer import SwinTransformerBlock
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.models.layers import local_attention
 from visprism.models.layers.local_attention import LocalAttention
 from visprism.models.layers.shifted_windows import ShiftedWindowAttention
-from visprism.rng import stream
 
 
 def tokens(height, width, channels=12, batch=2):

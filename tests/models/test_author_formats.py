@@ -8,10 +8,10 @@ import re
 import pytest
 import torch
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.models import MODELS, load_model, save_checkpoint
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 CLASSES = 100
 NAMES = [

@@ -15,12 +15,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 from visprism.models import load_model
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.metadata import Metadata, read_metadata
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance
 
 
 def network(seed=0, width=4):
@@ -244,7 +244,7 @@ def misfit(change):
         ),
         (
             lambda s: s.clear() or s.update(a=torch.zeros(1)),
-            r"7 missing from the file \(0\.weight, 0\.bias, 1\.weight, \.\.\.\); 1 not in",
+            r"6 missing from the file \(0\.weight, 0\.bias, 1\.weight, \.\.\.\); 1 not in",
         ),
     ],
     ids=["missing", "unexpected", "shape", "many"],
@@ -262,11 +262,15 @@ def test_a_checkpoint_that_does_not_fit_names_the_keys_and_changes_nothing(
 @pytest.mark.parametrize(
     ("plain", "average"), [("state_dict", "state_dict_ema"), ("model", "model_ema")]
 )
-def test_weights_beside_their_average_are_refused_by_both_names(tmp_path, plain, average):
+def test_of_weights_and_their_average_the_average_is_loaded_with_a_warning(
+    tmp_path, caplog, plain, average
+):
     both = {plain: network(0).state_dict(), average: network(1).state_dict()}
     torch.save(both, tmp_path / "a.pt")
-    with pytest.raises(InputError, match=rf"several sets of weights \({plain}, {average}\)"):
-        load_checkpoint(network(), tmp_path / "a.pt")
+    model = network(2)
+    load_checkpoint(model, tmp_path / "a.pt")
+    assert_same_weights(model, network(1))
+    assert f"several sets of weights ({average}, {plain}); {average}, a moving" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -344,7 +348,9 @@ def test_a_whole_pickled_model_is_refused(tmp_path):
 )
 def test_a_file_that_is_no_checkpoint(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=r"refused: it is no (checkpoint|safetensors file)"):
+    with pytest.raises(
+        ValueError, match=r"refused: it is no (checkpoint|archive|safetensors file)"
+    ):
         load_checkpoint(network(), tmp_path / name)
 
 

@@ -6,10 +6,10 @@ import torchvision
 from torch import nn
 
 from visprism.anatomy import attentions, dissect
+from visprism.core.rng import stream
 from visprism.measure.outputs import predict
 from visprism.models import MODELS, load_model
 from visprism.models.layers.smoothing import SpatialSmoothing
-from visprism.rng import stream
 
 
 def images(*shape):
@@ -193,5 +193,5 @@ def test_a_plain_network_has_a_block_for_each_convolution():
 
 def test_the_windows_of_an_alter_resnet_are_seen():
     anatomy = dissect(load_model("alter_resnet18_32").model, images(2, 3, 32, 32))
-    heads = [a.attended.heads for a in attentions(anatomy)]
+    heads = [a.geometry.heads for a in attentions(anatomy)]
     assert heads == [6, 12, 24]

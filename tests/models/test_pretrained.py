@@ -12,9 +12,10 @@ import timm
 import torch
 from safetensors import safe_open
 
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.core.statistics import wilson
 from visprism.data import batches, load_data
-from visprism.errors import InputError
-from visprism.measure.outputs.wilson import wilson
 from visprism.models import MODELS, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import (
     card_table,
@@ -24,7 +25,6 @@ from visprism.models.pretrained import (
     pretrained_cards,
 )
 from visprism.models.timm_entries import PREFIX
-from visprism.rng import stream
 
 PROJECT = Path(__file__).parents[2]
 CARDS = pretrained_cards()

@@ -10,15 +10,15 @@ from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer
 
 import visprism as vp
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.models import MODELS, load_model
-from visprism.models.conv_vit import conv_vit
-from visprism.models.deit import deit
-from visprism.models.mixer import mixer
-from visprism.models.pit import pit
-from visprism.models.swin import swin
-from visprism.models.vit import vit
-from visprism.rng import stream
+from visprism.models.zoo.conv_vit import conv_vit
+from visprism.models.zoo.deit import deit
+from visprism.models.zoo.mixer import mixer
+from visprism.models.zoo.pit import pit
+from visprism.models.zoo.swin import swin
+from visprism.models.zoo.vit import vit
 
 SMALL = {"img_size": 16, "patch_size": 2, "num_classes": 5}
 FAMILIES = {

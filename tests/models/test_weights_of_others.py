@@ -8,9 +8,9 @@ import timm
 import torch
 import torchvision
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.models import load_model
-from visprism.rng import stream
 
 
 def timms(name):

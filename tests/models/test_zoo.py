@@ -7,10 +7,10 @@ import timm
 import torch
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.models import MODELS, load_model
-from visprism.models.zoo import image_size
-from visprism.rng import stream
+from visprism.models.zoo_registry import image_size
 
 NAMES = {  # one of each family that gives feature maps, and the channels of all its maps
     "preact_resnet18_32": [64, 64, 128, 256, 512],

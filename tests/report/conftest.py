@@ -1,230 +1,214 @@
-"""Two small networks, examined."""
+"""Results by hand, with figures and declarations of their own, and a study of two models."""
 
-from dataclasses import replace
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Literal
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
-from visprism.alternet import BuildUp
-from visprism.anatomy import costs, dissect
-from visprism.measure.curvature import (
-    hessian_curves,
-    hessian_spectrum,
-    hessian_tally,
-    spectral_density,
-    top_eigenvalues,
-    trace,
-)
-from visprism.measure.features import (
-    AttentionStatistics,
-    CKAProbe,
-    FourierProbe,
-    SingularValueProbe,
-    VarianceProbe,
-    block_structure,
-    effective_ranks,
-    high_frequency,
-    observe,
-    tally,
-)
-from visprism.measure.landscape import landscape, random_planes, trajectory
-from visprism.measure.outputs import (
-    CLEAN,
-    Attack,
-    adversarial,
-    corruption_errors,
-    fourier_sensitivity,
-    frequency_noise,
-    lesion_study,
-    lesions_together,
-    outcomes,
-    predict,
-    reliability,
-    risk_coverage,
-    robustness,
-    shape_bias,
-    stability,
-    temperature,
-    uncertainty,
-)
-from visprism.measure.parameters import Objective, sharpness
-from visprism.measure.receptive_field import receptive_field
-from visprism.measure.weights import patch_filters, positional_similarity
-from visprism.report import Examination
-from visprism.result import Provenance
+from visprism.analyses import ANALYSES, Analysis, Cost, Section
+from visprism.core.options import option
+from visprism.core.provenance import Provenance
+from visprism.figures import figure
+from visprism.figures.style import tip
+from visprism.results.answers import Answer
+from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.findings import Finding
+from visprism.results.per_image import PerImage
+from visprism.study import Entry, Failure, Study
+
+BLOCKS = ("stem", "conv1", "attn2")
 
 
-class Residual(nn.Module):
-    """A convolution on a residual stream."""
+@result_type("test-norms")
+class Norms(Result):
+    """A value for each block."""
 
-    def __init__(self, width):
-        super().__init__()
-        self.conv = nn.Conv2d(width, width, 3, padding=1)
+    block: np.ndarray = column("Block", "", "name of the block")
+    depth: np.ndarray = column("Normalized depth", "", "0 for the first block, 1 for the last")
+    norm: np.ndarray = column("Norm", "pixels", "a value with a unit")
+    count: np.ndarray = column("Count", "", "a large number")
+    scale: str = scalar("Scale", "", "what the norm refers to", default="relative")
 
-    def forward(self, x):
-        return x + self.conv(x).relu()
+    def findings(self):
+        return (
+            Finding(f"norm {self.norm[-1]:.3g} at {self.block[-1]}"),
+            Finding("channels of one block are dead", "VP108"),
+        )
 
-
-class Stem(nn.Module):
-    """A convolution, and a table of positions."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.conv = nn.Conv2d(3, width, 3, padding=1)
-        self.positions = nn.Parameter(torch.randn(1, width, 16, 16))
-
-    def forward(self, x):
-        return self.conv(x) + self.positions
-
-
-class Network(nn.Sequential):
-    """Stem, `depth` residual blocks, a smaller grid, as many again, head."""
-
-    def __init__(self, depth):
-        super().__init__(
-            Stem(8),
-            *(Residual(8) for _ in range(depth)),
-            nn.Conv2d(8, 12, 2, stride=2),
-            *(Residual(12) for _ in range(depth)),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(12, 5),
+    def answers(self):
+        value = float(self.norm[-1])
+        if not np.isfinite(value):
+            return ()
+        verdict = "supports" if value < 0 else "contradicts"
+        limits = value - 0.5, value + 0.5
+        return (
+            Answer(
+                "Do norms fall?", "norm at the end", value, *limits, claim="C6", verdict=verdict
+            ),
+            Answer("How bright?", "brightness", value, over="images"),
         )
 
 
-def attention_statistics(about):
-    quantities = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
-    return AttentionStatistics(
-        block=np.array(["1", "1"]),
-        stage=np.array([1, 1]),
-        depth=np.array([0.2, 0.2]),
-        head=np.array([1, 2]),
-        keys=np.array([16, 16]),
-        **dict.fromkeys(quantities, np.array([0.25, 0.5])),
-        **dict.fromkeys([f"{name}_error" for name in quantities], np.array([0.1, 0.1])),
-        provenance=about,
-    )
+@result_type("test-gaps")
+class Gaps(Result):
+    """A second result of the same analysis, also about two models."""
+
+    block: np.ndarray = column("Block", "", "name of the block")
+    gap: np.ndarray = column("Gap", "", "a value")
+
+    def findings(self):
+        return (Finding(f"largest gap {self.gap.max():.3g}"),)
 
 
-def of_curvature(network, batches, about):
-    spectrum = hessian_spectrum(network, batches, k=2, weight_decay=0.1, provenance=about)
-    objective = Objective(network, batches)
-    return (
-        hessian_curves(spectrum),
-        hessian_tally(spectrum, resamples=5),
-        spectrum,
-        top_eigenvalues(objective, k=2, provenance=about),
-        spectral_density(objective, runs=2, steps=5, provenance=about),
-        trace(objective, probes=3, provenance=about),
-    )
+@figure()
+def draw_norms(result: Norms, ax, *, quantity: Literal["norm", "count"] = "norm"):
+    """A point for each block."""
+    for name, x, y in zip(result.block, result.depth, getattr(result, quantity), strict=True):
+        ax.plot(x, y, marker="o", gid=tip(f"{name} · conv · {y:.3g}"))
+    ax.set_xlabel("Normalized depth")
+    return ax
 
 
-def of_outputs(network, images, about):
-    targets = network(images).argmax(1)
-    targets[::2] = (targets[::2] + 1) % 5  # half of them wrong
-    given = [(images, targets)]
-    predictions = predict(network, given, provenance=about)
-    seen = outcomes(predictions)
-    corrupted = robustness(
-        network, {CLEAN: given, ("fog", 1): given}, resamples=5, provenance=about
-    )
-    frames = images[:, None].repeat(1, 3, 1, 1, 1)
-    return (
-        uncertainty(seen, resamples=5),
-        reliability(seen),
-        risk_coverage(seen),
-        temperature(predictions)[0],
-        corrupted,
-        corruption_errors(corrupted),
-        stability(network, {"tilt": [frames]}, resamples=5, provenance=about),
-    )
+@figure()
+def draw_gaps(result: Gaps, ax):
+    """A bar for each block."""
+    ax.bar(range(len(result)), result.gap)
+    return ax
 
 
-def of_trials(network, anatomy, images, about):
-    targets = torch.arange(8) % 5
-    given = [(images, targets)]
-    scale = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "provenance": about}
-    categories = ["disk", "cross", "star", "arrow", "ring"]
-    predictions = predict(network, given, provenance=about)
-    lesions = lesion_study(anatomy, given, together=[2], draws=2, provenance=about)
-    return (
-        lesions,
-        lesions_together(lesions),
-        frequency_noise(network, given, frequencies=(0.2, 0.8), **scale),
-        fourier_sensitivity(network, given, reach=1, **scale),
-        adversarial(network, given, [Attack("fgsm", 0.1)], **scale),
-        shape_bias(predictions, network(images).argmax(1).numpy(), categories),
-    )
+class Made(Analysis):
+    """An analysis that is not measured."""
+
+    group = "feature maps"
+    source = "a book"
+
+    def measure(self, subject, run):
+        raise NotImplementedError
+
+    def cost(self, subject):  # noqa: ARG002
+        return Cost(1)
 
 
-def searched(about):
-    return BuildUp(
-        candidate=np.array([0, 0, 1, 1]),
-        msas=np.array([0, 0, 1, 1]),
-        added=np.array(["", "", "layer3.2", "layer3.2"]),
-        placement=np.array(["", "", "layer3.2", "layer3.2"]),
-        stage=np.array([0, 0, 3, 3]),
-        parameters=np.array([20, 20, 30, 30]),
-        seed=np.array([0, 1, 0, 1]),
-        accuracy=np.array([0.5, 0.6, 0.7, 0.7]),
-        kept=np.ones(4, dtype=bool),
-        provenance=about,
-    )
+@dataclass(frozen=True)
+class MeasureNorms(Made):
+    """Norms of blocks."""
 
-
-def examined(name, depth):
-    with torch.random.fork_rng():
-        torch.manual_seed(depth)
-        network, images = Network(depth).eval(), torch.rand(8, 3, 16, 16)
-    anatomy = dissect(network, images[:2])
-    about = Provenance(model=name, data="folder:cats/val", created="2025-01-31")
-    spectrum, variances, singular, similarity = observe(
-        anatomy,
-        images.split(4),
-        [FourierProbe(), VarianceProbe(), SingularValueProbe(), CKAProbe()],
-        provenance=about,
-    )
-    ends = high_frequency(spectrum)
-    fields = receptive_field(anatomy, [images[:3]], provenance=about)
-    batches = [(images, torch.arange(8) % 5)]
-    surface = landscape(
-        network,
-        batches,
-        random_planes(network, points=3, pairs=2, reach=0.5),
-        provenance=about,
-    )
-    states = [{n: (1 + k**2) * t for n, t in network.state_dict().items()} for k in (3, 1, 0)]
-    states[1]["0.conv.bias"] = states[1]["0.conv.bias"] + 1
-    return Examination(
-        name,
-        replace(costs(anatomy), provenance=spectrum.provenance),
-        (
-            spectrum,
-            ends,
-            tally(ends),
-            variances,
-            tally(variances),
-            attention_statistics(about),
-            similarity,
-            block_structure(similarity),
-            *fields,
-            singular,
-            effective_ranks(singular),
-            surface,
-            sharpness(Objective(network, batches), provenance=about),
-            trajectory(network, states, provenance=about),
-            patch_filters(anatomy, provenance=about),
-            positional_similarity(anatomy, provenance=about),
-            *of_curvature(network, batches, about),
-            *of_outputs(network, images, about),
-            *of_trials(network, anatomy, images, about),
-            searched(about),
+    name = "test-norms"
+    claims = ("C6",)
+    sections = (
+        Section(
+            Norms,
+            "Norms of blocks",
+            "Each point is a block.",
+            figures={"": {}, "-count": {"quantity": "count"}},
         ),
+        Section(Gaps, "Gaps between blocks", "Each bar is a block.", table=False),
+    )
+
+    steps: int = option(3, "number of steps", minimum=1)
+    bands: tuple[float, ...] = option((0.5, 1.0), "edges of bands")
+
+
+@dataclass(frozen=True)
+class MeasureGaps(Made):
+    """Gaps alone, in a later group."""
+
+    name = "test-gaps"
+    group = "loss"
+    sections = (Section(Gaps, "Gaps", "Each bar is a block.", figures={}),)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """The two analyses, registered for one test."""
+    for analysis in (MeasureNorms, MeasureGaps):
+        monkeypatch.setitem(ANALYSES._functions, analysis.name, analysis)
+
+
+def norms(model="a", end=-0.25, blocks=BLOCKS):
+    return Norms(
+        block=np.array(blocks),
+        depth=np.linspace(0, 1, len(blocks)),
+        norm=np.linspace(1, end, len(blocks)),
+        count=np.array([25_557_032, 7, 12]),
+        provenance=provenance(model),
     )
 
 
-@pytest.fixture(scope="session")
-def examinations():
-    return (examined("shallow", 2), examined("deep", 3))
+def gaps(model="a"):
+    return Gaps(
+        block=np.array(BLOCKS), gap=np.array([0.1, 0.5, 0.25]), provenance=provenance(model)
+    )
+
+
+def brightness(model, offset):
+    return PerImage(
+        quantity=np.full(8, "brightness"),
+        image=np.arange(8),
+        value=np.linspace(0, 1, 8) + offset + 0.01 * np.arange(8) ** 2,
+        provenance=provenance(model),
+    )
+
+
+def provenance(model):
+    return Provenance(
+        model=model,
+        data="folder:cats",
+        split="test",
+        images=8,
+        image_shape=(3, 8, 8),
+        seed=7,
+        created="2026-01-31",
+        visprism="0.2",
+        torch="2.6",
+        python="3.11",
+    )
+
+
+def study_of(first="a", second="b", reason="the model has no attention"):
+    """Two models: one analysis of both, with a result about both together, one of the first."""
+    options = {"steps": 5, "bands": [0.5, 1.0]}
+    return Study(
+        models=(first, second),
+        entries=(
+            Entry((first,), "test-gaps", (gaps(first),), {}, 4, 0.5, "k1"),
+            Entry(
+                (first,),
+                "test-norms",
+                (norms(first), gaps(first), brightness(first, 0.0)),
+                options,
+                8,
+                1.5,
+                "k2",
+            ),
+            Entry(
+                (second,),
+                "test-norms",
+                (norms(second, end=0.75), brightness(second, 0.25)),
+                options,
+                8,
+                2.5,
+                "k3",
+            ),
+            Entry((first, second), "test-norms", (gaps(first),), options, 8, 0.25, "k4"),
+        ),
+        failures=(
+            Failure(second, "test-gaps", reason, "skipped"),
+            Failure(first, "hessian", "RuntimeError: out of memory"),
+            Failure(second, "hessian", "RuntimeError: out of memory"),
+        ),
+        header={"images": "d1", "training images": "d2", "seed": 7, "seconds": 12.25},
+    )
+
+
+@pytest.fixture
+def study():
+    return study_of()
+
+
+@pytest.fixture
+def make():
+    """Functions that make results and studies."""
+    return SimpleNamespace(norms=norms, gaps=gaps, study_of=study_of)

@@ -1,22 +1,24 @@
-"""The page: complete, self-contained, safe, and the same every time."""
+"""Laws of the page: complete, self-contained, safe, small, and the same every time."""
 
-import json
 import re
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from visprism.errors import InputError
-from visprism.figures.losses import LossScale
-from visprism.measure.landscape import Landscape
-from visprism.report import SECTIONS, Examination, file_name, render
-from visprism.report.surfaces import surface
-from visprism.result import Result
+import visprism.report
+import visprism.study.files
+from visprism.core.errors import InputError
+from visprism.figures import panel, render_figure
+from visprism.study import Study
+from visprism.study.files import write_files, write_report
 
 EVIL = '<script>alert("1")</script> & --> <b>'
 VOID = {"meta", "br", "hr", "img", "link", "input"}
+SCRIPT = Path(visprism.report.__file__).parent / "templates" / "script.js"
 
 
 class Reader(HTMLParser):
@@ -41,94 +43,84 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text += data
+        self.text += f"{data} "
+
+    def values(self, name):
+        return [value for key, value in self.attributes if key == name]
 
 
-@pytest.fixture(scope="module")
-def page(examinations, tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    render(examinations, path, title="Two networks", command="visprism examine shallow deep")
-    return path.read_text(encoding="utf-8")
-
-
-def renamed(examination, name):
-    """The same examination with a name in every place where a user's string can stand."""
-    tables = (r.from_(model=name, data=name, command=name) for r in examination.tables())
-    costs, _, ends, *_ = tables
-    named = replace(costs, block=np.array([name] * len(costs)))
-    return Examination(name, named, (ends,), notes=(name,))
+@pytest.fixture
+def page(study, tmp_path):
+    study.to_html(tmp_path / "report.html")
+    return (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 # What stands on it.
 
 
-def test_every_analysis_has_its_section_figure_and_table(page, examinations):
+def test_the_page_opens_with_the_table_and_every_answer_links_to_its_section(page):
+    table = page[page.index('<table class="answers"') : page.index("</table>")]
+    assert page.index('<table class="answers"') < page.index("<section")
+    assert "Do norms fall?" in table
+    assert "\N{MINUS SIGN}0.25 [\N{MINUS SIGN}0.75, 0.25]" in table
+    links = re.findall(r'<a href="#([^"]+)"', table)
+    assert len(links) == 4
+    assert set(links) <= set(Reader(page).values("id"))
+
+
+def test_marks_have_words_beside_their_signs(page):
+    table = page[page.index('<table class="answers"') : page.index("</table>")]
+    assert table.count("supports the claim") == 2  # tooltip, and for screen readers
+    assert table.count("contradicts the claim") == 2
+
+
+def test_every_section_has_its_title_text_findings_and_figures(page):
     reader = Reader(page)
-    tables = [section for section in SECTIONS if section.columns]
-    for section in SECTIONS:
-        assert ("id", section.stem) in reader.attributes
-        assert ("href", f"#{section.stem}") in reader.attributes
-        assert section.title in reader.text
-    figures = sum(len(section.figures) for section in SECTIONS)
-    assert reader.tags.count("svg") == 1 + figures + 2  # with the overview and two tallies
-    assert page.count('class="sortable"') == len(tables) * len(examinations)
+    for title in ("Norms of blocks", "Gaps between blocks", "Gaps"):
+        assert title in reader.text
+    assert "Each point is a block." in reader.text
+    assert "Norm 0.75 at attn2." in reader.text
+    stems = ["test-norms", "test-norms-count", "test-norms-test-gaps"]
+    assert reader.values("data-stem") == [*stems, "test-norms-test-gaps-between-models"]
 
 
-def test_models_are_compared_side_by_side(page):
-    assert re.search(r'<th scope="col">shallow</th><th scope="col">deep</th>', page)
-    assert re.search(r"By kind</th><td>[^<]*5 conv[^<]*</td><td>[^<]*7 conv", page)
+def test_codes_link_to_the_appendix_and_the_appendix_back(page):
+    assert '<a class="code" href="#VP108">VP108</a>' in page
+    appendix = page[page.index('<dt id="VP108"') :]
+    assert appendix.index("Dead channels") < appendix.index('href="#test-norms"')
 
 
-def test_the_verdicts_stand_above_and_in_their_section(page, examinations):
-    for finding in (f for each in examinations for f in each.findings()):
-        for sentence in finding.sentences():
-            words = sentence.split(" (")[0][1:]  # the first letter is a capital
-            assert page.count(words) >= 2
+def test_what_was_not_measured_is_listed_with_its_reason(page):
+    text = " ".join(Reader(page).text.split())
+    assert "hessian : failed , RuntimeError: out of memory" in text
+    assert "test-gaps (b): the model has no attention" in text
 
 
-def test_every_fact_of_the_provenance_is_told(page, examinations):
-    for fact, value in vars(examinations[0].costs.provenance).items():
-        assert fact.replace("_", " ") in page
-        assert isinstance(value, tuple) or str(value) in page
+def test_the_manifest_lists_versions_data_seed_and_options(page):
+    manifest = " ".join(
+        Reader(page[page.index('<section id="manifest"') : page.index("</main>")]).text.split()
+    )
+    for fact in ("visprism 0.2", "torch 2.6", "Data folder:cats", "Split test", "Seed 7"):
+        assert fact in manifest
+    assert "steps = 5 steps = 5, bands = 0.5, 1" in manifest  # changed, then all
+    assert "a: 1.5, b: 2.5, a and b: 0.2" in manifest
 
 
-def test_blocks_that_are_not_on_a_grid_are_named(page):
-    assert re.search(r"Not on a grid</th><td>[\w.]+</td>", page)
-
-
-def test_notes_are_printed(examinations, tmp_path):
-    noted = replace(examinations[0], notes=("The head was replaced.",))
-    render([noted], tmp_path / "x.html")
-    assert "<li>The head was replaced.</li>" in (tmp_path / "x.html").read_text()
-
-
-def test_links_to_raw_numbers_are_relative_and_named_as_the_files_are(page, examinations):
+def test_tables_beside_the_page_are_linked_and_no_others(study, tmp_path, page):
+    assert "results/" not in page
+    study.save(tmp_path)
+    study.to_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
     links = re.findall(r'href="(results/[^"]+)"', page)
-    names = [file_name(e.name, result) for e in examinations for result in e.tables()]
-    assert sorted(links) == sorted(f"results/{name}.csv" for name in names)
-    assert len(set(links)) == len(links)
+    assert sorted(links) == sorted(f"results/{f.name}" for f in tmp_path.glob("results/*.csv"))
+    assert len(links) == len(set(links)) == 7
 
 
-def test_a_surface_can_be_turned_and_has_the_heights_of_the_still_figure(page, examinations):
-    surfaces = [json.loads(v) for n, v in Reader(page).attributes if n == "data-surface"]
-    assert len(surfaces) == len(examinations)
-    for drawn, each in zip(surfaces, examinations, strict=True):
-        (result,) = (r for r in each.results if isinstance(r, Landscape))
-        scale = LossScale(5)
-        np.testing.assert_allclose(drawn["height"], scale(result.table("nll", 0)), atol=1e-4)
-        assert np.shape(drawn["colour"]) == (2, 2)
-        assert drawn["chance"] == {"height": 0.75, "label": "log 5"}
-
-
-def test_a_line_has_nothing_to_turn(examinations):
-    (result,) = (r for r in examinations[0].results if isinstance(r, Landscape))
-    assert surface(result.rows(result.b == 0)) == ""
-    assert surface(examinations[0].costs) == ""
-
-
-def test_only_costs_make_a_page_too(examinations, tmp_path):
-    render([replace(examinations[0], results=())], tmp_path / "x.html")
-    assert Reader((tmp_path / "x.html").read_text()).tags.count("svg") == 1
+def test_blocks_can_be_chosen_by_model(page):
+    select = page[page.index('<select id="block"') : page.index("</select>")]
+    assert re.findall(r'<optgroup label="(.)"', select) == ["a", "b"]
+    assert re.findall(r'<option data-model="a">(\w+)<', select) == ["stem", "conv1", "attn2"]
+    assert page.count('data-block="conv1"') == 4  # two figures of two models
 
 
 # What it is made of.
@@ -137,74 +129,142 @@ def test_only_costs_make_a_page_too(examinations, tmp_path):
 def test_everything_that_opens_closes_and_no_identifier_stands_twice(page):
     reader = Reader(page)
     assert reader.open == []
-    identifiers = [value for name, value in reader.attributes if name == "id"]
+    identifiers = reader.values("id")
     assert len(set(identifiers)) == len(identifiers)
 
 
 def test_every_reference_within_the_page_leads_somewhere(page):
     reader = Reader(page)
-    there = {value for name, value in reader.attributes if name == "id"}
-    links = {v[1:] for n, v in reader.attributes if n.endswith("href") and v.startswith("#")}
-    clips = {
-        re.fullmatch(r"url\(#(.*)\)", v)[1] for n, v in reader.attributes if n == "clip-path"
-    }
+    links = {v[1:] for v in reader.values("href") if v.startswith("#")}
+    clips = {re.fullmatch(r"url\(#(.*)\)", v)[1] for v in reader.values("clip-path")}
+    labels = set(reader.values("aria-labelledby"))
     assert links
     assert clips
-    assert links | clips <= there
+    assert links | clips | labels <= set(reader.values("id"))
 
 
-def test_the_page_asks_nothing_of_the_network(page):
-    assert "http:" not in page
-    assert "https:" not in page
+def test_the_page_asks_nothing_of_the_network_and_forbids_it(page):
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
+    assert policy.startswith("default-src 'none'; ")
+    assert re.search(r"script-src 'sha256-[\w+/=]{44}'", policy)
+    assert "connect-src" not in policy
+    rest = page.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
+    assert "http:" not in rest
+    assert "https:" not in rest
     assert not re.search(r"@import|url\((?!#)|<link|<img|<iframe|\bsrc=", page)
 
 
-def test_the_same_examinations_give_the_same_bytes(examinations, tmp_path):
-    one = replace(examinations[0], results=examinations[0].results[:3])
+def test_the_script_has_at_most_15_kilobytes():
+    assert len(SCRIPT.read_bytes()) <= 15_000
+
+
+def test_equal_studies_give_equal_bytes(make, tmp_path):
     for name in "ab":
-        render([one], tmp_path / name, command="x")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+        write_report(make.study_of(), tmp_path / f"{name}.html")
+    first, second = ((tmp_path / f"{name}.html").read_bytes() for name in "ab")
+    assert first == second
 
 
-def test_strings_of_a_user_are_text_and_nothing_else(examinations, tmp_path):
-    clean, evil = tmp_path / "clean.html", tmp_path / "evil.html"
-    render([renamed(examinations[0], "plain")], clean, title="plain", command="plain")
-    render([renamed(examinations[0], EVIL)], evil, title=EVIL, command=EVIL)
-    ours, theirs = Reader(clean.read_text()), Reader(evil.read_text())
-    assert theirs.open == []
-    assert theirs.tags.count("script") == ours.tags.count("script") == 1
-    assert "b" not in theirs.tags
-    assert EVIL in theirs.text
+def test_names_and_reasons_are_text_and_nothing_else(make, tmp_path):
+    pages = {}
+    for key, names in {
+        "clean": ("plain", "other", "why"),
+        "evil": (EVIL, EVIL + "2", EVIL),
+    }.items():
+        write_report(make.study_of(*names), tmp_path / f"{key}.html")
+        pages[key] = Reader((tmp_path / f"{key}.html").read_text(encoding="utf-8"))
+    assert pages["evil"].open == []
+    assert pages["evil"].tags.count("script") == pages["clean"].tags.count("script") == 1
+    assert "b" not in pages["evil"].tags
+    assert EVIL in pages["evil"].text
+    assert EVIL in pages["evil"].values("data-model")
 
 
-# What it refuses.
+def test_one_model_of_hostile_blocks_is_safe(study, make, tmp_path):
+    blocks = (EVIL, "a\nb", "</script>")
+    entry = replace(study.entries[1], results=(make.norms("a", blocks=blocks),))
+    write_report(replace(study, entries=(entry,)), tmp_path / "x.html")
+    reader = Reader((tmp_path / "x.html").read_text(encoding="utf-8"))
+    assert reader.tags.count("script") == 1
+    assert EVIL in reader.values("data-block")
 
 
-def test_no_examination_is_refused(tmp_path):
-    with pytest.raises(InputError, match="at least one examined model, got none"):
-        render([], tmp_path / "x.html")
+def test_two_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
+    study, make, tmp_path
+):
+    rng = np.random.default_rng(0)
+    names = [f"layers.{i}.block.{j}" for i in range(5) for j in range(10)]
+    many = {
+        "block": np.array(names),
+        "depth": np.linspace(0, 1, 50),
+        "norm": rng.normal(size=50),
+        "count": rng.integers(10**9, size=50),
+    }
+    entries = [
+        replace(e, results=(replace(e.results[0], **many), make.gaps(e.models[0]).select(rows)))
+        for e in study.entries[1:3]
+        for rows in [rng.integers(3, size=1000)]
+    ]
+    write_report(replace(study, entries=tuple(entries)), tmp_path / "x.html")
+    assert (tmp_path / "x.html").stat().st_size < 500_000  # a fifth of the budget of 2.5 MB
 
 
-def test_two_models_whose_files_would_be_the_same_are_refused(examinations, tmp_path):
-    same = [replace(examinations[0], name=name) for name in ("a b", "a-b")]
-    with pytest.raises(InputError, match=r"'a b', 'a-b' would write the same files; give each"):
-        render(same, tmp_path / "x.html")
+# The files around it.
 
 
-@dataclass(frozen=True)
-class Surprise(Result):
-    """A result of a plugin's own."""
+def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypatch):
+    drawn, rendered = [], []
+    monkeypatch.setattr(
+        sys.modules["visprism.report.drawings"],
+        "panel",
+        lambda results, **options: drawn.append(options) or panel(results, **options),
+    )
+    monkeypatch.setattr(
+        visprism.study.files,
+        "render_figure",
+        lambda figure, format: rendered.append(format) or render_figure(figure, format),
+    )
+    write_files(study, tmp_path, ("png", "svg"))
+    assert len(drawn) == 4
+    assert sorted(rendered) == ["png"] * 4 + ["svg"] * 4
+    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*"))
+    stems = ["test-norms", "test-norms-count", "test-norms-test-gaps"]
+    stems.append("test-norms-test-gaps-between-models")
+    figures = sorted(f"figures/{stem}.{format}" for stem in stems for format in ("png", "svg"))
+    assert files == [*figures, "report.html", "results.json", "study.md"]
 
 
-def test_a_result_without_a_section_is_refused(examinations, tmp_path):
-    odd = replace(examinations[0], results=(Surprise(),))
-    with pytest.raises(InputError, match="no section of the report shows a Surprise; append"):
-        render([odd], tmp_path / "x.html")
+def test_only_png_files_are_written_unless_others_are_asked_for(study, tmp_path):
+    study.write_files(tmp_path)
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".png"}
 
 
-def test_a_tally_of_an_unknown_quantity_is_refused(examinations, tmp_path):
-    tally = replace(examinations[0].tallies()[0], quantity="luck")
-    odd = replace(examinations[0], results=(tally,))
-    with pytest.raises(InputError, match="no section of the report shows a Tally of 'luck'"):
-        render([odd], tmp_path / "x.html")
+def test_a_failure_leaves_nothing_behind(study, tmp_path, monkeypatch):
+    def broken(study):  # noqa: ARG001
+        raise RuntimeError("disk")
+
+    monkeypatch.setattr(visprism.study.files, "json_of", broken)
+    with pytest.raises(RuntimeError, match="disk"):
+        write_files(study, tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_format_is_refused_before_anything_is_drawn(study, tmp_path):
+    with pytest.raises(InputError, match="format must be one of png, svg, pdf, got 'gif'"):
+        study.write_files(tmp_path / "new", ("gif",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_cannot_be_written_is_one_sentence(study, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        InputError, match=r"path must be a file that can be written, got .*x\.html"
+    ):
+        study.to_html(tmp_path / "file" / "x.html")
+
+
+def test_a_study_without_results_has_a_page(tmp_path):
+    Study(("a",), ()).to_html(tmp_path / "x.html")
+    reader = Reader((tmp_path / "x.html").read_text(encoding="utf-8"))
+    assert reader.open == []
+    assert "table" in reader.tags  # of the manifest

@@ -1,10 +1,9 @@
-"""Numbers as text: short, and in an order that is that of the numbers."""
+"""Laws of tables: columns as declared, short numbers, and an order that is that of values."""
 
 import numpy as np
 import pytest
 
-from visprism.report.summary import typeset
-from visprism.report.tables import Cell, amount, cell, rows
+from visprism.report.tables import MAX_ROWS, amount, table_cell, table_of, typeset
 
 
 @pytest.mark.parametrize(
@@ -30,28 +29,42 @@ def test_an_amount_has_three_digits_and_a_prefix(number, text):
     [
         (-0.123456, "\N{MINUS SIGN}0.1235"),
         (7, "7"),
+        (99_999, "99999"),
         (float("nan"), "\N{EN DASH}"),
         (True, "yes"),
         ("conv", "conv"),
+        (None, "\N{EN DASH}"),
     ],
 )
 def test_a_cell_is_short(value, text):
-    assert cell("change", value).text == text
+    assert table_cell(value).text == text
 
 
 def test_an_amount_is_sorted_by_its_exact_number():
-    assert cell("macs", 25_557_032).value == "25557032"
+    assert table_cell(25_557_032).value == "25557032"
 
 
-def test_rows_are_numbered_in_forward_order(examinations):
-    table = rows(examinations[0].costs, {"block": "Block", "macs": "MACs"})
-    assert [row[0] for row in table] == [
-        Cell(str(i), numeric=True) for i in range(1, len(examinations[0].costs) + 1)
+def test_columns_are_those_of_the_declaration_and_scalars_stand_apart(make):
+    table = table_of(make.norms())
+    assert [h.text for h in table.heads] == [
+        "Block",
+        "Normalized depth",
+        "Norm (pixels)",
+        "Count",
     ]
-    assert [row[1].text for row in table] == examinations[0].costs.block.tolist()
+    assert [h.numeric for h in table.heads] == [False, True, True, True]
+    assert [row[0].text for row in table.rows] == make.norms().block.tolist()
+    assert [(h.text, c.text) for h, c in table.scalars] == [("Scale", "relative")]
+    assert table.hidden == 0
 
 
-def test_a_sentence_gets_its_minus_signs_and_keeps_words_with_hyphens():
+def test_long_tables_are_cut_and_say_by_how_much(make):
+    long = make.gaps().select(np.zeros(MAX_ROWS + 5, dtype=int))
+    table = table_of(long)
+    assert (len(table.rows), table.hidden) == (MAX_ROWS, 5)
+
+
+def test_a_sentence_gets_minus_signs_and_keeps_words_with_hyphens():
     assert typeset("low-pass blocks: -0.11 to 5 %, timm-1") == (
         "low-pass blocks: \N{MINUS SIGN}0.11 to 5\N{NO-BREAK SPACE}%, timm-1"
     )

@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.run import Run
 from visprism.data import Augmentation, MemoryFeed
-from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 
 RECIPE = Recipe(
@@ -20,7 +21,7 @@ RECIPE = Recipe(
     warmup=1.0,
     clip=0.5,
     ema=0.5,
-    sam=0.05,
+    sam_rho=0.05,
     snapshots=2,
 )
 STEPS = 4 * 7
@@ -45,7 +46,13 @@ def trained(folder, progress=None, minutes=0.0):
         )
     test = [(images / 255, torch.arange(60) % 2)]
     return fit(
-        model, feed, RECIPE, test=test, folder=folder, progress=progress, minutes=minutes
+        model,
+        feed,
+        RECIPE,
+        test=test,
+        folder=folder,
+        minutes=minutes,
+        run=Run(progress=progress),
     )
 
 
@@ -55,12 +62,12 @@ def killed_at(moment, folder, minutes):
     process = os.fork()
     if not process:
 
-        def told(steps, _):
+        def reported(steps, _label):
             for step in steps:
                 os.write(writing, f"{step}\n".encode())
                 yield step
 
-        trained(folder, told, minutes)
+        trained(folder, reported, minutes)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as steps:

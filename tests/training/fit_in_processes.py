@@ -5,8 +5,8 @@ import sys
 import torch
 from torch import nn
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.data import Augmentation, MemoryFeed
-from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 
 RECIPE = Recipe(
@@ -16,7 +16,7 @@ RECIPE = Recipe(
     augmentation=Augmentation(padding=1, flip=0.5, mixup=1.0, cutmix=0.8, smoothing=0.1),
     clip=0.5,
     ema=0.5,
-    sam=0.05,
+    sam_rho=0.05,
 )
 
 

@@ -10,30 +10,34 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from visprism.core.devices import CPU
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.processes import processes, rank
 from visprism.data import Augmentation, MemoryFeed
-from visprism.parallel import CPU, processes, rank
-from visprism.preprocessing import Preprocessing
 from visprism.training import Recipe, fit
 from visprism.training.engine import Engine
 
-PLAINLY = Recipe(
+WITHOUT_SNAPSHOTS = Recipe(
     epochs=2,
     batch_size=9,  # unequal parts: 5 and 4 images, and 2 and 1 of the last batch
     lr=0.05,
     augmentation=Augmentation(padding=1, flip=0.5, mixup=1.0, cutmix=0.8, smoothing=0.1),
     clip=0.5,
     ema=0.5,
-    parts=2,
+    grad_accum_steps=2,
 )
-RECIPE = replace(PLAINLY, snapshots=1)
+RECIPE = replace(WITHOUT_SNAPSHOTS, snapshots=1)
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 OTHERS = {
-    "sam": (replace(PLAINLY, sam=0.05, adaptive=True, decay="all"), ()),
-    "sgd": (replace(PLAINLY, optimizer="sgd", ema=0.0), ()),
+    "sam": (replace(WITHOUT_SNAPSHOTS, sam_rho=0.05, adaptive=True, decay_params="all"), ()),
+    "sgd": (replace(WITHOUT_SNAPSHOTS, optimizer="sgd", ema=0.0), ()),
     # By SGD, as Adam takes steps of one size along gradients that are nothing but rounding.
-    "bf16": (replace(PLAINLY, precision="bf16", channels_last=True, optimizer="sgd"), ()),
+    "bf16": (
+        replace(WITHOUT_SNAPSHOTS, precision="bf16", channels_last=True, optimizer="sgd"),
+        (),
+    ),
     "norm": (
-        replace(PLAINLY, batch_size=10, parts=1, optimizer="sgd"),
+        replace(WITHOUT_SNAPSHOTS, batch_size=10, grad_accum_steps=1, optimizer="sgd"),
         (partial(nn.BatchNorm1d, 10), partial(nn.Dropout, 0.3)),
     ),
 }
@@ -43,14 +47,16 @@ class StopError(Exception):
     """As good as a kill, without a process."""
 
 
-def stopping(at):
-    def progress(steps, _):
-        for step in steps:
-            if step == at:
-                raise StopError
-            yield step
+class StoppingFeed(MemoryFeed):
+    """Raises in every process instead of the batch of a step of the first epoch."""
 
-    return progress
+    at = -1
+
+    def epoch(self, number, *, start=0, part=(0, 1)):
+        for step, batch in enumerate(super().epoch(number, start=start, part=part), start):
+            if step + number * self.steps == self.at:
+                raise StopError
+            yield batch
 
 
 class Block(nn.Module):
@@ -85,14 +91,14 @@ def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 255, (30, 3, 4, 4), generator=generator, dtype=torch.uint8)
     targets = torch.arange(30) % 2
-    feed = MemoryFeed(images, targets, 2, recipe.batch_size, recipe.augmentation, PLAIN, 0)
+    feed = StoppingFeed(images, targets, 2, recipe.batch_size, recipe.augmentation, PLAIN, 0)
+    object.__setattr__(feed, "at", at)
     test = list(zip((images / 255).split(11), targets.split(11), strict=True))  # 3 batches
-    more = {"minutes": 0.0, "progress": stopping(at)}
     with processes(CPU):
         model = made(*inner)
         try:
             history = fit(
-                model, feed, recipe, test=test, folder=folder, sharded=sharded, **more
+                model, feed, recipe, test=test, folder=folder, sharded=sharded, minutes=0.0
             )
         except StopError:
             return None
@@ -110,7 +116,7 @@ def shares():
         "average": list(engine.average.parameters()),
         "moments": [
             t
-            for optimizer in engine._own
+            for optimizer in engine._optimizers
             for values in optimizer.state.values()
             for t in values.values()
             if t.ndim

@@ -17,11 +17,13 @@ from visprism.training import fit
 SCRIPT = Path(__file__).with_name("fit_in_processes.py")
 
 
-@pytest.mark.parametrize("parts", [2, 3, 8])  # 8 images, and 4 of the last batch
-def test_a_batch_in_parts_makes_the_update_of_the_whole(make_model, make_feed, recipe, parts):
+@pytest.mark.parametrize("steps", [2, 3, 8])  # 8 images, and 4 of the last batch
+def test_accumulated_gradients_make_the_update_of_the_full_batch(
+    make_model, make_feed, recipe, steps
+):
     whole, cut = make_model(), make_model()
     one = fit(whole, make_feed(recipe), recipe)
-    other = fit(cut, make_feed(recipe), replace(recipe, parts=parts))
+    other = fit(cut, make_feed(recipe), replace(recipe, grad_accum_steps=steps))
     torch.testing.assert_close(whole.state_dict(), cut.state_dict(), rtol=0, atol=1e-5)
     np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
 

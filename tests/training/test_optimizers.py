@@ -1,4 +1,4 @@
-"""Laws of optimisers (src/visprism/training/optimizers.py)."""
+"""Laws of optimizers (src/visprism/training/optimizers.py)."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.parallel import CPU
+from visprism.core.devices import CPU
 from visprism.training import Recipe
 from visprism.training.optimizers import check_optimizer, decay_groups, make_optimizers
 
@@ -29,7 +29,7 @@ def test_only_kernels_and_matrices_decay(net):
 
 
 def test_all_parameters_decay_where_the_paper_has_it_so(net):
-    (group,) = decay_groups(net.parameters(), replace(RECIPE, decay="all"))
+    (group,) = decay_groups(net.parameters(), replace(RECIPE, decay_params="all"))
     assert len(group["params"]) == 8
     assert group["weight_decay"] == 0.1
 
@@ -61,7 +61,7 @@ def test_muon_moves_only_the_matrices_inside_of_blocks():
     assert len(moved) + len(others) == len(list(model.parameters()))
 
 
-def test_an_optimizer_that_cannot_make_a_step_here_is_told(monkeypatch):
+def test_an_optimizer_that_cannot_step_on_this_machine_is_refused(monkeypatch):
     check_optimizer(replace(RECIPE, optimizer="lamb"), CPU)
 
     def failing(*_, **__):
@@ -69,6 +69,6 @@ def test_an_optimizer_that_cannot_make_a_step_here_is_told(monkeypatch):
 
     monkeypatch.setattr("timm.optim.create_optimizer_v2", failing)
     with pytest.raises(
-        ValueError, match=r"'lamb' cannot be used here \(CUDA required .*choose"
+        ValueError, match=r"'lamb' cannot be used on this machine \(CUDA required .*Choose"
     ):
         check_optimizer(replace(RECIPE, optimizer="lamb"), CPU)

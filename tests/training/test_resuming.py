@@ -1,10 +1,11 @@
-"""Laws of resuming (src/visprism/training/resuming.py, keeping.py)."""
+"""Laws of resuming (src/visprism/training/state_files.py, checkpointer.py)."""
 
 import errno
 import logging
 import os
 import resource
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +17,13 @@ import pytest
 import torch
 from PIL import Image
 
-from visprism.data import load_data, loader_feed
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.run import Run
+from visprism.data import MemoryFeed, load_data, loader_feed
 from visprism.models.state_dicts import read_state_dict
-from visprism.preprocessing import Preprocessing
-from visprism.result import Result
-from visprism.training import find_recipe, fit
-from visprism.training.resuming import good_state, read_state, write_state
+from visprism.results.base import Result
+from visprism.training import fit, load_recipe
+from visprism.training.state_files import read_state, valid_state, write_state
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
 script = runpy.run_path(str(SCRIPT))
@@ -32,7 +34,7 @@ class StopError(Exception):
 
 
 def stopping(at):
-    def progress(steps, _):
+    def progress(steps, _label):
         for step in steps:
             if step == at:
                 raise StopError
@@ -118,8 +120,8 @@ def test_a_truncated_state_is_refused_and_the_one_before_is_used(tmp_path, undis
     last.write_bytes(last.read_bytes()[:-1000])
     with caplog.at_level(logging.WARNING):
         script["trained"](tmp_path)
-    assert "last.ckpt is damaged or incomplete" in caplog.text
-    assert "going on from previous.ckpt" in caplog.text
+    assert "last.ckpt is damaged" in caplog.text
+    assert "resuming from previous.ckpt" in caplog.text
     same_run(tmp_path, undisturbed)
 
 
@@ -132,10 +134,10 @@ def test_a_state_that_is_damaged_within_is_refused(tmp_path, undisturbed, caplog
     middle = slice(len(content) // 2, len(content) // 2 + 64)
     content[middle] = bytes(byte ^ 0xFF for byte in content[middle])
     last.write_bytes(content)
-    assert good_state(tmp_path) == tmp_path / "previous.ckpt"
+    assert valid_state(tmp_path) == tmp_path / "previous.ckpt"
     with caplog.at_level(logging.WARNING):
         script["trained"](tmp_path)
-    assert "last.ckpt is damaged or incomplete (its checksum is another)" in caplog.text
+    assert "last.ckpt is damaged (its checksum does not match)" in caplog.text
     same_run(tmp_path, undisturbed)
 
 
@@ -154,13 +156,13 @@ def test_a_kill_while_a_damaged_state_is_replaced_leaves_the_one_before(
         raise StopError
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"visprism.training.resuming.{moment}", killed)
+        patch.setattr(f"visprism.training.state_files.{moment}", killed)
         with pytest.raises(StopError):
             script["trained"](tmp_path)
-    assert good_state(tmp_path) == tmp_path / "previous.ckpt"
+    assert valid_state(tmp_path) == tmp_path / "previous.ckpt"
     assert read_state(tmp_path)["step"] == 11
     script["trained"](tmp_path)
-    assert good_state(tmp_path) == last
+    assert valid_state(tmp_path) == last
     same_run(tmp_path, undisturbed)
 
 
@@ -191,17 +193,19 @@ def test_a_file_that_is_no_state_of_ours_is_refused(tmp_path, content, caplog):
     torch.save(content, tmp_path / "last.ckpt")
     with caplog.at_level(logging.WARNING):
         assert read_state(tmp_path) == {"step": 1}
-    assert "last.ckpt is no state that visprism has written and was not used" in caplog.text
+    assert "last.ckpt is not a checkpoint of visprism and was not used" in caplog.text
     assert "weights_only" not in caplog.text
 
 
 def test_where_no_state_can_be_read_nothing_is_overwritten(tmp_path):
     (tmp_path / "last.ckpt").write_bytes(b"x" * 100)
-    with pytest.raises(ValueError, match=r"no state in .* can be read \(last.ckpt\); remove"):
+    with pytest.raises(
+        ValueError, match=r"no checkpoint in .* is valid \(last.ckpt\)\. Remove"
+    ):
         script["trained"](tmp_path)
 
 
-def test_a_full_disk_is_told_and_leaves_the_last_good_state(tmp_path):
+def test_a_full_disk_is_told_and_leaves_the_last_valid_state(tmp_path):
     """The system refuses files of more than 4 kB, as a disk that is nearly full does."""
     write_state(tmp_path, {"step": 1, "weights": torch.zeros(100)})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -210,11 +214,11 @@ def test_a_full_disk_is_told_and_leaves_the_last_good_state(tmp_path):
     try:
         with pytest.raises(
             ValueError,
-            match=r"step 2 could not be written whole .*\(File too large: .* go on from last",
+            match=r"step 2 could not be written .*\(File too large: .* resume from last",
         ):
             write_state(tmp_path, {"step": 2, "weights": torch.zeros(10_000)})
         (tmp_path / "new").mkdir()
-        with pytest.raises(ValueError, match="make room, and begin anew"):
+        with pytest.raises(ValueError, match="Free some space, and start again"):
             write_state(tmp_path / "new", {"step": 2, "weights": torch.zeros(10_000)})
         (tmp_path / "new").rmdir()
     finally:
@@ -228,16 +232,16 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def progress(steps, _):
+    def progress(steps, _label):
         for step in steps:
             if step == 12:
-                monkeypatch.setattr("visprism.training.resuming.torch.save", full)
+                monkeypatch.setattr("visprism.training.state_files.torch.save", full)
             yield step
 
     with pytest.raises(
         ValueError,
-        match=r"step 13 could not be written whole .*\(No space left on device: the disk "
-        r".*and go on from last\.ckpt with --resume",
+        match=r"step 13 could not be written .*\(No space left on device: the disk is full\)"
+        r".*and resume from last\.ckpt",
     ):
         script["trained"](tmp_path, progress)
     monkeypatch.undo()
@@ -246,10 +250,10 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
     same_run(tmp_path, undisturbed)
 
 
-def test_a_loss_that_is_not_finite_leaves_the_last_good_state(
+def test_a_loss_that_is_not_finite_leaves_the_last_valid_state(
     tmp_path, model, make_feed, recipe
 ):
-    def progress(steps, _):
+    def progress(steps, _label):
         for step in steps:
             if step == 8:
                 with torch.no_grad():
@@ -257,9 +261,9 @@ def test_a_loss_that_is_not_finite_leaves_the_last_good_state(
             yield step
 
     with pytest.raises(
-        ValueError, match=r"loss is nan at step 9 of 18 .*; the last good state is .*last\.ckpt"
+        ValueError, match=r"got nan at step 9 of 18 .* The last checkpoint is .*last\.ckpt"
     ):
-        fit(model, make_feed(recipe), recipe, folder=tmp_path, progress=progress)
+        fit(model, make_feed(recipe), recipe, folder=tmp_path, run=Run(progress=progress))
     state = read_state(tmp_path)
     assert state["step"] == 6
     assert all(torch.isfinite(t).all() for t in state["engine"]["model"].values())
@@ -273,29 +277,29 @@ def test_another_recipe_or_model_is_refused_by_name(tmp_path, make_model, make_f
     other = replace(recipe, lr=0.01, batch_size=4)
     with pytest.raises(
         ValueError,
-        match=r"holds another run: recipe batch_size 8 there, 4 here; recipe lr 0\.05 there, "
-        r"0\.01 here; resume it with",
+        match=r"another run: recipe batch_size 8 there and 4 now; recipe lr 0\.05 there and "
+        r"0\.01 now\. Resume it with",
     ):
         fit(make_model(), make_feed(other), other, folder=tmp_path)
     wider = make_model(torch.nn.Linear(8, 8))
-    with pytest.raises(ValueError, match=r"model 2\.weight none there, \[8, 8\] here"):
+    with pytest.raises(ValueError, match=r"model 2\.weight none there and \[8, 8\] now"):
         fit(wider, make_feed(recipe), recipe, folder=tmp_path)
 
 
 def test_other_data_are_refused_by_name(tmp_path, make_model, make_feed, make_images, recipe):
-    fit(make_model(), make_feed(recipe), recipe, folder=tmp_path, named={"data": "one"})
+    fit(make_model(), make_feed(recipe), recipe, folder=tmp_path, names={"data": "one"})
     images, targets = make_images()
     same = make_feed(recipe, images.clone(), targets.clone())
-    fit(make_model(), same, recipe, folder=tmp_path, named={"data": "one"})
-    with pytest.raises(ValueError, match="the run's data one there, two here"):
-        fit(make_model(), same, recipe, folder=tmp_path, named={"data": "two"})
-    named = {"data": "one"}
+    fit(make_model(), same, recipe, folder=tmp_path, names={"data": "one"})
+    with pytest.raises(ValueError, match="run data one there and two now"):
+        fit(make_model(), same, recipe, folder=tmp_path, names={"data": "two"})
+    names = {"data": "one"}
     others = make_feed(recipe, images, 1 - targets)
-    with pytest.raises(ValueError, match=r"data's classes \w+ there, \w+ here; resume"):
-        fit(make_model(), others, recipe, folder=tmp_path, named=named)
+    with pytest.raises(ValueError, match=r"data classes \w+ there and \w+ now\. Resume"):
+        fit(make_model(), others, recipe, folder=tmp_path, names=names)
     others = make_feed(recipe, 255 - images, targets)
-    with pytest.raises(ValueError, match=r"data's some images \w+ there, \w+ here; resume"):
-        fit(make_model(), others, recipe, folder=tmp_path, named=named)
+    with pytest.raises(ValueError, match=r"data sampled images \w+ there and \w+ now\. Resume"):
+        fit(make_model(), others, recipe, folder=tmp_path, names=names)
 
 
 @pytest.mark.parametrize("other", ["an image", "a class"])
@@ -315,40 +319,42 @@ def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recip
     fit(make_model(), feed(), recipe, folder=tmp_path / "run")  # the same: nothing to say
     if other == "an image":
         Image.new("RGB", (4, 4)).save(tmp_path / "own" / names[3])
-        said = r"data's some images \w+ there, \w+ here; resume"
+        said = r"data sampled images \w+ there and \w+ now\. Resume"
     else:
         (tmp_path / "own" / names[5]).rename(tmp_path / "own" / "b" / "00.png")
-        said = r"data's classes \w+ there, \w+ here; data's some images"
+        said = r"data classes \w+ there and \w+ now; data sampled images"
     with pytest.raises(ValueError, match=said):
         fit(make_model(), feed(), recipe, folder=tmp_path / "run")
 
 
-def test_snapshots_want_a_folder(model, make_feed, recipe):
+def test_snapshots_need_a_folder(model, make_feed, recipe):
     some = replace(recipe, snapshots=1)
-    with pytest.raises(ValueError, match="snapshots is 1, and there is no folder to keep them"):
+    with pytest.raises(ValueError, match="snapshots must be 0 without a folder, got 1"):
         fit(model, make_feed(some), some)
 
 
 def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
-    taught = replace(recipe, distil="hard", epochs=1, warmup=0.0)
+    taught = replace(recipe, distillation="hard", epochs=1, warmup=0.0)
     feed = make_feed(taught)
     fit(make_model(), feed, taught, folder=tmp_path, teacher=make_model())
     other = make_model()
     with torch.no_grad():
         other[1].weight[0, 0] += 1
-    with pytest.raises(ValueError, match=r"teacher's weights \w+ there, \w+ here; resume"):
+    with pytest.raises(ValueError, match=r"teacher weights \w+ there and \w+ now\. Resume"):
         fit(make_model(), feed, taught, folder=tmp_path, teacher=other)
 
 
-def test_a_run_is_not_gone_on_with_unless_asked(tmp_path, model, make_feed, recipe):
+def test_a_run_is_resumed_only_with_resume(tmp_path, model, make_feed, recipe):
     fit(model, make_feed(recipe), recipe, folder=tmp_path)
-    with pytest.raises(ValueError, match="holds a run after 18 steps; go on with it by"):
+    with pytest.raises(ValueError, match=r"holds a run after 18 steps\. Set resume=True"):
         fit(model, make_feed(recipe), recipe, folder=tmp_path, resume=False)
 
 
-def test_a_folder_in_the_place_of_the_state_is_told_at_once(tmp_path, model, make_feed, recipe):
+def test_a_folder_in_the_place_of_the_state_is_refused_at_once(
+    tmp_path, model, make_feed, recipe
+):
     (tmp_path / "last.ckpt").mkdir()
-    with pytest.raises(ValueError, match=r"last\.ckpt is a folder, and the state goes there"):
+    with pytest.raises(ValueError, match=r"last\.ckpt must not be a folder"):
         fit(model, make_feed(recipe), recipe, folder=tmp_path)
 
 
@@ -356,6 +362,26 @@ def test_the_recipe_and_the_history_are_there_after_an_epoch(
     tmp_path, model, make_feed, recipe
 ):
     with pytest.raises(StopError):
-        fit(model, make_feed(recipe), recipe, folder=tmp_path, progress=stopping(7))
-    assert find_recipe(str(tmp_path / "recipe.yaml")) == recipe
+        fit(model, make_feed(recipe), recipe, folder=tmp_path, run=Run(progress=stopping(7)))
+    assert load_recipe(str(tmp_path / "recipe.yaml")) == recipe
     assert Result.load(tmp_path / "history.npz").epoch.tolist() == [1]
+
+
+# Version 0.1.
+
+
+def test_a_run_of_version_0_1_is_resumed_as_if_it_had_not_stopped(tmp_path, make_images):
+    """Its state after 7 of 12 steps, and the weights that version 0.1 ended with."""
+    old = Path(__file__).with_name("run_of_version_0_1")
+    shutil.copytree(old, tmp_path / "run")
+    recipe = load_recipe(str(old / "recipe.yaml"))
+    images, targets = make_images()
+    way = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    feed = MemoryFeed(images, targets, 2, recipe.batch_size, recipe.augmentation, way, 0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)).eval()
+    history = fit(model, feed, recipe, folder=tmp_path / "run")
+    expected = read_state_dict(old / "final.safetensors")
+    torch.testing.assert_close(dict(model.state_dict()), expected, rtol=0, atol=1e-6)
+    first = Result.load(old / "history.npz")  # of the first epoch, which is not run again
+    assert history.train_loss[0] == first.train_loss[0]
+    assert history.epoch.tolist() == [1, 2]

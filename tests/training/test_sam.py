@@ -1,4 +1,4 @@
-"""Laws of sharpness-aware minimisation (src/visprism/training/sam.py)."""
+"""Laws of sharpness-aware minimization (src/visprism/training/optimizers.py)."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from visprism.training import fit
-from visprism.training.sam import ascended, ascent
+from visprism.training.optimizers import sam_displaced, sam_step
 
 CURVATURES = torch.tensor([1.0, 4.0, 9.0])
 
@@ -36,7 +36,7 @@ def test_sam_takes_the_gradient_at_w_plus_rho_g_over_its_norm():
     w = weights(bowl)
     g = CURVATURES * w
     bowl.loss().backward()
-    with ascended(bowl, 0.1, adaptive=False):
+    with sam_displaced(bowl, 0.1, adaptive=False):
         torch.testing.assert_close(weights(bowl), w + 0.1 * g / g.norm())
         bowl.zero_grad()
         bowl.loss().backward()
@@ -50,20 +50,20 @@ def test_asam_measures_distances_in_units_of_the_weights():
     w = weights(bowl)
     g, t = CURVATURES * w, w.abs() + 0.01
     bowl.loss().backward()
-    with ascended(bowl, 0.5, adaptive=True):
+    with sam_displaced(bowl, 0.5, adaptive=True):
         torch.testing.assert_close(weights(bowl), w + 0.5 * t**2 * g / (t * g).norm())
 
 
 def test_asam_hardly_depends_on_how_scale_is_shared_between_layers():
     w, g = [torch.randn(4), torch.randn(3)], [torch.randn(4), torch.randn(3)]
-    before = ascent(w, g, 0.5, adaptive=True)
-    scaled = ascent([100 * w[0], w[1]], [g[0] / 100, g[1]], 0.5, adaptive=True)
+    before = sam_step(w, g, 0.5, adaptive=True)
+    scaled = sam_step([100 * w[0], w[1]], [g[0] / 100, g[1]], 0.5, adaptive=True)
     torch.testing.assert_close(scaled[0] / 100, before[0], rtol=0.1, atol=0.02)
     torch.testing.assert_close(scaled[1], before[1], rtol=0.1, atol=0.02)
 
 
 def test_where_the_gradient_is_zero_nothing_moves():
-    (step,) = ascent([torch.ones(3)], [torch.zeros(3)], 0.1, adaptive=False)
+    (step,) = sam_step([torch.ones(3)], [torch.zeros(3)], 0.1, adaptive=False)
     assert step.tolist() == [0, 0, 0]
 
 
@@ -71,7 +71,7 @@ def test_a_step_of_fit_is_sams(make_model, make_feed, make_images, recipe):
     """With SGD, w - lr grad L(w + d): two gradients and one step, written out."""
     recipe = replace(
         recipe, epochs=1, batch_size=44, optimizer="sgd", momentum=0.0, weight_decay=0.0,
-        warmup=0.0, sam=0.1,
+        warmup=0.0, sam_rho=0.1,
     )  # fmt: skip
     model, twin = make_model(), make_model()
     images, targets = make_images()
@@ -101,7 +101,7 @@ def test_running_statistics_are_those_of_the_first_pass_alone(make_model, make_f
     recipe = replace(recipe, lr=1e-30, weight_decay=0.0)
     plain, sharp = make_model(nn.BatchNorm1d(8)), make_model(nn.BatchNorm1d(8))
     fit(plain, make_feed(recipe), recipe)
-    fit(sharp, make_feed(recipe), replace(recipe, sam=0.5))
+    fit(sharp, make_feed(recipe), replace(recipe, sam_rho=0.5))
     buffers = (dict(model[2].named_buffers()) for model in (plain, sharp))
     torch.testing.assert_close(*buffers, rtol=0, atol=0)
     assert plain[2].running_mean.abs().max() > 0
@@ -111,6 +111,6 @@ def test_weights_come_back_when_the_second_pass_fails():
     bowl = Bowl()
     before = weights(bowl)
     bowl.loss().backward()
-    with pytest.raises(ZeroDivisionError), ascended(bowl, 0.1, adaptive=False):
+    with pytest.raises(ZeroDivisionError), sam_displaced(bowl, 0.1, adaptive=False):
         raise ZeroDivisionError
     torch.testing.assert_close(weights(bowl), before, rtol=0, atol=0)

@@ -1,4 +1,4 @@
-"""Laws of learning rates (src/visprism/training/schedules.py)."""
+"""Laws of learning rates (src/visprism/training/optimizers.py)."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, MultiStepLR
 
 from visprism.training import RECIPES, Recipe
-from visprism.training.schedules import learning_rate
+from visprism.training.optimizers import learning_rate
 
 RECIPE = Recipe(epochs=11, batch_size=8, lr=1.0, warmup=1.0)
 

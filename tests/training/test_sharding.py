@@ -1,4 +1,4 @@
-"""Laws of sharded training (src/visprism/training/sharding.py, turns.py).
+"""Laws of sharded training (src/visprism/training/sharding.py, epoch_metrics.py).
 
 Two processes make all runs at once; what they have is compared with runs of one.
 """
@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from visprism.models.state_dicts import read_state_dict
-from visprism.training import fit, sharding, turns
-from visprism.training.resuming import read_state
+from visprism.training import epoch_metrics, fit, sharding
+from visprism.training.state_files import read_state
 
 SCRIPT = Path(__file__).with_name("fit_sharded.py")
 script = runpy.run_path(str(SCRIPT))
@@ -166,23 +166,23 @@ def test_units_are_blocks_and_large_ones_are_cut_into_theirs():
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
-    monkeypatch.setattr(turns, "world_size", lambda: world)
+    monkeypatch.setattr(epoch_metrics, "world_size", lambda: world)
     batches = [(torch.full((2, 1, 1, 1), float(n)), torch.tensor([n, n])) for n in range(count)]
-    even = turns.evened(batches)
-    shares = [list(even[rank::world]) for rank in range(world)]
+    padded = epoch_metrics.pad_batches(batches)
+    shares = [list(padded[rank::world]) for rank in range(world)]
     assert len({len(own) for own in shares}) == 1
     in_turn = [own[turn][1] for turn in range(len(shares[0])) for own in shares]
     seen = torch.cat(in_turn).tolist()
-    kept = len(seen) - even.added
+    kept = len(seen) - padded.padding
     assert seen[:kept] == [n for n in range(count) for _ in range(2)]
-    assert [len(even[n][1]) for n in range(len(even))] == [2] * count + [1] * even.added
+    assert [len(padded[n][1]) for n in range(len(padded))] == [2] * count + [1] * padded.padding
 
 
 # Errors.
 
 
-def test_one_process_has_nobody_to_share_with(model, recipe, make_feed):
-    with pytest.raises(ValueError, match="this is the only one; start several by torchrun"):
+def test_one_process_cannot_be_sharded(model, recipe, make_feed):
+    with pytest.raises(ValueError, match="sharded must be false in a single process"):
         fit(model, make_feed(recipe), recipe, sharded=True)
     assert "MASTER_ADDR" not in os.environ  # nothing was launched
 
@@ -190,8 +190,8 @@ def test_one_process_has_nobody_to_share_with(model, recipe, make_feed):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"optimizer": "muon"}, "optimizer 'muon' cannot be sharded, .* take adamw or sgd"),
-        ({"compile": True}, "a sharded model cannot be compiled; set compile=false"),
+        ({"optimizer": "muon"}, "must be adamw or sgd for a sharded model, got 'muon'"),
+        ({"compile": True}, "compile must be false for a sharded model"),
     ],
 )
 def test_what_a_recipe_cannot_have_is_refused(monkeypatch, change, message):
@@ -219,9 +219,9 @@ def mixed():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (tied, r"parameter 1\.weight is the same as 0\.weight, which cannot be sharded"),
-        (numbered, "parameter scale is a single number without an axis, which cannot be"),
-        (mixed, r"several types \(torch\.float32, torch\.float64\) cannot be sharded"),
+        (tied, r"and 1\.weight is tied to 0\.weight"),
+        (numbered, "and scale is a tensor without axes"),
+        (mixed, r"must have one type, got torch\.float32, torch\.float64"),
     ],
 )
 def test_what_a_model_cannot_have_is_refused(monkeypatch, make, message):
@@ -231,5 +231,7 @@ def test_what_a_model_cannot_have_is_refused(monkeypatch, make, message):
 
 
 def test_test_batches_are_counted():
-    with pytest.raises(ValueError, match="a generator has no length and no slices; give a"):
-        turns.evened(batch for batch in [])
+    with pytest.raises(
+        ValueError, match="must be a sequence for sharded training, got a generator"
+    ):
+        epoch_metrics.pad_batches(batch for batch in [])

@@ -1,53 +1,59 @@
 """Anatomy: a model as an ordered row of blocks, and ways to watch and cut them."""
 
-from visprism.anatomy.attending import attend, without_head
-from visprism.anatomy.attention import Attention, Weights, attentions
-from visprism.anatomy.blocks import Anatomy, Block
-from visprism.anatomy.cost import Costs, costs
-from visprism.anatomy.dissect import dissect
-from visprism.anatomy.forward import Images, batch_size, check_repeatable, forward, pixels
-from visprism.anatomy.kinds import Kind
-from visprism.anatomy.layers import layers
-from visprism.anatomy.layout import Layout
-from visprism.anatomy.removals import (
-    Removal,
-    cuts_of,
-    head_removals,
-    joint_removal,
-    unit_removals,
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.attention import Attention, Weights, attentions
+from visprism.anatomy.blocks.cost import costs
+from visprism.anatomy.blocks.dissect import dissect
+from visprism.anatomy.blocks.kinds import Kind
+from visprism.anatomy.blocks.layers import layers
+from visprism.anatomy.run.ablations import (
+    Ablation,
+    ablation_cuts,
+    block_ablations,
+    combine_ablations,
+    convolution_ablations,
+    head_ablations,
 )
-from visprism.anatomy.resuming import first_images, record, resumable, resumed
-from visprism.anatomy.surgery import lesion, replace, watch
+from visprism.anatomy.run.attention_weights import ablate_head, attend
+from visprism.anatomy.run.cached_forward import (
+    cache_cuts,
+    can_start_at,
+    first_images,
+    forward_from_cut,
+)
+from visprism.anatomy.run.surgery import ablate, replace, watch
+from visprism.anatomy.trace.forward import Images, batch_size, check_repeatable, forward, pixels
+from visprism.anatomy.trace.layout import Layout
 
 __all__ = [
+    "Ablation",
     "Anatomy",
     "Attention",
     "Block",
-    "Costs",
     "Images",
     "Kind",
     "Layout",
-    "Removal",
     "Weights",
+    "ablate",
+    "ablate_head",
+    "ablation_cuts",
     "attend",
     "attentions",
     "batch_size",
+    "block_ablations",
+    "cache_cuts",
+    "can_start_at",
     "check_repeatable",
+    "combine_ablations",
+    "convolution_ablations",
     "costs",
-    "cuts_of",
     "dissect",
     "first_images",
     "forward",
-    "head_removals",
-    "joint_removal",
+    "forward_from_cut",
+    "head_ablations",
     "layers",
-    "lesion",
     "pixels",
-    "record",
     "replace",
-    "resumable",
-    "resumed",
-    "unit_removals",
     "watch",
-    "without_head",
 ]

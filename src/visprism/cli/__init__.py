@@ -1,7 +1,8 @@
 """Command line: reads arguments, calls one function, prints.
 
-What a user can get wrong ends in one sentence and exit code 2, Ctrl-C in 130. Nothing here
-imports torch before a command needs it, so that ``visprism --help`` answers at once.
+Exit codes: 0 success, 1 an analysis failed, 2 bad input (one sentence, no traceback), 130
+interrupted. Nothing here imports torch before a command needs it, so that ``visprism --help``
+is fast.
 """
 
 import logging
@@ -11,27 +12,32 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from visprism.cli.arguments import parser
-from visprism.errors import InputError
+from visprism.cli.errors import with_flags
+from visprism.cli.parser import parse
+from visprism.core.errors import InputError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``visprism``; returns the exit code."""
-    arguments = parser().parse_args(argv)
-    arguments.command = shlex.join(["visprism", *(sys.argv[1:] if argv is None else argv)])
-    if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells each of its tries
+    words = list(sys.argv[1:] if argv is None else argv)
+    flags: Sequence[str] = ()
     try:
-        arguments.run(arguments)
+        arguments = parse(words or ["--help"])
+        arguments.command = shlex.join(["visprism", *words])
+        flags = arguments.flags
+        if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every retry
+        code = arguments.run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (InputError, OSError) as error:
-        print(f"visprism: {error}", file=sys.stderr)
+        print(f"visprism: {with_flags(str(error), flags)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt as stop:  # a command that has kept something says so
-        print(f"visprism: interrupted; {str(stop) or 'nothing was written'}", file=sys.stderr)
+    except KeyboardInterrupt as interruption:  # a command that has kept results says so
+        message = str(interruption) or "nothing was written"
+        print(f"visprism: interrupted; {message}", file=sys.stderr)
         return 130
-    return 0
+    return code or 0

@@ -1,63 +1,63 @@
 """``visprism anatomy``: the blocks of a model, as a table and a drawing."""
 
-from argparse import Namespace
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser, Namespace
 
-from visprism.cli.naming import MODEL
 from visprism.cli.options import size_options, weights_options
 from visprism.cli.text import columns
 from visprism.cli.values import folder
 
-if TYPE_CHECKING:
-    from visprism.cli.commands import Commands
-
 
 def anatomy(arguments: Namespace) -> None:
     """Print a model's blocks; draw them if a folder is named."""
-    from contextlib import nullcontext
+    import torch
 
-    from visprism.anatomy import costs
-    from visprism.examine import (
-        load_models,
-        output_folder,
-        take_apart,
-        write_figures,
-        write_tables,
-    )
-    from visprism.report import Examination
+    from visprism.anatomy import costs, dissect
+    from visprism.core.files import output_folder, slug
+    from visprism.core.rng import stream
+    from visprism.figures import panel, save_figure
+    from visprism.models import load_model
     from visprism.report.tables import amount
 
-    with output_folder(arguments.out) if arguments.out else nullcontext() as place:
-        (loaded,) = load_models(
-            [arguments.model], pretrained=arguments.pretrained, seed=arguments.seed
-        )
-        found = costs(take_apart(loaded, size=arguments.size, seed=arguments.seed))
-        rows = zip(
-            found.block.tolist(),
-            found.kind.tolist(),
-            map(str, found.stage.tolist()),
-            found.shape.tolist(),
-            map(amount, found.parameters.tolist()),
-            map(amount, found.macs.tolist()),
-            strict=True,
-        )
-        print(loaded.name)
-        print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
-        print(
-            f"{len(found)} blocks, {amount(found.distinct_parameters)} parameters, "
-            f"{amount(found.macs.sum().item())} MACs for one image"
-        )
-        if place:
-            alone = [Examination(loaded.label, found, ())]
-            write_tables(alone, place), write_figures(alone, place)
-
-
-def add_commands(commands: "Commands") -> None:
-    """``anatomy``."""
-    blocks = commands.add("anatomy", anatomy, "the blocks of a model, as a table", MODEL)
-    blocks.add_argument("model", metavar="MODEL")
-    blocks.add_argument(
-        "--out", type=folder, metavar="DIR", help="write a drawing and the table"
+    loaded = load_model(arguments.model, pretrained=arguments.pretrained, seed=arguments.seed)
+    height, width = arguments.size or loaded.preprocessing.size
+    noise = torch.randn(2, 3, height, width, generator=stream(arguments.seed, "noise"))
+    table = costs(dissect(loaded.model, noise)).with_provenance(model=loaded.name)
+    outputs = (
+        "x".join(str(int(n)) for n in row if n)
+        for row in zip(table.channels, table.height, table.width, strict=True)
     )
-    weights_options(blocks)
-    size_options(blocks)
+    rows = zip(
+        table.block.tolist(),
+        table.kind.tolist(),
+        map(str, table.stage.tolist()),
+        outputs,
+        map(amount, table.parameters.tolist()),
+        map(amount, table.macs.tolist()),
+        strict=True,
+    )
+    print(loaded.name)
+    print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
+    print(
+        f"{len(table)} blocks, {amount(table.distinct_parameters)} parameters, "
+        f"{amount(table.macs.sum().item())} MACs per {height}x{width} image"
+    )
+    if arguments.out:
+        with output_folder(arguments.out) as place:
+            stem = f"{slug(loaded.label)}-anatomy"
+            table.save(place / f"{stem}.npz")
+            table.save_csv(place / f"{stem}.csv")
+            save_figure(panel({loaded.label: table}), place / stem)
+
+
+def add(to: ArgumentParser) -> None:
+    """The arguments of ``anatomy``."""
+    to.add_argument("model", metavar="MODEL", help="model, see below")
+    to.add_argument(
+        "--out",
+        type=folder,
+        metavar="DIR",
+        help="folder for the table and a figure (default: print only)",
+    )
+    weights_options(to)
+    size_options(to)
+    to.set_defaults(run=anatomy)

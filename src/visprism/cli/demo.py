@@ -1,46 +1,83 @@
-"""``visprism demo``: train two small networks, examine both, say where the report lies."""
+"""``visprism demo``: examine two small networks that ship trained, or train them first."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visprism.cli.options import out_options, seed_options
-from visprism.cli.text import columns, verdicts
+from visprism.cli.text import columns
+from visprism.cli.values import minutes
 
 if TYPE_CHECKING:
-    from visprism.cli.commands import Commands
+    from visprism.core.run import Run
+    from visprism.models import LoadedModel
+
+_IMAGES = 256
 
 
-def demo(arguments: Namespace) -> None:
-    """Print how well each network learned, what was found, and where the report lies."""
+def demo(arguments: Namespace) -> int:
+    """Examine the networks and print the table; with ``--train`` train them before."""
+    from visprism.cli.output import exit_code, print_event, print_study
     from visprism.cli.progress import progress_shown
-    from visprism.demo import demo
-    from visprism.examine import output_folder, write_figures, write_report, write_tables
+    from visprism.cli.study_commands import kept
+    from visprism.core.provenance import Provenance
+    from visprism.core.run import Run
+    from visprism.demo import SHIPPED
+    from visprism.study import examine
+    from visprism.study.files import write_files
+    from visprism.study.subjects import DataOptions
 
-    with output_folder(arguments.out) as folder, progress_shown() as progress:
-        learned, examinations = demo(
-            folder, progress=progress, seed=arguments.seed, command=arguments.command
-        )
-        for write in progress(
-            (write_tables, write_figures, write_report), "figures and tables"
-        ):
-            write(examinations, folder)
+    try:
+        with progress_shown() as progress:
+            origin = Provenance(command=arguments.command)
+            run = Run(seed=arguments.seed, progress=progress, provenance=origin)
+            models = _trained(arguments.out, run) if arguments.train else dict(SHIPPED)
+            study = examine(
+                models,
+                "shapes",
+                minutes=arguments.minutes,
+                images=DataOptions(limit=_IMAGES, batch_size=32),
+                out=arguments.out,
+                fresh=arguments.train,
+                run=run,
+                listener=print_event,
+            )
+            write_files(study, arguments.out)
+    except KeyboardInterrupt as interruption:
+        raise KeyboardInterrupt(kept(arguments.out)) from interruption
+    print_study(study)
+    print(f"Wrote {arguments.out / 'report.html'}")
+    return exit_code(study)
+
+
+def _trained(folder: Path, run: "Run") -> "dict[str, LoadedModel]":
+    from visprism.demo import trained_networks
+
+    networks = trained_networks(folder / "checkpoints", run=run)
     rows = [
-        (
-            each.network.label,
-            f"{each.before:.1%}",
-            f"{each.after:.1%}",
-            f"{each.images} images in {each.seconds:.0f} s",
-        )
-        for each in learned
+        (n.name, f"{n.before:.1%}", f"{n.after:.1%}", f"{n.images}", f"{n.seconds:.0f} s")
+        for n in networks
     ]
-    print(columns(["network", "accuracy before", "after", "training"], rows))
-    print(f"\n{verdicts(examinations)}\n")
-    print(f"Written, look at {arguments.out / 'report.html'}")
+    header = ["network", "accuracy before", "after", "training images", "time"]
+    print(columns(header, rows))
+    return {n.name: n.network for n in networks}
 
 
-def add_commands(commands: "Commands") -> None:
-    """``demo``."""
-    tour = commands.add("demo", demo, "train two small networks on shapes and examine both")
-    out_options(tour, default=Path("demo"))
-    seed_options(tour)
+def add(to: ArgumentParser) -> None:
+    """The arguments of ``demo``."""
+    out_options(to, default=Path("demo"))
+    seed_options(to)
+    to.add_argument(
+        "--train",
+        action="store_true",
+        help="train the networks first, which takes about two minutes (default: use the "
+        "weights inside the package)",
+    )
+    to.add_argument(
+        "--minutes",
+        type=minutes,
+        default=0.6,
+        metavar="N",
+        help="time budget of the measurements in minutes (default: 0.6)",
+    )
+    to.set_defaults(run=demo)

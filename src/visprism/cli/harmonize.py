@@ -5,19 +5,15 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from visprism.cli.naming import BOTH
-from visprism.cli.options import out_options, size_options, weights_options
+from visprism.cli.options import device_options, out_options, size_options, weights_options
 from visprism.cli.text import columns
 from visprism.cli.train import changes_options, recipe_of
 from visprism.cli.values import positive
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import nn
 
-    from visprism.alternet import BuildUp, Placement, Shape
-    from visprism.cli.commands import Commands
+    from visprism.harmonize import MSAConfig, Placement, ReplacementSearch
     from visprism.models import LoadedModel
 
 
@@ -27,53 +23,54 @@ def harmonize(arguments: Namespace) -> None:
 
     import torch
 
-    from visprism.alternet import Shape, conv_blocks, placed, save_alternet
-    from visprism.alternet import harmonize as converted
-    from visprism.alternet.keeping import MODULE, WEIGHTS
-    from visprism.examine import output_folder
-    from visprism.parallel import check_alone
+    from visprism.core.files import output_folder
+    from visprism.core.processes import require_single_process
+    from visprism.figures import panel, save_figure
+    from visprism.harmonize import MSAConfig, conv_blocks, save_alternet, select_blocks
+    from visprism.harmonize import harmonize as convert
 
-    check_alone("visprism harmonize")
-    shape = Shape(arguments.heads, arguments.head_dim, arguments.window)
-    found = None
+    require_single_process("visprism harmonize")
+    msa = MSAConfig(arguments.heads, arguments.head_dim, arguments.window)
+    search = None
     if arguments.search is None:
         network, placement = _network(arguments), arguments.placement
     else:
-        found, network = _searched(arguments, shape)
-        placement = found.best
-    height, width = network.preprocessing.size
-    blocks = conv_blocks(network.model, torch.zeros(2, 3, height, width))
-    names = placed(blocks, placement)
-    alternet = converted(
-        network.model,
-        torch.zeros(2, 3, height, width),
-        names,
-        **asdict(shape),
-        seed=arguments.seed,
-    )
+        search, network = _search(arguments, msa)
+        placement = search.best
+    images = torch.zeros(2, 3, *network.preprocessing.size)
+    blocks = conv_blocks(network.model, images)
+    names = select_blocks(blocks, placement)
+    alternet = convert(network.model, images, names, **asdict(msa), seed=arguments.seed)
     with output_folder(arguments.out) as folder:
-        facts = {"base": arguments.model, "names": names, **asdict(shape)}
-        save_alternet(alternet, network, folder, **facts)
-        if found is not None:
-            _write(found, network.label, folder)
+        saved = save_alternet(
+            alternet, network, folder, cnn=arguments.model, names=names, msa=msa
+        )
+        if search is not None:
+            search.save(folder / "search.npz")
+            save_figure(panel({network.label: search}), folder / "search")
     rows = [
-        (b.name, str(b.stage), f"{b.out_chans}x{b.grid[0]}x{b.grid[1]}", _now(b.name in names))
+        (
+            b.name,
+            str(b.stage),
+            f"{b.out_chans}x{b.grid[0]}x{b.grid[1]}",
+            "MSA" if b.name in names else "Conv",
+        )
         for b in blocks
     ]
-    print(columns(["block", "stage", "map", "now"], rows))
-    before, after = (_size(model) for model in (network.model, alternet))
+    print(columns(["block", "stage", "output", "kind"], rows))
+    before, after = (_parameters(model) for model in (network.model, alternet))
     print(f"{before:,} parameters before, {after:,} after")
-    for sentence in found.sentences() if found is not None else ():
-        print(sentence)
-    out = arguments.out
-    print(f"Written; as a model: {out / MODULE}:alternet@{out / WEIGHTS}")
+    for finding in search.findings() if search is not None else ():
+        print(finding)
+    print(f"Wrote {arguments.out}; load it as {_moved(saved, folder, arguments)}")
 
 
-def _now(replaced: bool) -> str:  # noqa: FBT001 (a cell of a table)
-    return "MSA" if replaced else "Conv"
+def _moved(name: str, scratch: object, arguments: Namespace) -> str:
+    """The name of the saved network, which was written to a temporary folder first."""
+    return name.replace(str(scratch), str(arguments.out))
 
 
-def _size(model: "nn.Module") -> int:
+def _parameters(model: "nn.Module") -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -88,42 +85,41 @@ def _network(arguments: Namespace) -> "LoadedModel":
     return replace(loaded, preprocessing=replace(loaded.preprocessing, size=arguments.size))
 
 
-def _searched(arguments: Namespace, shape: "Shape") -> "tuple[BuildUp, LoadedModel]":
-    from visprism.alternet import search
-    from visprism.alternet.job import LOG
-    from visprism.cli.progress import progress_shown, steps_shown
-    from visprism.errors import InputError
+def _search(arguments: Namespace, msa: "MSAConfig") -> "tuple[ReplacementSearch, LoadedModel]":
+    from visprism.cli.progress import progress_shown
+    from visprism.core.devices import Compute
+    from visprism.core.errors import InputError
+    from visprism.core.provenance import Provenance
+    from visprism.core.run import Run
+    from visprism.harmonize import search_by_recipe
+    from visprism.harmonize.search_by_recipe import LOG
     from visprism.training import Job
 
     if arguments.data is None:
-        raise InputError("--search trains candidates, so it wants --data, such as cifar10")
+        raise InputError("--search needs --data, on which candidates are trained")
     arguments.recipe = arguments.search
     recipe = recipe_of(arguments)
-    names = ("model", "data", "split", "pretrained", "size", "device", "command")
+    names = ("model", "data", "split", "pretrained", "size")
     job = Job(folder=arguments.out, **{name: getattr(arguments, name) for name in names})
     try:
-        with progress_shown() as reading, steps_shown(recipe.batch_size) as steps:
-            return search(
+        with progress_shown() as progress:
+            return search_by_recipe(
                 job,
                 recipe,
-                shape=shape,
+                msa=msa,
                 repeats=arguments.repeats,
-                progress=steps,
-                reading=reading,
-                shown=lambda text: print(text, file=sys.stderr, flush=True),
+                report=lambda text: print(text, file=sys.stderr, flush=True),
+                run=Run(
+                    compute=Compute(arguments.device),
+                    progress=progress,
+                    provenance=Provenance(command=arguments.command),
+                ),
             )
-    except KeyboardInterrupt as stop:
-        told = "nothing was kept yet"
+    except KeyboardInterrupt as interruption:
+        message = "no training was complete"
         if (arguments.out / LOG).exists():
-            told = f"{arguments.out / LOG} is kept, and the same command goes on after it"
-        raise KeyboardInterrupt(told) from stop
-
-
-def _write(found: "BuildUp", label: str, folder: "Path") -> None:
-    from visprism.figures import panel, save_figure
-
-    found.save(folder / "search.npz")
-    save_figure(panel([found], names=[label]), folder / "search")
+            message = f"{arguments.out / LOG} is kept; the same command resumes"
+        raise KeyboardInterrupt(message) from interruption
 
 
 def _placement(text: str) -> "Placement":
@@ -132,7 +128,9 @@ def _placement(text: str) -> "Placement":
         return text  # pyrefly: ignore (one of the rules)
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise argparse.ArgumentTypeError("an empty placement; name a rule, numbers or blocks")
+        raise argparse.ArgumentTypeError(
+            f"must be alternate, end-of-stage, numbers or names of blocks, got {text!r}"
+        )
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else tuple(parts)
 
 
@@ -142,15 +140,10 @@ def _heads(text: str) -> int | tuple[int, ...]:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def add_commands(commands: "Commands") -> None:
-    """``harmonize``."""
-    to = commands.add(
-        "harmonize",
-        harmonize,
-        "a CNN with self-attention in the place of some of its convolutions",
-        BOTH,
-    )
-    to.add_argument("model", metavar="MODEL")
+def add(to: argparse.ArgumentParser) -> None:
+    """The arguments of ``harmonize``."""
+    to.set_defaults(run=harmonize)
+    to.add_argument("model", metavar="MODEL", help="convolutional network, see below")
     weights_options(to)
     out_options(to)
     size_options(to)
@@ -159,32 +152,57 @@ def add_commands(commands: "Commands") -> None:
         type=_placement,
         default="alternate",
         metavar="RULE|COUNTS|NAMES",
-        help="alternate (default), end-of-stage, so many of each stage as 0,1,1,2, or names of"
-        " blocks as layer3.2,layer4.1",
+        help="blocks to replace: alternate, end-of-stage, a number per stage such as 0,1,1,2, "
+        "or names such as layer3.2,layer4.1 (default: alternate)",
     )
     to.add_argument(
         "--heads",
         type=_heads,
         metavar="N[,N...]",
-        help="of all MSA blocks, or by stage (3 width / head dimension)",
+        help="number of heads, of all MSA blocks or per stage (default: 3 x width / head "
+        "dimension)",
     )
-    to.add_argument("--head-dim", type=positive, default=64, metavar="N", help="channels (64)")
     to.add_argument(
-        "--window", type=positive, metavar="N", help="pixels a side (the last stage's grid)"
+        "--head-dim",
+        type=positive,
+        default=64,
+        metavar="N",
+        help="channels of each head (default: 64)",
+    )
+    to.add_argument(
+        "--window",
+        type=positive,
+        metavar="N",
+        help="side of a window in pixels (default: that of the last stage's grid, at most 8)",
     )
     to.add_argument(
         "--search",
         metavar="RECIPE",
-        help="train candidates by this recipe, and keep MSA blocks that help; wants --data",
+        help="recipe by which candidates are trained to find the blocks; needs --data "
+        "(default: no search)",
     )
-    to.add_argument("--data", metavar="DATA", help="to train candidates on")
+    to.add_argument("--data", metavar="DATA", help="training data of a search (default: none)")
     to.add_argument(
-        "--split", metavar="NAME", help="of the data (train, or all of data without)"
+        "--split", metavar="NAME", help="split of the data (default: train, or all images)"
     )
     to.add_argument(
-        "--repeats", type=positive, default=3, metavar="N", help="seeds of each candidate (3)"
+        "--repeats",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="number of seeds of each candidate (default: 3)",
     )
-    to.add_argument("--epochs", type=positive, metavar="N", help="as --set epochs=N")
-    to.add_argument("--limit", type=positive, metavar="N", help="as --set images=N")
-    to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    to.add_argument(
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help="number of epochs, as --set epochs=N (default: as in the recipe)",
+    )
+    to.add_argument(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="number of training images, as --set images=N (default: as in the recipe)",
+    )
+    device_options(to)
     changes_options(to)

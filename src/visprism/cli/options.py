@@ -1,42 +1,50 @@
-"""Options that several commands share."""
+"""Arguments that several commands share."""
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from visprism.cli.values import folder, positive, size
+from visprism.cli.values import (
+    folder,
+    formats,
+    minutes_or_none,
+    nonnegative,
+    positive,
+    size,
+)
 
-
-def measured_options(to: argparse.ArgumentParser) -> None:
-    """Which models, on which images, where to write, and on what to compute."""
-    models_options(to)
-    data_options(to)
-    measuring_options(to)
+Container = Any  # an ArgumentParser or a group of its arguments; argparse names no common type
 
 
 def models_options(to: argparse.ArgumentParser) -> None:
-    """Which models."""
-    to.add_argument("models", nargs="+", metavar="MODEL")
+    """Which models, with which weights."""
+    to.add_argument("models", nargs="+", metavar="MODEL", help="models, see below")
     weights_options(to)
 
 
-def weights_options(to: argparse.ArgumentParser) -> None:
+def weights_options(to: Container) -> None:
     """Which weights."""
     to.add_argument(
         "--pretrained",
         action="store_true",
-        help="with the weights that timm, torchvision or Hugging Face offers",
+        help="load published weights of models that are given by name (default: random "
+        "weights)",
     )
     seed_options(to)
 
 
-def seed_options(to: argparse.ArgumentParser) -> None:
+def seed_options(to: Container) -> None:
     """The seed."""
     to.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of random weights and data"
+        "--seed",
+        type=nonnegative,
+        default=0,
+        metavar="N",
+        help="seed of random weights, of the order of images and of measurements (default: 0)",
     )
 
 
-def out_options(to: argparse.ArgumentParser, default: Path | None = None) -> None:
+def out_options(to: Container, default: Path | None = None) -> None:
     """Where to write."""
     to.add_argument(
         "--out",
@@ -44,57 +52,104 @@ def out_options(to: argparse.ArgumentParser, default: Path | None = None) -> Non
         metavar="DIR",
         required=default is None,
         default=default,
-        help="folder to write into" + (f" ({default})" if default else ""),
+        help="output folder" + (f" (default: {default})" if default else ""),
     )
 
 
-def size_options(to: argparse.ArgumentParser) -> None:
+def size_options(to: Container) -> None:
     """How large images are."""
     to.add_argument(
         "--size",
         type=size,
         metavar="N|HxW",
-        help="of the images in pixels; by default what the model wants",
+        help="image size in pixels (default: as the model states, otherwise that of the data)",
     )
 
 
-def data_options(to: argparse.ArgumentParser) -> None:
+def data_options(to: Container) -> None:
     """Which images."""
-    to.add_argument("--data", required=True, metavar="DATA")
-    to.add_argument("--split", metavar="NAME", help="such as train, val or test")
+    to.add_argument("--data", required=True, metavar="DATA", help="images, see below")
     to.add_argument(
-        "--limit", type=positive, metavar="N", help="at most N images, as many of each class"
+        "--train-data",
+        metavar="DATA",
+        help="images for quantities of the training loss (default: the training split of DATA)",
     )
-    to.add_argument("--batch-size", type=positive, default=16, metavar="N")
     to.add_argument(
-        "--skip-bad", action="store_true", help="leave out images that cannot be read"
+        "--split",
+        metavar="NAME",
+        help="split to measure on, such as train, val or test (default: test, or all images)",
+    )
+    to.add_argument(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="largest number of images, balanced over classes (default: all)",
+    )
+    to.add_argument(
+        "--batch-size",
+        type=positive,
+        default=16,
+        metavar="N",
+        help="images per forward pass (default: 16)",
+    )
+    to.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave out images that cannot be read (default: refuse them)",
     )
     size_options(to)
 
 
-def measuring_options(to: argparse.ArgumentParser) -> None:
-    """Where to write, and on what to compute."""
-    out_options(to)
-    to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
-    to.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "fp16"])
-
-
-def fourier_options(to: argparse.ArgumentParser) -> None:
-    """How spectra are taken."""
+def compute_options(to: Container) -> None:
+    """On what to compute."""
+    device_options(to)
     to.add_argument(
-        "--protocol",
-        default="default",
-        choices=["default", "paper"],
-        help="default: true frequencies; paper: the numbers of Park & Kim's code",
+        "--precision",
+        default="fp32",
+        choices=["fp32", "bf16", "fp16"],
+        help="precision of forward passes (default: fp32)",
     )
-    to.add_argument("--profile", default="diagonal", choices=["diagonal", "radial"])
 
 
-def kernel_options(to: argparse.ArgumentParser) -> None:
-    """Of CKA."""
+def device_options(to: Container) -> None:
+    """The device."""
     to.add_argument(
-        "--kernel",
-        default="linear",
-        choices=["linear", "rbf"],
-        help="of CKA; rbf is as wide as half the median distance of two images",
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="device: cpu, cuda, cuda:1 or mps (default: cpu)",
     )
+
+
+def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None) -> None:
+    """Models, data, output folder, time budget and device of a study, in groups of the help."""
+    models_options(to)
+    data_options(to.add_argument_group("images"))
+    group = to.add_argument_group("study")
+    out_options(group)
+    limit = "none" if default_minutes is None else f"{default_minutes:g}"
+    group.add_argument(
+        "--minutes",
+        type=minutes_or_none,
+        default=default_minutes,
+        metavar="N",
+        help=f"time budget of the whole study in minutes, or none (default: {limit})",
+    )
+    group.add_argument(
+        "--fresh",
+        action="store_true",
+        help="start over (default: resume what DIR holds)",
+    )
+    group.add_argument(
+        "--formats",
+        type=formats,
+        default=("png",),
+        metavar="F,...",
+        help="formats of figure files: png, svg, pdf (default: png)",
+    )
+    group.add_argument(
+        "--json",
+        action="store_true",
+        help="print answers, findings and failures as JSON (default: as text)",
+    )
+    compute_options(to.add_argument_group("computation"))

@@ -2,27 +2,22 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from visprism.examine import Progress
+    from visprism.core.run import Progress
 
 _SECONDS = 10  # between lines where there is no terminal
 
 
 @contextmanager
 def progress_shown() -> Iterator["Progress"]:
-    """A function that wraps what is gone through, and shows how far it is under a label.
+    """A function that wraps an iterable and shows how far it is under a label.
 
-    Of several processes the first shows it.
+    Of several processes only the first calls it.
     """
-    from visprism.parallel import rank
-
-    if rank() > 0:
-        yield lambda items, label: items  # noqa: ARG005 (as it is called)
-        return
     if not sys.stderr.isatty():
         yield plain
         return
@@ -44,53 +39,19 @@ def progress_shown() -> Iterator["Progress"]:
         yield bar
 
 
-@contextmanager
-def steps_shown(batch_size: int) -> Iterator[Callable[[range, int], Iterable[int]]]:
-    """A function that wraps the steps of training which are left, of so many in all."""
-    from visprism.parallel import rank
-
-    if rank() > 0 or not sys.stderr.isatty():
-        yield lambda steps, _: steps  # each epoch prints a line
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class Speed(TextColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{(task.speed or 0) * batch_size:,.0f} images/s")
-
-    columns = [TextColumn("training"), BarColumn(), MofNCompleteColumn(), Speed("")]
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
-
-        def bar(steps: range, total: int) -> Iterable[int]:
-            task = bars.add_task("", total=total, completed=steps.start)
-            for step in steps:
-                yield step
-                bars.update(task, completed=step + 1)
-
-        yield bar
-
-
 def plain(items: Iterable, label: str) -> Iterator:
     """A line every ten seconds, and one at the end."""
     total = _length(items)
-    begun = told = time.monotonic()
-    done = 0
-    for done, item in enumerate(items, start=1):
+    start = printed = time.monotonic()
+    count = 0
+    for count, item in enumerate(items, start=1):
         yield item
-        if time.monotonic() - told > _SECONDS:
-            told = time.monotonic()
-            print(f"{label}: {done} of {total or 'many'}", file=sys.stderr, flush=True)
-    seconds = time.monotonic() - begun
-    print(f"{label}: {done} done in {seconds:.1f} s", file=sys.stderr, flush=True)
+        if time.monotonic() - printed > _SECONDS:
+            printed = time.monotonic()
+            of_total = f" of {total}" if total else ""
+            print(f"{label}: {count}{of_total}", file=sys.stderr, flush=True)
+    seconds = time.monotonic() - start
+    print(f"{label}: {count} done in {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
 def _length(items: Iterable) -> int | None:

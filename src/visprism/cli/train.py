@@ -1,133 +1,180 @@
 """``visprism train``: a recipe, data and a model in; weights and learning curves out."""
 
-import argparse
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from visprism.cli.naming import BOTH
-from visprism.cli.options import out_options, size_options
-from visprism.cli.values import from_zero, minutes, positive
+from visprism.cli.options import device_options, out_options, size_options
+from visprism.cli.values import fraction, minutes, nonnegative, positive
 
 if TYPE_CHECKING:
-    from visprism.cli.commands import Commands
     from visprism.training import Recipe
 
 
 def train(arguments: Namespace) -> None:
-    """Train, draw the curves, and say how it went."""
+    """Train, draw the learning curves, and print the outcome."""
     from dataclasses import fields
 
-    from visprism.cli.progress import progress_shown, steps_shown
+    from visprism.cli.progress import progress_shown
+    from visprism.core.devices import Compute
+    from visprism.core.processes import processes, rank
+    from visprism.core.provenance import Provenance
+    from visprism.core.run import Run
     from visprism.figures import panel, save_figure
-    from visprism.parallel import Compute, processes, rank
     from visprism.training import Job, train
-    from visprism.training.resuming import good_state
+    from visprism.training.state_files import valid_state
 
     recipe = recipe_of(arguments)
-    here = {"folder": arguments.out, "logs": tuple(arguments.log) if arguments.log else None}
-    there = {f.name: getattr(arguments, f.name) for f in fields(Job) if f.name not in here}
-    job = Job(**here, **there)
+    given = {"folder": arguments.out, "logs": tuple(arguments.log) if arguments.log else None}
+    shared = {f.name: getattr(arguments, f.name) for f in fields(Job) if f.name not in given}
+    compute = Compute(arguments.device)
     try:
-        with (
-            processes(Compute(job.device)),
-            progress_shown() as reading,
-            steps_shown(recipe.batch_size) as steps,
-        ):
-            lines = [_Epochs(recipe)]
-            history = train(job, recipe, progress=steps, reading=reading, loggers=lines)
+        with processes(compute), progress_shown() as progress:
+            run = Run(
+                compute=compute,
+                progress=progress,
+                provenance=Provenance(command=arguments.command),
+            )
+            lines = [_EpochLines(recipe)] if rank() == 0 else []
+            history = train(Job(**given, **shared), recipe, loggers=lines, run=run)
             if rank() > 0:
                 return
             save_figure(panel([history]), arguments.out / "curves-loss")
             if history.evaluated:
                 figure = panel([history], quantity="accuracy")
                 save_figure(figure, arguments.out / "curves-accuracy")
-    except KeyboardInterrupt as stop:
-        kept = good_state(arguments.out)
-        told = "no state was kept yet"
-        if kept is not None:
-            told = f"{kept} is kept, and the same command with --resume goes on from it"
-        raise KeyboardInterrupt(told) from stop
-    print("\n".join(history.sentences()))
-    print(f"Written, look at {arguments.out}")
+    except KeyboardInterrupt as interruption:
+        checkpoint = valid_state(arguments.out)
+        message = "no checkpoint was saved yet"
+        if checkpoint is not None:
+            message = f"saved {checkpoint}; the same command with --resume resumes"
+        raise KeyboardInterrupt(message) from interruption
+    for finding in history.findings():
+        print(finding)
+    print(f"Wrote {arguments.out}")
 
 
 def recipes(arguments: Namespace) -> None:
     """List the recipes, or print one as YAML."""
-    from visprism.cli.catalogue import described
+    from visprism.cli.catalog import described
     from visprism.cli.text import columns
     from visprism.training import RECIPES, as_yaml
 
     if arguments.recipe is None:
-        print(columns(["recipe", "what it is"], described(RECIPES)))
+        print(columns(["recipe", "description"], described(RECIPES)))
     else:
         print(as_yaml(recipe_of(arguments)), end="")
 
 
-def add_commands(commands: "Commands") -> None:
-    """``train`` and ``recipes``."""
-    _train_options(commands.add("train", train, "train a model by a recipe", BOTH))
-    known = commands.add(
-        "recipes", recipes, "recipes that can be named, or one of them as YAML"
+def add_recipes(to: ArgumentParser) -> None:
+    """The arguments of ``recipes``."""
+    to.add_argument(
+        "recipe",
+        nargs="?",
+        metavar="RECIPE",
+        help="recipe to print as YAML (default: list all)",
     )
-    known.add_argument("recipe", nargs="?", metavar="RECIPE", help="to print")
-    changes_options(known)
+    changes_options(to)
+    to.set_defaults(run=recipes)
 
 
-def _train_options(to: ArgumentParser) -> None:
-    to.add_argument("recipe", metavar="RECIPE", help="a name (`visprism recipes`) or FILE.yaml")
-    to.add_argument("--model", required=True, metavar="MODEL")
-    to.add_argument("--data", required=True, metavar="DATA")
+def add_train(to: ArgumentParser) -> None:
+    """The arguments of ``train``."""
+    to.set_defaults(run=train)
+    to.add_argument(
+        "recipe", metavar="RECIPE", help="recipe, a name of `visprism recipes` or FILE.yaml"
+    )
+    to.add_argument("--model", required=True, metavar="MODEL", help="model, see below")
+    to.add_argument("--data", required=True, metavar="DATA", help="training data, see below")
     out_options(to)
     changes_options(to)
-    to.add_argument("--epochs", type=positive, metavar="N", help="as --set epochs=N")
-    to.add_argument("--limit", type=positive, metavar="N", help="as --set images=N")
     to.add_argument(
-        "--subset", type=float, default=1.0, metavar="F", help="a part of each class, as 0.1"
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help="number of epochs, as --set epochs=N (default: as in the recipe)",
     )
     to.add_argument(
-        "--resume", action="store_true", help="go on with the run that DIR holds, if any"
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="number of training images, as --set images=N (default: as in the recipe)",
     )
     to.add_argument(
-        "--split", metavar="NAME", help="to train on (train, or all images of data without)"
+        "--subset",
+        type=fraction,
+        default=1.0,
+        metavar="F",
+        help="fraction of the training images of each class (default: 1)",
     )
-    to.add_argument("--test", default="", metavar="DATA", help="other data to evaluate on")
-    to.add_argument("--test-split", metavar="NAME", help="to evaluate on (test, or val)")
+    to.add_argument(
+        "--resume",
+        action="store_true",
+        help="resume the run in DIR, if there is one (default: refuse a folder with a run)",
+    )
+    to.add_argument(
+        "--split", metavar="NAME", help="split to train on (default: train, or all images)"
+    )
+    to.add_argument(
+        "--test",
+        default="",
+        metavar="DATA",
+        help="data to evaluate on (default: the test split of the training data)",
+    )
+    to.add_argument(
+        "--test-split", metavar="NAME", help="split to evaluate on (default: test, or val)"
+    )
     to.add_argument(
         "--test-limit",
         type=positive,
         metavar="N",
-        help="at most N of them, as many of each class",
+        help="largest number of test images, balanced over classes (default: all)",
     )
-    to.add_argument("--teacher", default="", metavar="MODEL@FILE", help="to distil from")
-    to.add_argument("--pretrained", action="store_true", help="begin with pretrained weights")
     to.add_argument(
-        "--skip-bad", action="store_true", help="leave out images that cannot be read"
+        "--teacher",
+        default="",
+        metavar="MODEL@FILE",
+        help="teacher for knowledge distillation (default: none)",
+    )
+    to.add_argument(
+        "--pretrained",
+        action="store_true",
+        help="start from published weights (default: from random weights)",
+    )
+    to.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave out images that cannot be read (default: refuse them)",
     )
     size_options(to)
     to.add_argument(
         "--workers",
-        type=from_zero,
+        type=nonnegative,
         default=4,
         metavar="N",
-        help="processes that read images of over 64 pixels a side (4)",
+        help="processes that read images larger than 64 pixels (default: 4)",
     )
-    to.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    device_options(to)
     to.add_argument(
         "--sharded",
         action="store_true",
-        help="share weights out among the processes of torchrun, for what one GPU cannot hold",
+        help="shard parameters and optimizer over the processes of torchrun with FSDP "
+        "(default: replicate them)",
     )
     to.add_argument(
-        "--minutes", type=minutes, default=10.0, metavar="M", help="between states kept (10)"
+        "--minutes",
+        type=minutes,
+        default=10.0,
+        metavar="N",
+        help="minutes between checkpoints (default: 10)",
     )
     to.add_argument(
         "--log",
         action="append",
         metavar="NAME",
-        help="tensorboard (default, where it is installed), wandb or trackio; history.csv"
-        " always",
+        help="logger: tensorboard, wandb or trackio; repeatable (default: tensorboard if"
+        " installed; history.csv is always written)",
     )
 
 
@@ -140,36 +187,36 @@ def changes_options(to: ArgumentParser) -> None:
         type=_change,
         dest="changes",
         metavar="FIELD=VALUE",
-        help="another value for a field of the recipe, as lr=1e-3",
+        help="field of the recipe, such as lr=1e-3; repeatable (default: as in the recipe)",
     )
 
 
 def recipe_of(arguments: Namespace) -> "Recipe":
-    """The recipe that is named, with what is asked for changed."""
-    from visprism.training import changed, find_recipe
+    """The recipe that is named, with the changes that are given."""
+    from visprism.training import load_recipe
 
     changes = dict(arguments.changes)
     for option, name in (("epochs", "epochs"), ("limit", "images")):
         if getattr(arguments, option, None) is not None:
             changes[name] = getattr(arguments, option)
-    return changed(find_recipe(arguments.recipe), changes)
+    return load_recipe(arguments.recipe).replace(**changes)
 
 
 def _change(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (equals and name):
-        raise argparse.ArgumentTypeError(f"{text!r} should read FIELD=VALUE, as lr=1e-3")
+        raise ArgumentTypeError(f"must be FIELD=VALUE, such as lr=1e-3, got {text!r}")
     return name, value
 
 
-class _Epochs:
-    """A line for each epoch."""
+class _EpochLines:
+    """A logger that prints a line for each epoch on stderr, as progress is."""
 
     def __init__(self, recipe: "Recipe") -> None:
         self._epochs = recipe.epochs
 
     def log(self, step: int, values: Mapping[str, float]) -> None:  # noqa: ARG002
-        """Print it, on stderr, as progress is."""
+        """Print the values of an epoch."""
         if "epoch" not in values:
             return
         parts = [f"epoch {values['epoch']:.0f} of {self._epochs}"]
@@ -180,4 +227,4 @@ class _Epochs:
         print(" · ".join(parts), file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Nothing is left to print."""
+        """Do nothing: every line is printed at once."""

@@ -1,87 +1,82 @@
-"""Values: what an option takes, read from text; anything else is told in one sentence."""
+"""Values of arguments: text to value, or one sentence on what it must be."""
 
-import argparse
-from collections.abc import Callable
+from argparse import ArgumentTypeError
+from math import isfinite
 from pathlib import Path
+
+FORMATS = ("png", "svg", "pdf")
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    """An integer of at least 1."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise ArgumentTypeError(f"must be a positive integer, got {text!r}")
     return int(text)
 
 
-def from_zero(text: str) -> int:
-    """A whole number from 0 on."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+def nonnegative(text: str) -> int:
+    """An integer of at least 0."""
+    if not (text.isascii() and text.isdecimal()):
+        raise ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
     return int(text)
 
 
 def minutes(text: str) -> float:
-    """A length of time above 0."""
+    """A number of minutes above 0."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
-    return found
+        value = 0.0
+    if not isfinite(value) or value <= 0:
+        raise ArgumentTypeError(f"must be a positive number of minutes, got {text!r}")
+    return value
 
 
-def query(text: str) -> tuple[int, int] | str:
-    """A pixel, or one of the words for a query."""
-    row, comma, column = text.partition(",")
-    if comma and row.isdecimal() and column.isdecimal():
-        return int(row), int(column)
-    if text not in {"class", "mean"}:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no query; wants a pixel, as 112,80, or class, or mean"
-        )
-    return text
+def minutes_or_none(text: str) -> float | None:
+    """A number of minutes above 0, or ``none`` for no limit."""
+    return None if text.lower() == "none" else minutes(text)
+
+
+def fraction(text: str) -> float:
+    """A number above 0 and at most 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise ArgumentTypeError(f"must be a number above 0 and at most 1, got {text!r}")
+    return value
 
 
 def folder(text: str) -> Path:
     """A path that is not empty."""
     if not text:
-        raise argparse.ArgumentTypeError("an empty name; name a folder")
+        raise ArgumentTypeError("must be the name of a folder, got an empty text")
     return Path(text)
 
 
 def size(text: str) -> tuple[int, int]:
     """(height, width), from ``224`` or ``224x160``."""
-    height, _, width = text.partition("x")
-    return positive(height), positive(width or height)
-
-
-def listed(kind: Callable) -> Callable[[str], tuple]:
-    """Values of one kind, with commas between them."""
-
-    def read(text: str) -> tuple:
-        try:
-            return tuple(kind(part) for part in text.split(","))
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers") from None
-
-    return read
-
-
-def share(text: str) -> float:
-    """A number, or a fraction such as 8/255."""
-    above, slash, below = text.partition("/")
+    height, separator, width = text.partition("x")
     try:
-        return float(above) / float(below) if slash else float(above)
-    except ZeroDivisionError:
-        raise ValueError(text) from None
+        return positive(height), positive(width if separator else height)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(
+            f"must be pixels as 224, or height and width as 224x160, got {text!r}"
+        ) from error
 
 
-def confidence(text: str) -> float:
-    """A cut-off of the confidence."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no confidence from 0 up to but not 1")
-    return value
+def names(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not parts:
+        raise ArgumentTypeError(f"must be names separated by commas, got {text!r}")
+    return parts
+
+
+def formats(text: str) -> tuple[str, ...]:
+    """Formats of figure files separated by commas."""
+    chosen = names(text)
+    if not set(chosen) <= set(FORMATS):
+        raise ArgumentTypeError(f"must be of {', '.join(FORMATS)}, got {text!r}")
+    return chosen

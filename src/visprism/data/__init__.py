@@ -1,4 +1,4 @@
-"""Data: labelled images by name, and the batches that a model takes."""
+"""Data: labeled images by name, and the batches that a model takes."""
 
 from visprism.data import (  # noqa: F401 (they register)
     cifar,
@@ -12,14 +12,15 @@ from visprism.data import (  # noqa: F401 (they register)
 )
 from visprism.data.augmentation import STRONG, STRONG_LARGE, WEAK, Augmentation
 from visprism.data.batches import Batches, batches, framing
+from visprism.data.dataset import image_set
 from visprism.data.feed import Feed, MemoryFeed, memory_feed
 from visprism.data.image_set import ImageSet
-from visprism.data.load import load_data
-from visprism.data.loader import LoaderFeed, loader_feed
+from visprism.data.loader_feed import LoaderFeed, loader_feed
 from visprism.data.memory import default_preprocessing, in_memory
-from visprism.data.parts import held_out, stratified
-from visprism.data.sets import DATA
+from visprism.data.open_data import load_data
+from visprism.data.registry import DATA
 from visprism.data.statistics import statistics
+from visprism.data.subsets import held_out, stratified
 
 __all__ = [
     "DATA",
@@ -36,6 +37,7 @@ __all__ = [
     "default_preprocessing",
     "framing",
     "held_out",
+    "image_set",
     "in_memory",
     "load_data",
     "loader_feed",

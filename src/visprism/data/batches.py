@@ -1,4 +1,4 @@
-"""Batches: image sets as the tensors that a model takes, prepared while the model works."""
+"""Batches: image sets as preprocessed tensors, the next batch prepared in a thread."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,34 +12,34 @@ from jaxtyping import Float, Int64, UInt8
 from PIL import Image
 from torch import Tensor
 
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.data.image_set import ImageSet
-from visprism.errors import InputError
-from visprism.preprocessing import Preprocessing
 
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 Batch = tuple[Float[Tensor, "b 3 h w"], Int64[Tensor, " b"]]
-# Changes crops, given which images of the set they are.
+# Changes crops in eight bits, given the indices of their images.
 Change = Callable[[UInt8[Tensor, "b 3 h w"], Sequence[int]], UInt8[Tensor, "b 3 h w"]]
 
 
-def unchanged(images: UInt8[Tensor, "b 3 h w"], numbers: Sequence[int]) -> Tensor:  # noqa: ARG001
-    """The images as they are."""
+def unchanged(images: UInt8[Tensor, "b 3 h w"], indices: Sequence[int]) -> Tensor:  # noqa: ARG001
+    """The images without a change."""
     return images
 
 
 def framing(image_set: ImageSet, preprocessing: Preprocessing) -> Preprocessing:
-    """The preprocessing, without a second crop of images that have been cropped already."""
+    """The preprocessing without its center crop if the images are cropped already."""
     return replace(preprocessing, crop=1.0) if image_set.framed else preprocessing
 
 
 def cropped(image: Image.Image, preprocessing: Preprocessing) -> UInt8[Tensor, "3 h w"]:
-    """The centre of the image, which is resized until it just covers the frame of the crop.
+    """The center crop of the image, resized so that its shorter side fits the crop.
 
-    Source: the rounding is that of torchvision and timm, to which every weight is accustomed.
+    Source: torchvision and timm, with their rounding.
     """
     height, width = (int(side / preprocessing.crop) for side in preprocessing.size)
-    if image.height * width <= image.width * height:  # its height is what just covers
+    if image.height * width <= image.width * height:  # the height is the shorter side
         size = height * image.width // image.height, height
     else:
         size = width, width * image.height // image.width
@@ -58,10 +58,10 @@ def stacked(
     return torch.stack([cropped(image, preprocessing) for image in images])
 
 
-def standardised(
+def normalized(
     images: UInt8[Tensor, "b 3 h w"], preprocessing: Preprocessing
 ) -> Float[Tensor, "b 3 h w"]:
-    """Pixels in 0 ... 1, less the mean, over the standard deviation, by channel."""
+    """Pixels in [0, 1] minus the mean, divided by the standard deviation, by channel."""
     mean, std = (
         torch.tensor(values)[:, None, None]
         for values in (preprocessing.mean, preprocessing.std)
@@ -71,16 +71,16 @@ def standardised(
 
 @dataclass(frozen=True)
 class Batches(Sequence):
-    """Images and targets, batch by batch; an iteration prepares the next batch meanwhile."""
+    """Images and targets by batch; the next batch is prepared while one is used."""
 
     image_set: ImageSet
     preprocessing: Preprocessing
     batch_size: int
-    numbers: range  # of the batches, the first has number 0
-    change: Change = unchanged  # of the crops, before they are standardised
+    numbers: range  # of the batches, from 0
+    change: Change = unchanged  # of the crops, before they are normalized
 
     def __len__(self) -> int:
-        """Number of batches; the last of all may be smaller."""
+        """Number of batches; the last one may be smaller."""
         return len(self.numbers)
 
     @overload
@@ -99,7 +99,7 @@ class Batches(Sequence):
         try:
             for number in self.numbers:
                 ahead.append(worker.submit(self._prepared, number))
-                if len(ahead) == 2:  # one to hand out, and one in preparation
+                if len(ahead) == 2:  # one to yield, and one in preparation
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
@@ -112,7 +112,7 @@ class Batches(Sequence):
         crops = stacked(self.image_set.read(positions), self.preprocessing)
         images = self.change(crops, positions)
         targets = torch.from_numpy(self.image_set.targets[positions.start : positions.stop])
-        return standardised(images, self.preprocessing), targets
+        return normalized(images, self.preprocessing), targets
 
 
 def batches(
@@ -122,21 +122,25 @@ def batches(
     *,
     change: Change = unchanged,
 ) -> Batches:
-    """The image set as a model wants it; the next batch is prepared in a thread of its own.
+    """The image set preprocessed for a model; a thread prepares the next batch.
 
-    `change` is given the crops in eight bits and their places in the image set, and gives what
-    the model is shown in their place.
+    Args:
+        image_set: the images.
+        preprocessing: size, crop, interpolation, mean and standard deviation.
+        batch_size: images of a batch; the last one may have fewer.
+        change: maps the crops in eight bits and their indices in the image set to the crops
+            that the model gets.
 
     Raises:
-        InputError: if the batch size or the interpolation is none.
+        InputError: if the batch size is not positive, or the interpolation is unknown.
     """
     if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}; wants at least 1 image")
+        raise InputError(f"batch_size must be positive, got {batch_size}")
     if preprocessing.interpolation not in _INTERPOLATIONS:
         raise InputError(
-            f"interpolation is {preprocessing.interpolation!r}; "
-            f"wants one of {', '.join(_INTERPOLATIONS)}"
+            f"interpolation must be one of {', '.join(_INTERPOLATIONS)}, got "
+            f"{preprocessing.interpolation!r}"
         )
     number = -(-len(image_set) // batch_size)
-    way = framing(image_set, preprocessing)
-    return Batches(image_set, way, batch_size, range(number), change)
+    preprocessing = framing(image_set, preprocessing)
+    return Batches(image_set, preprocessing, batch_size, range(number), change)

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from visprism.core.errors import InputError
 from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 
 def home() -> Path:
-    """Where downloads are kept: the variable VISPRISM_HOME says, or ~/.cache/visprism."""
+    """The folder of downloads: the variable VISPRISM_HOME, or ~/.cache/visprism."""
     return Path(os.environ.get("VISPRISM_HOME", "~/.cache/visprism")).expanduser()
 
 
@@ -26,15 +26,15 @@ def _cifar(name: str, split: str | None) -> ImageSet:
         stored = kind(str(root), train=split == "train", download=True)
     except (OSError, RuntimeError) as error:
         raise InputError(
-            f"{name} is neither in {root} nor can it be downloaded ({error}); "
-            f"put its folder {kind.base_folder} there"
+            f"{name} is not in {root} and could not be downloaded ({error}). Put its folder "
+            f"{kind.base_folder} there."
         ) from error
     return ImageSet(
         source=name,
         split=split,
         class_names=tuple(stored.classes),
         targets=np.array(stored.targets),
-        read=lambda some: [Image.fromarray(stored.data[i]) for i in some],
+        read=lambda indices: [Image.fromarray(stored.data[i]) for i in indices],
     )
 
 

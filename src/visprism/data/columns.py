@@ -1,51 +1,66 @@
-"""Columns: which of a Hugging Face table hold the images and the classes."""
+"""The columns of a Hugging Face table that hold images and classes."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Int64
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+
+_MOST_CLASSES = 10**6  # numbers of classes without names; more are not classes
 
 
 def chosen_column(
     wanted: str, candidates: Sequence[str], *, kind: str, option: str, name: str
 ) -> str:
-    """The column that the user wants, or the only one of its kind.
+    """The column `wanted`, or the only one of its kind if none is named.
 
     Raises:
-        InputError: if there is none such, or several and the user has not chosen.
+        InputError: if there is no such column, or several and none is named.
     """
     if wanted in candidates:
         return wanted
-    there = f"it has {', '.join(candidates)}" if candidates else "it has none"
+    names = ", ".join(candidates)
     if wanted:
-        raise InputError(f"{name} has no {kind} column {wanted!r}; {there}")
+        raise InputError(
+            f"{option} must be a {kind} column of {name} ({names or 'none'}), got {wanted!r}"
+        )
     if not candidates:
-        raise InputError(f"{name} has no {kind} column")
+        raise InputError(f"{name} must have a column of type {kind}, got none")
     if len(candidates) > 1:
         raise InputError(
-            f"{name} has the {kind} columns {', '.join(candidates)}; "
-            f"choose one with ?{option}={candidates[0]}"
+            f"{name} has several {kind} columns ({names}). Select one, such as "
+            f"?{option}={candidates[0]}."
         )
     return candidates[0]
 
 
-def class_names(
-    known: Sequence[str] | None, targets: Int64[np.ndarray, " n"], name: str
-) -> tuple[str, ...]:
+def class_names(known: object, targets: Int64[np.ndarray, " n"], name: str) -> tuple[str, ...]:
     """The names of the classes; their numbers, where the data does not name them.
+
+    Args:
+        known: what the data holds as names, which should be a list of text; None: nothing.
+        targets: the labels.
+        name: of the data.
 
     Raises:
         InputError: if there is no image, or one whose class is missing or not among the names.
     """
     if not len(targets):
-        raise InputError(f"{name} holds no image")
-    names = tuple(map(str, range(targets.max() + 1))) if known is None else tuple(known)
+        raise InputError(f"{name} must have at least one image, got none")
+    if known is None:
+        if targets.max() >= _MOST_CLASSES:
+            raise InputError(
+                f"labels of {name} must be less than {_MOST_CLASSES}, got {targets.max()}"
+            )
+        known = list(map(str, range(targets.max() + 1)))
+    if not isinstance(known, list | tuple) or not all(isinstance(n, str) for n in known):
+        raise InputError(f"the class names of {name} must be a list of text, got {known!r:.80}")
+    names = tuple(known)
     wrong = (targets < 0) | (targets >= len(names))
     if wrong.any():
         raise InputError(
-            f"{name} has {wrong.sum()} images without a class (the first has the label "
-            f"{targets[wrong][0]}); wants labels of 0 ... {len(names) - 1}"
+            f"labels of {name} must be in 0 ... {len(names) - 1}, got {targets[wrong][0]} and "
+            f"{wrong.sum() - 1} more"
         )
     return names

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.data.decode import decode, fault
 from visprism.data.folder import images_below
 from visprism.data.image_set import ImageSet
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 # cat1-elephant2.png: the first cat's shape, the second elephant's texture
 _NAME = re.compile(r"(?P<shape>[A-Za-z_ ]+?)\d*-(?P<texture>[A-Za-z_ ]+?)\d*")
@@ -21,7 +21,7 @@ _NAME = re.compile(r"(?P<shape>[A-Za-z_ ]+?)\d*-(?P<texture>[A-Za-z_ ]+?)\d*")
 
 @DATA.register
 def cue_conflict(path: str, *, split: str | None = None) -> ImageSet:
-    """Images named SHAPE-TEXTURE, as cat1-car2.png, anywhere in DIR; the class is the shape.
+    """Images named SHAPE-TEXTURE, such as cat1-car2.png, below DIR; the class is the shape.
 
     Raises:
         InputError: if there is no such folder, no image, or one that is not named so.
@@ -29,25 +29,25 @@ def cue_conflict(path: str, *, split: str | None = None) -> ImageSet:
     name = f"cue_conflict:{path}"
     root = Path(path).expanduser()
     if not root.is_dir():
-        raise InputError(f"{name}: there is no folder {root}; give the path of one")
+        raise InputError(f"{name} must be an existing folder, got {root}")
     if split is not None:
-        raise InputError(f"{name} has no split {split!r}; it has no splits")
+        raise InputError(f"split must be None for {name}, got {split!r}")
     files = images_below(root)
     if not files:
-        raise InputError(f"{name} holds no image; wants files such as cat/cat1-car2.png")
+        raise InputError(f"{name} must hold images such as cat/cat1-car2.png, got none")
     named = [_NAME.fullmatch(file.stem) for file in files]
     others = [file.name for file, parts in zip(files, named, strict=True) if parts is None]
     if others:
         raise InputError(
-            f"{name}: {len(others)} of {len(files)} images, the first {others[0]}, are not "
-            "named SHAPE-TEXTURE; wants names such as cat1-car2.png"
+            f"images of {name} must be named SHAPE-TEXTURE, such as cat1-car2.png, got "
+            f"{others[0]} and {len(others) - 1} more of {len(files)}"
         )
     cues = [(parts["shape"], parts["texture"]) for parts in named if parts is not None]
     categories = sorted({category for pair in cues for category in pair})
     shapes, textures = np.array([[categories.index(c) for c in pair] for pair in cues]).T
     relative = [file.relative_to(root) for file in files]
 
-    def found(i: int) -> str | None:
+    def file_fault(i: int) -> str | None:
         reason = fault(files[i])
         return reason and f"{relative[i]} ({reason})"
 
@@ -56,7 +56,7 @@ def cue_conflict(path: str, *, split: str | None = None) -> ImageSet:
         split="",
         class_names=tuple(categories),
         targets=shapes,
-        read=lambda some: [decode(files[i]) for i in some],
-        fault=found,
+        read=lambda indices: [decode(files[i]) for i in indices],
+        fault=file_fault,
         textures=textures,
     )

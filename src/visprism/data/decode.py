@@ -1,4 +1,4 @@
-"""Decoding: from an image file of any kind to eight-bit RGB."""
+"""Decoding: from an image file of any format to eight-bit RGB."""
 
 from io import BytesIO
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 Source = Path | bytes  # a file, or what stands in one
 
@@ -18,7 +18,7 @@ def _opened(source: Source) -> Image.Image:
 
 
 def decode(source: Source) -> Image.Image:
-    """The image as RGB, upright, before white where it is transparent.
+    """The image as RGB, rotated by its EXIF orientation, on white where it is transparent.
 
     Raises:
         InputError: if it cannot be read.
@@ -33,9 +33,9 @@ def decode(source: Source) -> Image.Image:
 
 
 def fault(source: Source) -> str | None:
-    """What is wrong with a file, or None; reads all of it, but decodes a JPEG at an eighth.
+    """Why a file cannot be read, or None; reads all of it, but decodes a JPEG at an eighth.
 
-    A truncated file has a sound header, so that reading less would not find it.
+    The header of a truncated file is valid, so that reading less would not suffice.
     """
     try:
         with _opened(source) as image:
@@ -59,10 +59,10 @@ def to_rgb(image: Image.Image) -> Image.Image:
         # Pillow's own conversion clips at 255, which makes nearly every pixel white.
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > 65535:
-            raise InputError(f"its pixels reach {values.max()}; white must be 255 or 65535")
+            raise InputError(f"pixels must be at most 65535, got {values.max()}")
         return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
     if image.mode == "F":
-        raise InputError("its pixels are floating-point numbers, of which none is white")
+        raise InputError("pixels must be integers, got floating-point numbers")
     if image.has_transparency_data:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert(

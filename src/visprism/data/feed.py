@@ -1,4 +1,4 @@
-"""Feeds: the batches of each epoch of training, augmented, ready for the model."""
+"""Feeds: the augmented batches of each training epoch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,49 +8,50 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from visprism.data.augmentation.draws import joined
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.fingerprint import fingerprint
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
+from visprism.data.augmentation.draws import concatenated
 from visprism.data.augmentation.pipeline import SoftBatch, changed, finished, planned
 from visprism.data.augmentation.settings import PLAIN, Augmentation
-from visprism.data.fingerprint import fingerprint, some_images
 from visprism.data.image_set import ImageSet
 from visprism.data.memory import in_memory
-from visprism.errors import InputError
-from visprism.parallel import CPU, Compute
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
-# Pixels that are augmented in one go: those of several batches, as each operation of
-# RandAugment falls to few images of one, and calling it then takes longer than its work.
+_SAMPLED = 16  # images whose digest stands for all, as large sets take long to read
+# Pixels that are augmented together: those of several batches, because each operation of
+# RandAugment applies to few images of one batch, and its call takes longer than its work.
 _PIXELS = {"cpu": 2**20, "other": 2**23}
 
 
 @runtime_checkable
 class Feed(Protocol):
-    """What training reads: the batches of an epoch, as images and probabilities of classes."""
+    """The batches of training epochs, as images and probabilities of classes."""
 
     @property
     def images(self) -> int:
-        """Images of an epoch."""
+        """Number of images of an epoch."""
         ...
 
     @property
     def num_classes(self) -> int:
-        """Probabilities of a target."""
+        """Number of probabilities of a target."""
         ...
 
     @property
     def batch_size(self) -> int:
-        """Images of a batch; the last of an epoch may have fewer."""
+        """Images of a batch; the last batch of an epoch may have fewer."""
         ...
 
     @property
     def steps(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches of an epoch."""
         ...
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Digests of all classes and of some images: by these, other data is told."""
+        """Digests of all classes and of sampled images, by which other data is recognized."""
         ...
 
     def epoch(
@@ -58,17 +59,17 @@ class Feed(Protocol):
     ) -> Iterator[SoftBatch]:
         """The batches of an epoch from step `start` on, augmented, on the device.
 
-        An epoch shows every image once. A batch depends on the seed, the epoch and the step
-        alone: training can go on at any of them without a saved state. `part`, (rank, world),
-        is this process's share of every batch; shares differ by at most one image, and
-        together they are the batch of a single process.
+        An epoch has every image once. A batch depends on the seed, the epoch and the step
+        alone, so that training can be resumed at any step without a stored state. `part`,
+        (rank, world size), selects the share of this process in every batch; shares differ by
+        at most one image, and together they are the batch of a single process.
         """
         ...
 
 
 @dataclass(frozen=True)
 class MemoryFeed:
-    """Images in memory as bytes, which are augmented in batches on their device."""
+    """Images in memory in eight bits, augmented in batches on their device."""
 
     pixels: UInt8[Tensor, "n c h w"] = field(repr=False)
     targets: Int64[Tensor, " n"] = field(repr=False)
@@ -90,15 +91,16 @@ class MemoryFeed:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Digests of all classes, and of 16 images; see `Feed.fingerprints`."""
-        some = self.pixels[some_images(self.images)]
-        return {"classes": fingerprint([self.targets]), "some images": fingerprint([some])}
+        """Digests of all classes and of 16 images; see `Feed.fingerprints`."""
+        sampled = self.pixels[sampled_indices(self.images)]
+        digests = {"classes": fingerprint([self.targets])}
+        return digests | {"sampled images": fingerprint([sampled])}
 
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)
     ) -> Iterator[SoftBatch]:
         """The batches of an epoch; see `Feed.epoch`."""
-        batches = in_order(self.images, self.batch_size, number, self.seed)
+        batches = shuffled_batches(self.images, self.batch_size, number, self.seed)
         size = tuple(self.pixels.shape[2:])
         most = _PIXELS.get(self.pixels.device.type, _PIXELS["other"])
         together = max(1, most // (self.batch_size * size[0] * size[1]))
@@ -109,19 +111,19 @@ class MemoryFeed:
                 for s in steps
             ]
             numbers = torch.cat([plan.numbers for plan in plans]).to(self.pixels.device)
-            drawn = joined([plan.drawn for plan in plans])
+            random = concatenated([plan.random for plan in plans])
             pixels = changed(
                 self.pixels.index_select(0, numbers),
-                drawn,
+                random,
                 self.augmentation,
                 self.preprocessing,
             )
             counts = [len(plan.numbers) for plan in plans]
             parts = zip(plans, pixels.split(counts), numbers.split(counts), strict=True)
-            for plan, some, which in parts:
+            for plan, images, indices in parts:
                 yield finished(
-                    some,
-                    self.targets[which],
+                    images,
+                    self.targets[indices],
                     plan,
                     self.augmentation,
                     self.preprocessing,
@@ -129,10 +131,10 @@ class MemoryFeed:
                 )
 
 
-def in_order(
+def shuffled_batches(
     images: int, batch_size: int, epoch: int, seed: int
 ) -> tuple[Int64[Tensor, " b"], ...]:
-    """The numbers of the images of each batch of an epoch: every image once."""
+    """The indices of the images of each batch of an epoch, every image once."""
     order = torch.randperm(images, generator=stream(seed, "order", epoch))
     return order.split(batch_size)
 
@@ -147,43 +149,43 @@ def memory_feed(
     seed: int = 0,
     compute: Compute = CPU,
 ) -> MemoryFeed:
-    """A feed of images that are decoded once and stay in memory, three bytes a pixel.
+    """A feed of images that are decoded once and cached in memory, three bytes per pixel.
 
     Args:
-        image_set: labelled images.
-        preprocessing: size, mean and standard deviation that the model wants.
-        batch_size: images of a step, over all processes.
-        augmentation: how they are changed; by default not at all.
-        num_classes: of the model; by default those of the image set.
-        seed: of the order, and of everything that is drawn.
-        compute: where the images lie, and are augmented.
+        image_set: labeled images.
+        preprocessing: size, mean and standard deviation of the model.
+        batch_size: images of an update, over all processes.
+        augmentation: by default none.
+        num_classes: classes of the model; by default those of the image set.
+        seed: of the order and the augmentation.
+        compute: device of the images.
 
     Raises:
         InputError: if there are fewer images than one batch, they have no labels, or a label is
-            not one of `num_classes`.
+            not below `num_classes`.
     """
-    classes = checked(image_set, batch_size, num_classes)
+    classes = check_trainable(image_set, batch_size, num_classes)
     check_padding(augmentation, preprocessing)
     pixels, targets = in_memory(image_set, preprocessing)
     pixels, targets = (tensor.to(compute.torch_device) for tensor in (pixels, targets))
     return MemoryFeed(pixels, targets, classes, batch_size, augmentation, preprocessing, seed)
 
 
-def checked(image_set: ImageSet, batch_size: int, num_classes: int | None) -> int:
-    """The number of classes, where images and labels can be trained on.
+def check_trainable(image_set: ImageSet, batch_size: int, num_classes: int | None) -> int:
+    """The number of classes of images that can be trained on.
 
     Raises:
-        InputError: if not.
+        InputError: if there are too few images, or labels are missing or out of range.
     """
     name = image_set.name
     if not len(image_set):
-        raise InputError(f"{name} holds no image; training wants at least one batch of them")
+        raise InputError(f"{name} must have at least one batch of images, got none")
     if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}; wants at least 1 image")
+        raise InputError(f"batch_size must be positive, got {batch_size}")
     if batch_size > len(image_set):
         raise InputError(
-            f"batch_size is {batch_size}, but {name} has {len(image_set)} images; wants "
-            "at most as many"
+            f"batch_size must be at most the number of images of {name} ({len(image_set)}), "
+            f"got {batch_size}"
         )
     classes = image_set.num_classes if num_classes is None else num_classes
     check_labels(image_set, classes)
@@ -191,30 +193,36 @@ def checked(image_set: ImageSet, batch_size: int, num_classes: int | None) -> in
 
 
 def check_padding(augmentation: Augmentation, preprocessing: Preprocessing) -> None:
-    """Whether something of an image is left wherever it is cut out of its frame.
+    """Require that every crop out of the padded image has pixels of the image.
 
     Raises:
-        InputError: if not.
+        InputError: if the padding is as large as the image.
     """
     height, width = preprocessing.size
     if augmentation.padding >= min(height, width):
         raise InputError(
-            f"padding is {augmentation.padding}, and of images of {height}x{width} pixels "
-            f"nothing might be left; wants less than {min(height, width)}"
+            f"padding must be less than the side of the images ({height}x{width} pixels), got "
+            f"{augmentation.padding}"
         )
 
 
 def check_labels(image_set: ImageSet, num_classes: int) -> None:
-    """Whether every image has a label that the model knows.
+    """Require that every image has a label below `num_classes`.
 
     Raises:
-        InputError: if not.
+        InputError: if an image has none.
     """
     name, targets = image_set.name, image_set.targets
     if len(targets) and targets.min() < 0:
-        raise InputError(f"{name} has no labels, which training wants; take labelled images")
+        raise InputError(f"images must have labels for training, and those of {name} have none")
     if len(targets) and targets.max() >= num_classes:
         raise InputError(
-            f"{name} has class {targets.max()}, the model classes 0 to {num_classes - 1}; take "
-            f"the data that it is made for, or a model of {image_set.num_classes} classes"
+            f"labels must be below the number of classes ({num_classes}), got "
+            f"{targets.max()} in {name}. Use a model of {image_set.num_classes} classes."
         )
+
+
+def sampled_indices(images: int) -> list[int]:
+    """Indices of up to 16 evenly spaced images, with the first and the last."""
+    count = min(images, _SAMPLED)
+    return torch.linspace(0, max(images - 1, 0), count).round().long().tolist()

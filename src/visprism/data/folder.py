@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.data.decode import decode, fault
 from visprism.data.image_set import NO_CLASS, SPLITS, ImageSet, chosen_split
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 EXTENSIONS = {
     ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
@@ -19,7 +19,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def images_below(path: Path) -> list[Path]:
-    """Image files anywhere below `path`, hidden ones left out."""
+    """Image files below `path`, without hidden ones."""
     return sorted(
         p
         for p in path.rglob("*")
@@ -40,9 +40,9 @@ def _split_folders(path: Path) -> dict[str, Path]:
 
 @DATA.register
 def folder(path: str, *, split: str | None = None) -> ImageSet:
-    """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/; a class is as high as its name in the order.
+    """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/, with classes in the order of their names.
 
-    Images without class folders have no classes: each target is `NO_CLASS`.
+    Images without class folders have the target `NO_CLASS`.
 
     Raises:
         InputError: if there is no such folder, split or image.
@@ -50,7 +50,7 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
     name = f"folder:{path}"
     root = Path(path).expanduser()
     if not root.is_dir():
-        raise InputError(f"{name}: there is no folder {root}; give the path of one")
+        raise InputError(f"{name} must be an existing folder, got {root}")
     splits = _split_folders(root)
     if splits or split is not None:
         split = chosen_split(list(splits), split, name)
@@ -60,10 +60,10 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
     if not files:
         classes, files = [], [(file, NO_CLASS) for file in images_below(root)]
     if not files:
-        raise InputError(f"{name} holds no image; wants {root}/CLASS/IMAGE or {root}/IMAGE")
+        raise InputError(f"{name} must hold {root}/CLASS/IMAGE or {root}/IMAGE, got no image")
     paths = [file for file, _ in files]
 
-    def found(i: int) -> str | None:
+    def file_fault(i: int) -> str | None:
         reason = fault(paths[i])
         return reason and f"{paths[i].relative_to(root)} ({reason})"
 
@@ -72,6 +72,6 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
         split=split or "",
         class_names=tuple(c.name for c in classes),
         targets=np.array([target for _, target in files]),
-        read=lambda some: [decode(paths[i]) for i in some],
-        fault=found,
+        read=lambda indices: [decode(paths[i]) for i in indices],
+        fault=file_fault,
     )

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.data.columns import chosen_column, class_names
 from visprism.data.decode import decode, fault
 from visprism.data.image_set import ImageSet, chosen_split
 from visprism.data.parquet import encoded
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 
 @DATA.register
@@ -17,14 +17,14 @@ def hf(
     """A data set of the Hugging Face hub; `image` and `label` name columns.
 
     Raises:
-        InputError: if it cannot be had, or lacks the split or column.
+        InputError: if it cannot be loaded, or lacks the split or column.
     """
     name = f"hf:{path}"
     try:
         import datasets  # pyrefly: ignore[missing-import]
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{name} needs datasets; install it with: pip install 'visprism[hf]'"
+            f"{name} needs the package datasets. Install it with pip install 'visprism[hf]'."
         ) from error
     try:
         names = datasets.get_dataset_split_names(path, config or None)
@@ -36,7 +36,7 @@ def hf(
         raise InputError(f"{name} cannot be loaded: {error}") from error
 
     def columns(kind: type) -> list[str]:
-        return [key for key, facts in table.features.items() if isinstance(facts, kind)]
+        return [name for name, feature in table.features.items() if isinstance(feature, kind)]
 
     image = chosen_column(
         image, columns(datasets.Image), kind="image", option="image", name=name
@@ -47,7 +47,7 @@ def hf(
     targets = np.array(table[label], dtype=np.int64)
     rows = table.select_columns([image]).cast_column(image, datasets.Image(decode=False))
 
-    def found(i: int) -> str | None:
+    def row_fault(i: int) -> str | None:
         reason = fault(encoded(rows[i][image]))
         return reason and f"row {i} ({reason})"
 
@@ -56,6 +56,6 @@ def hf(
         split=split,
         class_names=class_names(table.features[label].names, targets, name),
         targets=targets,
-        read=lambda some: [decode(encoded(rows[i][image])) for i in some],
-        fault=found,
+        read=lambda indices: [decode(encoded(rows[i][image])) for i in indices],
+        fault=row_fault,
     )

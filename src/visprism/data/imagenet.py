@@ -3,19 +3,19 @@
 from dataclasses import replace
 from pathlib import Path
 
+from visprism.core.errors import InputError
 from visprism.data.folder import folder
 from visprism.data.image_set import ImageSet
 from visprism.data.parquet import parquet
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 
 @DATA.register
 def imagenet(path: str, *, split: str | None = None) -> ImageSet:
     """ImageNet-1k in DIR/SPLIT/WORDNET-ID/IMAGE, or in the Parquet files of its hub page.
 
-    Classes are in the order of WordNet identifiers, as every published model has them, and are
-    named in words. On the Hugging Face hub it is ``hf:ILSVRC/imagenet-1k``.
+    Classes are in the order of WordNet identifiers, as in published models, and named in words.
+    On the Hugging Face hub it is ``hf:ILSVRC/imagenet-1k``.
 
     Raises:
         InputError: if there is no such folder or split, or its classes are not ImageNet's.
@@ -33,9 +33,9 @@ def imagenet(path: str, *, split: str | None = None) -> ImageSet:
         fits = list(images.class_names) == identifiers
     if not fits:
         raise InputError(
-            f"{name} has {images.num_classes} classes ({', '.join(images.class_names[:2])}, "
-            f"...); wants the {len(identifiers)} folders {', '.join(identifiers[:2])}, ...; "
-            f"read other images with folder:{path}"
+            f"{name} must have the {len(identifiers)} classes {', '.join(identifiers[:2])}, "
+            f"..., got {images.num_classes} ({', '.join(images.class_names[:2])}, ...). Read "
+            f"other images with folder:{path}."
         )
     names = (known.index_to_description(i) for i in range(len(identifiers)))
     return replace(images, source=name, class_names=tuple(names))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.data.columns import chosen_column, class_names
 from visprism.data.decode import decode, fault
 from visprism.data.image_set import SPLITS, ImageSet, chosen_split
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 if TYPE_CHECKING:
     from pyarrow import ChunkedArray, DataType, Schema
@@ -30,8 +30,14 @@ def _split_of(file: Path, root: Path) -> str:
 
 def _features(schema: "Schema") -> dict[str, Any]:
     """What Hugging Face's ``datasets`` notes about the columns; empty where it did not."""
-    notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    return notes.get("info", {}).get("features", {})
+    try:
+        notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = notes.get("info", {}).get("features", {})
+    except (ValueError, AttributeError, RecursionError):  # other programs write there too
+        return {}
+    if not isinstance(features, dict):
+        return {}
+    return {k: v for k, v in features.items() if isinstance(v, dict) and k in schema.names}
 
 
 class _Rows:
@@ -73,16 +79,17 @@ def parquet(
     """
     name = f"parquet:{path}"
     try:
-        from pyarrow import ArrowInvalid, types
+        from pyarrow import ArrowException, ArrowInvalid, types
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{name} needs pyarrow; install it with: pip install 'visprism[parquet]'"
+            f"{name} needs the package pyarrow. Install it with "
+            "pip install 'visprism[parquet]'."
         ) from error
     paths, split = _files(Path(path).expanduser(), split, name)
     try:
         files = [ParquetFile(file, memory_map=True) for file in paths]
-    except ArrowInvalid as error:
+    except (ArrowInvalid, OSError) as error:
         raise InputError(f"{name} is not a Parquet file: {error}") from error
     schema, features = files[0].schema_arrow, _features(files[0].schema_arrow)
 
@@ -99,16 +106,22 @@ def parquet(
     labels = columns("ClassLabel", types.is_integer)
     image = chosen_column(image, images, kind="image", option="image", name=name)
     label = chosen_column(label, labels, kind="class", option="label", name=name)
-    targets = np.concatenate(
-        [
-            file.read(columns=[label]).column(0).fill_null(-1).to_numpy().astype(np.int64)
-            for file in files
-        ]
-    )
+    try:
+        targets = np.concatenate(
+            [
+                file.read(columns=[label]).column(0).fill_null(-1).to_numpy().astype(np.int64)
+                for file in files
+            ]
+        )
+    except (ArrowException, OSError, ValueError, TypeError, IndexError) as error:
+        raise InputError(f"the classes in {name} cannot be read ({error})") from error
     rows = _Rows(files, image)
 
-    def found(i: int) -> str | None:
-        reason = fault(rows[i])
+    def row_fault(i: int) -> str | None:
+        try:
+            reason = fault(rows[i])
+        except (ArrowException, OSError) as error:  # its whole row group is damaged
+            reason = str(error)
         return reason and f"row {i} ({reason})"
 
     return ImageSet(
@@ -117,21 +130,21 @@ def parquet(
         class_names=class_names(features.get(label, {}).get("names"), targets, name),
         targets=targets,
         read=lambda some: [decode(rows[i]) for i in some],
-        fault=found,
+        fault=row_fault,
     )
 
 
 def _files(path: Path, split: str | None, name: str) -> tuple[list[Path], str]:
     """The files of the split, and its name."""
     if not path.exists():
-        raise InputError(f"{name}: there is no file or folder {path}; give the path of one")
-    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if not found:
-        raise InputError(f"{name}: there is no .parquet file in the folder {path}")
+        raise InputError(f"{name} must be an existing file or folder, got {path}")
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{name} must hold a .parquet file, got none in {path}")
     root = path if path.is_dir() else path.parent
-    of = {file: _split_of(file, root) for file in found}
+    of = {file: _split_of(file, root) for file in files}
     splits = sorted({s for s in of.values() if s})
     if not splits and split is None:
-        return found, ""
+        return files, ""
     split = chosen_split(splits, split, name)
-    return [file for file in found if of[file] == split], split
+    return [file for file in files if of[file] == split], split

@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float, Int64, UInt8, UInt32
 from PIL import Image
 
-from visprism.data.draws import draws
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.data.counter_rng import uniform_numbers
 from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.sets import DATA
+from visprism.data.registry import DATA
 from visprism.data.silhouettes import SILHOUETTES
 from visprism.data.textures import TEXTURES, coverage
-from visprism.errors import InputError
-from visprism.rng import stream
 
 COUNTS = {"train": 50_000, "test": 10_000}  # as many as CIFAR-10 has
 TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}
@@ -79,7 +79,7 @@ def scenes(key: int, positions: Int64[np.ndarray, " b"], cues: str = "independen
     Each hundred of consecutive images holds every pair of a shape and a texture once, if they
     are independent.
     """
-    draw = iter(draws(key, positions, 32))
+    draw = iter(uniform_numbers(key, positions, 32))
     shape, texture = labels(positions, cues)
     other = (texture + 1 + (9 * next(draw)).astype(np.int64)) % 10
     scale = _between(SCALE, draw)
@@ -200,11 +200,11 @@ def shapes(
             to 4096.
     """
     if cues not in CUES:
-        raise InputError(f"shapes: cues is {cues!r}; wants {', '.join(CUES)}")
+        raise InputError(f"cues must be one of {', '.join(CUES)}, got {cues!r}")
     if target not in TARGETS:
-        raise InputError(f"shapes: target is {target!r}; wants {' or '.join(TARGETS)}")
+        raise InputError(f"target must be {' or '.join(TARGETS)}, got {target!r}")
     if not 8 <= size <= 4096:
-        raise InputError(f"shapes: size is {size}; wants 8 ... 4096 pixels")
+        raise InputError(f"size must be 8 to 4096 pixels, got {size}")
     split = chosen_split(tuple(COUNTS), split, "shapes")
     key = stream(seed, "shapes", split).initial_seed()
     positions = np.arange(COUNTS[split])

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from visprism.core.errors import InputError
 from visprism.data.folder import folder
 from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.sets import DATA
-from visprism.errors import InputError
+from visprism.data.registry import DATA
 
 _CIFAR10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
@@ -56,7 +56,7 @@ def imagenet_c(
     severity: int = 3,
 ) -> ImageSet:
     """ImageNet-C, from DIR with CORRUPTION/SEVERITY/CLASS/IMAGE; severity 1 to 5."""
-    _check_severity("imagenet_c", severity)
+    _check_severity(severity)
     _one_split(split, "imagenet_c")
     root = Path(path).expanduser()
     found = {p.parent.name for p in root.glob(f"*/{severity}") if p.is_dir()}
@@ -83,7 +83,7 @@ def cifar10_p(
     frames = _array("cifar10_p", Path(path).expanduser(), perturbation, 5)
     if not 0 <= frame < frames.shape[1]:
         raise InputError(
-            f"cifar10_p: {perturbation} has the frames 0 to {frames.shape[1] - 1}, not {frame}"
+            f"frame of {perturbation} must be 0 to {frames.shape[1] - 1}, got {frame}"
         )
     return ImageSet(
         source=f"cifar10_p:{path}",
@@ -103,7 +103,7 @@ def _stored(
     severity: int,
     class_names: tuple[str, ...],
 ) -> ImageSet:
-    _check_severity(name, severity)
+    _check_severity(severity)
     _one_split(split, name)
     root = Path(path).expanduser()
     images = _array(name, root, corruption, 4)
@@ -111,8 +111,8 @@ def _stored(
     number, rest = divmod(len(images), _SEVERITIES)
     if rest or len(labels) != len(images):
         raise InputError(
-            f"{name}: {corruption}.npy holds {len(images)} images and labels.npy "
-            f"{len(labels)} labels; wants as many for each of {_SEVERITIES} severities"
+            f"{name} must have one label per image of each of {_SEVERITIES} severities, got "
+            f"{len(images)} images in {corruption}.npy and {len(labels)} labels in labels.npy"
         )
     first = (severity - 1) * number
     return ImageSet(
@@ -139,12 +139,13 @@ def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
         stored = np.load(file, mmap_mode="r")
     except (ValueError, EOFError, OSError) as error:
         raise InputError(
-            f"{name}: {file} is damaged or was not downloaded whole ({error}); fetch it again"
+            f"{file} of {name} is damaged or incomplete ({error}). Download it again."
         ) from error
     if stored.ndim != axes or (axes > 1 and stored.shape[-1] != 3) or not len(stored):
         raise InputError(
-            f"{name}: {file} holds {stored.dtype} of shape {stored.shape}; wants "
+            f"{file} of {name} must hold "
             + ("labels (n,)" if axes == 1 else "images (..., height, width, 3) of uint8")
+            + f", got {stored.dtype} of shape {stored.shape}"
         )
     return stored
 
@@ -154,9 +155,9 @@ def _missing(name: str, root: Path, wanted: str, found: set[str], ending: str) -
     return f"{name}: there is no {root}/{wanted}{ending}; {there}"
 
 
-def _check_severity(name: str, severity: int) -> None:
+def _check_severity(severity: int) -> None:
     if severity not in range(1, _SEVERITIES + 1):
-        raise InputError(f"{name}: severity is {severity}; wants 1 (mild) to 5 (severe)")
+        raise InputError(f"severity must be 1 to 5, got {severity}")
 
 
 def _one_split(split: str | None, name: str) -> None:

@@ -5,42 +5,49 @@
 """
 
 from visprism.figures import (  # noqa: F401 (each registers its figure)
+    ablation,
     adversarial,
     anatomy,
     attention,
-    build_up,
+    attention_maps,
     cka,
-    density,
     fourier,
     fourier_sensitivity,
     frequency_noise,
     hessian,
     history,
+    kind_summary,
     landscape,
-    lesions,
     receptive_field,
     relative_scores,
     reliability,
+    replacement_search,
+    rings,
     robustness,
     shape_bias,
+    shapes,
+    sharpness,
     singular_values,
-    tally,
+    spectral_density,
     trajectory,
     variance,
     weights,
 )
-from visprism.figures.frame import Frame, figure, plot
 from visprism.figures.overview import overview
 from visprism.figures.panel import panel
-from visprism.figures.save import save_figure
+from visprism.figures.registry import Frame, figure, plot
+from visprism.figures.save import FORMATS, check_formats, render_figure, save_figure
 from visprism.figures.style import paper_style
 
 __all__ = [
+    "FORMATS",
     "Frame",
+    "check_formats",
     "figure",
     "overview",
     "panel",
     "paper_style",
     "plot",
+    "render_figure",
     "save_figure",
 ]

@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from visprism.anatomy.cost import Costs
 from visprism.figures.depth import in_order, legend_above
-from visprism.figures.frame import figure
-from visprism.figures.style import FAINT, STRIP, colour_of, tip
+from visprism.figures.registry import figure
+from visprism.figures.style import FAINT, STRIP, color_of, tip
+from visprism.results.anatomy import Costs
 
 _WIDTH = 0.86  # of a slab; the rest is the gap to the next one
 _STRIPS = {"macs": ("MACs", -1.35), "parameters": ("Parameters", -1.85)}  # label, baseline
@@ -21,7 +21,7 @@ _STRIP_HEIGHT = 0.38
 def slabs_key(figure: Figure, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur."""
     kinds = in_order({label for ax in axes for label in ax.get_legend_handles_labels()[1]})
-    legend_above(figure, {kind: Patch(color=colour_of(kind)) for kind in kinds})
+    legend_above(figure, {kind: Patch(color=color_of(kind)) for kind in kinds})
 
 
 @figure(width=6.75, height=1.55, across=1, key=slabs_key, key_height=0.25)
@@ -31,15 +31,16 @@ def _(result: Costs, ax: Axes) -> Axes:
     Below: stages with their grids, then each block's share of multiplications and of weights,
     the largest being as high as the strip.
     """
-    sides = np.array([side(shape) for shape in result.shape.tolist()])
+    sides = np.sqrt(result.height * result.width)
     heights = np.sqrt(sides / sides.max())
     places = np.arange(len(result)) + 0.5
     ax.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
+    shapes = ["x".join(map(str, s)) for s in zip(*_sizes(result), strict=True)]
     for place, height, name, kind, shape in zip(
-        places, heights, result.block, result.kind, result.shape, strict=True
+        places, heights, result.block, result.kind, shapes, strict=True
     ):
         slab = ax.bar(
-            place, height, _WIDTH, -height / 2, color=colour_of(str(kind)), label=str(kind)
+            place, height, _WIDTH, -height / 2, color=color_of(str(kind)), label=str(kind)
         )
         slab[0].set_gid(tip(f"{name} · {kind} · {shape}"))
     for column, (label, base) in _STRIPS.items():
@@ -74,12 +75,14 @@ def _(result: Costs, ax: Axes) -> Axes:
 
 def stages(result: Costs) -> list[tuple[int, int, str]]:
     """Runs of blocks on one grid: index of the first, of the last, and the grid."""
-    grids = ["x".join(shape.split("x")[1:]) or shape for shape in result.shape.tolist()]
+    on_grid = result.height * result.width > 1
+    grids = [
+        f"{height}x{width}" if spatial else str(channels)
+        for channels, height, width, spatial in zip(*_sizes(result), on_grid, strict=True)
+    ]
     runs = [list(run) for _, run in groupby(enumerate(grids), key=lambda pair: pair[1])]
     return [(run[0][0], run[-1][0], run[0][1]) for run in runs]
 
 
-def side(shape: str) -> float:
-    """Side of a block's grid in positions; 1 if its output does not lie on a grid."""
-    sizes = [int(size) for size in shape.split("x")]
-    return float(np.sqrt(sizes[1] * sizes[2])) if len(sizes) == 3 else 1.0
+def _sizes(result: Costs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return result.channels, result.height, result.width

@@ -6,17 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from visprism.figures.depth import from_zero
-from visprism.figures.frame import figure
-from visprism.figures.style import FAINT, colour_of, tip
-from visprism.measure.features import AttentionStatistics
-
-LABELS = {
-    "distance": "Mean attention distance (pixels)",
-    "entropy": "Entropy of attention (nats)",
-    "nmi": "Normalised mutual information",
-    "prefix_share": "Share of weight off the grid",
-    "redundancy": "Cosine between heads",
-}
+from visprism.figures.registry import figure
+from visprism.figures.style import FAINT, color_of, tip
+from visprism.results.attention import AttentionStatistics
 
 
 @figure(width=2.75, height=2.0)
@@ -40,7 +32,7 @@ def _(
             depth,
             value,
             yerr=1.96 * error if np.isfinite(error) else None,
-            color=colour_of("attention"),
+            color=color_of("attention"),
             marker="o",
             markersize=2.8,
             markeredgewidth=0.3,
@@ -51,5 +43,7 @@ def _(
             gid=tip(f"{block} · head {head} · {value:.3g}"),
         )
     from_zero(ax)
-    ax.set(xlim=(-0.02, 1.02), xlabel="Normalised depth", ylabel=LABELS[quantity])
+    ax.set(
+        xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.infos()[quantity].heading
+    )
     return ax

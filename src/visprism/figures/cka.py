@@ -10,10 +10,10 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, SIMILARITY, tip
 from visprism.figures.text import title
-from visprism.measure.features import BlockStructure, Similarity
+from visprism.results.similarity import BlockStructure, Similarity
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 _SCALE = Normalize(0, 1)
@@ -21,7 +21,7 @@ _LABEL = 1.9  # inches; longest line of an axis' label
 
 
 def similarity_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A colour bar at the side: CKA from 0 to 1."""
+    """A color bar at the side: CKA from 0 to 1."""
     bar = figure.colorbar(
         ScalarMappable(_SCALE, SIMILARITY),
         ax=list(axes),
@@ -41,9 +41,9 @@ def _(
     quantity: Literal["cka", "biased"] = "cka",
     models: tuple[str, str] | None = None,
 ) -> Axes:
-    """CKA of all pairs, from the first block at the lower left; lines part stages.
+    """CKA of all pairs, from the first block at the lower left; lines separate stages.
 
-    Pairs without a defined CKA are grey. What is below 0 has the colour of 0. `models` names
+    Pairs without a defined CKA are gray. Values below 0 have the color of 0. `models` names
     the two models of a comparison, as the provenance does where it is left out.
     """
     names = list(dict.fromkeys(result.block.tolist()))
@@ -52,11 +52,11 @@ def _(
         for name in (quantity, "defined", "stage", "other_stage", "other")
     }
     for (i, j), value in np.ndenumerate(table[quantity]):
-        known = table["defined"][i, j]
-        colour = SIMILARITY(_SCALE(value)) if known else FAINT
-        told = f"{value:.2f}" if known else "not defined"
-        text = f"{names[i]} · {table['other'][i, j]} · {told}"
-        cell = Rectangle((j, i), 1, 1, facecolor=colour, edgecolor=colour, linewidth=0.2)
+        defined = table["defined"][i, j]
+        color = SIMILARITY(_SCALE(value)) if defined else FAINT
+        number = f"{value:.2f}" if defined else "not defined"
+        text = f"{names[i]} · {table['other'][i, j]} · {number}"
+        cell = Rectangle((j, i), 1, 1, facecolor=color, edgecolor=color, linewidth=0.2)
         cell.set_gid(tip(text))
         cell.set_antialiased(False)  # or the seams between cells would show
         cell.set_in_layout(False)  # thousands of them would keep the layout busy
@@ -99,7 +99,7 @@ def _stages(ax: Axes, across: np.ndarray, along: np.ndarray) -> None:
 
 @figure(width=2.2, height=2.05, share=False, key=similarity_bar, key_width=0.7)
 def _(result: BlockStructure, ax: Axes) -> Axes:
-    """Mean CKA of each pair of stages; below it, how far it lies above what distance gives."""
+    """Mean CKA of each pair of stages; below it, its excess over pairs at equal distance."""
     stages = np.unique(result.stage)
     place = {stage: i for i, stage in enumerate(stages.tolist())}
     for stage, other, cka, excess in zip(
@@ -109,13 +109,15 @@ def _(result: BlockStructure, ax: Axes) -> Axes:
         result.excess.tolist(),
         strict=True,
     ):
-        known = np.isfinite(cka)
-        colour = SIMILARITY(_SCALE(cka)) if known else FAINT
-        signed = f"{round(excess, 2) + 0.0:+.2f}" if known else ""  # + 0.0: no minus before 0
-        text = f"{cka:.2f}\n{signed}".replace("-", MINUS) if known else DASH
-        ink = "black" if known and cka > 0.6 else "white"
+        available = np.isfinite(cka)
+        color = SIMILARITY(_SCALE(cka)) if available else FAINT
+        signed = (
+            f"{round(excess, 2) + 0.0:+.2f}" if available else ""
+        )  # + 0.0: no minus before 0
+        text = f"{cka:.2f}\n{signed}".replace("-", MINUS) if available else DASH
+        ink = "black" if available and cka > 0.6 else "white"
         for x, y in {(place[stage], place[other]), (place[other], place[stage])}:
-            ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white"))
+            ax.add_patch(Rectangle((x, y), 1, 1, facecolor=color, edgecolor="white"))
             ax.text(
                 x + 0.5, y + 0.5, text, ha="center", va="center", color=ink, fontsize="small"
             )
@@ -127,7 +129,7 @@ def _(result: BlockStructure, ax: Axes) -> Axes:
     ax.set(
         xlim=(0, max(1, len(stages))),
         ylim=(0, max(1, len(stages))),
-        xlabel="Stage (CKA, and its excess\nover what distance gives)",
+        xlabel="Stage (CKA, and its excess\nover pairs at equal distance)",
         ylabel="Stage",
         aspect="equal",
     )

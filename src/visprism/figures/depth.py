@@ -15,15 +15,15 @@ from visprism.figures.style import (
     ATTENTION_SHADE,
     DEPTH,
     FAINT,
-    KIND_COLOURS,
+    KIND_COLORS,
     SUBSAMPLING_SHADE,
-    colour_of,
+    color_of,
     marker_of,
     tip,
 )
 from visprism.figures.text import inches
-from visprism.measure.features.per_block import PerBlock
-from visprism.measure.outputs import Lesions
+from visprism.results.base import Result
+from visprism.results.shapes import PerBlock
 
 _KEY_SIZE = 7.0  # points
 _KEY_HANDLE = 0.3  # inches; a marker and the gaps about it
@@ -43,7 +43,7 @@ def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarr
     """One point per block with its 95 % interval; behind it, what made the step to it.
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
-    inside the span is the change across the block. Attention is grey, subsampling blue.
+    inside the span is the change across the block. Attention is gray, subsampling blue.
     """
     before = result.depth[:1]
     for start, end, kind, subsampling in zip(
@@ -59,15 +59,20 @@ def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarr
     return points(ax, result, value, error)
 
 
-def points(ax: Axes, result: PerBlock | Lesions, value: np.ndarray, error: np.ndarray) -> Axes:
-    """One point per block with its 95 % interval, against depth."""
-    ax.plot(result.depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
-    for i, (name, kind) in enumerate(zip(result.block, result.kind, strict=True)):
+def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Axes:
+    """One point per row with its 95 % interval, against depth.
+
+    The result has the columns `block`, `kind` and `depth`.
+    """
+    columns = result.columns()
+    depth = columns["depth"]
+    ax.plot(depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
+    for i, (name, kind) in enumerate(zip(columns["block"], columns["kind"], strict=True)):
         ax.errorbar(
-            result.depth[i],
+            depth[i],
             value[i],
             yerr=1.96 * error[i],
-            color=colour_of(str(kind)),
+            color=color_of(str(kind)),
             marker=marker_of(str(kind)),
             markersize=3.6,
             markeredgewidth=0.4,
@@ -76,23 +81,37 @@ def points(ax: Axes, result: PerBlock | Lesions, value: np.ndarray, error: np.nd
             linestyle="none",
             zorder=3,
             label=str(kind),
-            gid=tip(f"{name} · {kind} · {value[i]:.3g}"),
+            gid=tip(
+                f"{name} · {kind} · depth {depth[i]:.2f} · "
+                f"{_with_interval(float(value[i]), 1.96 * float(error[i]))}"
+            ),
         )
-    ax.set(xlim=(-0.02, 1.02), xlabel="Normalised depth")
+    ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth")
     return ax
 
 
-def stages(ax: Axes, result: PerBlock | Lesions) -> None:
-    """A line where a new stage begins, and the stages' numbers above."""
-    before, after = result.depth[:-1], result.depth[1:]
-    new = result.stage[1:] != result.stage[:-1]
+def _with_interval(value: float, half: float) -> str:
+    if not np.isfinite(half):
+        return f"{value:.3g}"
+    return f"{value:.3g} [{value - half:.3g}, {value + half:.3g}]"
+
+
+def stages(ax: Axes, result: Result) -> None:
+    """A line where a new stage begins, and the stages' numbers above.
+
+    The result has the columns `stage` and `depth`.
+    """
+    columns = result.columns()
+    depth, stage = columns["depth"], columns["stage"]
+    before, after = depth[:-1], depth[1:]
+    new = stage[1:] != stage[:-1]
     ends = (before + (after - before) / 2)[new]
     for end in ends:
         ax.axvline(end, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)), zorder=1)
     if not len(ends):
         return
-    numbers = result.stage[np.concatenate([[True], new])]
-    edges = np.concatenate([result.depth[:1], ends, result.depth[-1:]])
+    numbers = stage[np.concatenate([[True], new])]
+    edges = np.concatenate([depth[:1], ends, depth[-1:]])
     for number, left, right in zip(numbers, edges[:-1], edges[1:], strict=True):
         ax.text(
             (left + right) / 2,
@@ -116,18 +135,18 @@ def from_zero(ax: Axes) -> None:
 
 def kinds_key(figure: Figure, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur, and the shades."""
-    found = {label for ax in axes for label in ax.get_legend_handles_labels()[1]}
+    labels = {label for ax in axes for label in ax.get_legend_handles_labels()[1]}
     kinds = {
-        kind: Line2D([], [], marker=marker_of(kind), color=colour_of(kind), linestyle="none")
-        for kind in in_order(found - SHADES.keys())
+        kind: Line2D([], [], marker=marker_of(kind), color=color_of(kind), linestyle="none")
+        for kind in in_order(labels - SHADES.keys())
     }
-    shades = {name: Patch(color=colour) for name, colour in SHADES.items() if name in found}
+    shades = {name: Patch(color=color) for name, color in SHADES.items() if name in labels}
     legend_above(figure, kinds | shades)
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
     """Kinds of block in the order of the palette, those of plugins last."""
-    order = list(KIND_COLOURS)
+    order = list(KIND_COLORS)
     return sorted(kinds, key=lambda k: (order.index(k) if k in order else len(order), k))
 
 
@@ -158,11 +177,11 @@ def legend_above(figure: Figure, handles: Mapping[str, Artist]) -> None:
 
 
 def depth_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A colour bar at the side: normalised depth."""
+    """A color bar at the side: normalized depth."""
     bar = figure.colorbar(
         ScalarMappable(Normalize(0, 1), DEPTH),
         ax=list(axes),
-        label="Normalised depth",
+        label="Normalized depth",
         ticks=[0, 0.25, 0.5, 0.75, 1],
         aspect=22,
         pad=0.02,

@@ -1,38 +1,42 @@
 """Figures of the Fourier analysis: `Spectrum` (fig. 2a of the paper), `HighFrequency` (8)."""
 
+from typing import Literal
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FuncFormatter, MultipleLocator
+from matplotlib.ticker import MultipleLocator
 
 from visprism.figures.depth import against_depth, depth_bar, kinds_key
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, tip
-from visprism.measure.features import HighFrequency, Spectrum
+from visprism.results.branch_transfer import BranchTransfer
+from visprism.results.fourier import HighFrequency, Spectrum
 
-LABELS = {"diagonal": "Frequency along each axis", "radial": "Radial frequency"}
+PROFILES = {"diagonal": "Frequency along each axis", "radial": "Radial frequency"}
+REFERENCES = {"mean": "the mean", "lowest": "the lowest frequency"}
 
 
 @figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
 def _(result: Spectrum, ax: Axes) -> Axes:
-    """Log amplitude less that of frequency 0, a curve per block, coloured by depth."""
+    """Log amplitude less that of frequency 0, a curve per block, colored by depth."""
     blocks = list(dict.fromkeys(result.block.tolist()))
     for name in blocks:
-        rows = result.rows(result.block == name)
-        colour = DEPTH(float(rows.depth[0]))
+        rows = result.select(result.block == name)
+        color = DEPTH(float(rows.depth[0]))
         margin = 1.96 * rows.relative_error
         if np.isfinite(margin).all():
             low, high = rows.relative - margin, rows.relative + margin
-            ax.fill_between(rows.frequency, low, high, color=colour, alpha=0.16, linewidth=0)
+            ax.fill_between(rows.frequency, low, high, color=color, alpha=0.16, linewidth=0)
         ax.plot(
             rows.frequency,
             rows.relative,
-            color=colour,
+            color=color,
             linewidth=1.1,
             label=name,
             gid=tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}"),
         )
-    first = result.rows(result.block == blocks[0])
+    first = result.select(result.block == blocks[0])
     ax.annotate(
         str(first.kind[0]),
         (first.frequency[-1], first.relative[-1]),
@@ -45,18 +49,39 @@ def _(result: Spectrum, ax: Axes) -> Axes:
         path_effects=[withStroke(linewidth=1.5, foreground="white")],
     )
     ax.xaxis.set_major_locator(MultipleLocator(0.2))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda f, _: f"{f:.1f}π"))
     ax.set(
         xlim=(0, max(1.0, result.frequency.max())),
-        xlabel=f"{LABELS[result.profile]} (rad/pixel)",
+        xlabel=f"{PROFILES[result.profile]} (π rad/pixel)",
         ylabel="Δ log amplitude",
     )
     return ax
 
 
+@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
+def _(result: BranchTransfer, ax: Axes) -> Axes:
+    """Log gain by frequency, a curve per residual branch, colored by depth."""
+    for name in dict.fromkeys(result.block.tolist()):
+        rows = result.select(result.block == name)
+        color, margin = DEPTH(float(rows.depth[0])), 1.96 * rows.gain_error
+        if np.isfinite(margin).all():
+            low, high = rows.gain - margin, rows.gain + margin
+            ax.fill_between(rows.frequency, low, high, color=color, alpha=0.16, linewidth=0)
+        gid = tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}")
+        ax.plot(rows.frequency, rows.gain, color=color, linewidth=1.1, label=name, gid=gid)
+    ax.set(
+        xlim=(0, max(1.0, result.frequency.max())),
+        xlabel=f"{PROFILES[result.profile]} (π rad/pixel)",
+        ylabel="Log gain of the branch",
+    )
+    return ax
+
+
 @figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
-def _(result: HighFrequency, ax: Axes) -> Axes:
-    """Log amplitude at the highest frequency, against depth."""
-    against_depth(ax, result, result.relative, result.relative_error)
-    ax.set_ylabel("Δ log amplitude\nat the highest frequency")
+def _(
+    result: HighFrequency, ax: Axes, *, reference: Literal["mean", "lowest"] = "mean"
+) -> Axes:
+    """Log amplitude at the highest frequency less that of a reference, against depth."""
+    name = {"mean": "relative", "lowest": "relative_lowest"}[reference]
+    against_depth(ax, result, getattr(result, name), getattr(result, f"{name}_error"))
+    ax.set_ylabel(f"Δ log amplitude, highest\nfrequency to {REFERENCES[reference]}")
     return ax

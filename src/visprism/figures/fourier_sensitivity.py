@@ -9,16 +9,16 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import SIMILARITY
-from visprism.measure.outputs import FourierSensitivity
+from visprism.results.perturbations import FourierSensitivity
 
 _SCALE = Normalize(0, 1)
 
 
-def bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A colour bar at the side: the share of wrong images from 0 to 1."""
-    colours = figure.colorbar(
+def error_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A color bar at the side: the error rate from 0 to 1."""
+    bar = figure.colorbar(
         ScalarMappable(_SCALE, SIMILARITY),
         ax=list(axes),
         label="Error rate",
@@ -26,24 +26,24 @@ def bar(figure: Figure, axes: Sequence[Axes]) -> None:
         aspect=24,
         pad=0.02,
     )
-    colours.outline.set_visible(False)
+    bar.outline.set_visible(False)
 
 
-@figure(width=2.5, height=2.4, key=bar, key_width=0.7)
+@figure(width=2.5, height=2.4, key=error_bar, key_width=0.7)
 def _(result: FourierSensitivity, ax: Axes) -> Axes:
-    """The error under each direction of the Fourier basis; the cross is frequency 0."""
-    across = np.unique(result.horizontal)
-    step = across[1] - across[0]
-    image = np.full((len(across), len(across)), np.nan)
+    """Error rate under noise of each frequency; the cross marks frequency 0."""
+    # A file may hold a part of the plane, down to a single frequency.
+    rows, columns = np.unique(result.vertical), np.unique(result.horizontal)
+    image = np.full((len(rows), len(columns)), np.nan)
     image[
-        np.searchsorted(across, result.vertical), np.searchsorted(across, result.horizontal)
+        np.searchsorted(rows, result.vertical), np.searchsorted(columns, result.horizontal)
     ] = result.error
-    edge = across[-1] + step / 2
+    (bottom, top), (left, right) = _edges(rows), _edges(columns)
     ax.imshow(
         image,
         cmap=SIMILARITY,
         norm=_SCALE,
-        extent=(-edge, edge, -edge, edge),
+        extent=(left, right, bottom, top),
         origin="lower",
         interpolation="nearest",
     )
@@ -54,3 +54,9 @@ def _(result: FourierSensitivity, ax: Axes) -> Axes:
     for side in ("top", "right", "bottom", "left"):
         ax.spines[side].set_visible(False)
     return ax
+
+
+def _edges(values: np.ndarray) -> tuple[float, float]:
+    """The outer edges of cells centered at equally spaced values."""
+    half = (values[1] - values[0]) / 2 if len(values) > 1 else 0.5
+    return float(values[0] - half), float(values[-1] + half)

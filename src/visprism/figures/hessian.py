@@ -1,4 +1,4 @@
-"""Figures of Hessian spectra: `HessianCurves`, `HessianTally` and `Eigenvalues`."""
+"""Figures of Hessian spectra: `HessianCurves`, `HessianSummary` and `Eigenvalues`."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,10 @@ from matplotlib.ticker import (
     PercentFormatter,
 )
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, FAINT, INK, tip
-from visprism.measure.curvature import Eigenvalues, HessianCurves, HessianTally
-from visprism.measure.curvature.eigenvalues import WORDS
+from visprism.results.hessian import HessianCurves, HessianSummary
+from visprism.results.loss import WHICH_LABELS, Eigenvalues
 
 MINUS = "\N{MINUS SIGN}"
 _WIDTHS = (0.3, 0.64)  # of the negative and the positive part
@@ -26,7 +26,7 @@ _OBJECTIVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # as of kinds of blo
 
 
 def _key(figure: Figure, axes: Sequence[Axes]) -> None:
-    """What the curves are, once for all models."""
+    """A legend of the curves, once for all models."""
     lines: dict[str, Line2D] = {}
     for ax in axes:
         for part in [ax, *(child for child in ax.child_axes if isinstance(child, Axes))]:
@@ -40,19 +40,22 @@ def _key(figure: Figure, axes: Sequence[Axes]) -> None:
 def _(result: HessianCurves, ax: Axes) -> Axes:
     """Magnitudes of negative eigenvalues on the left, of positive ones on the right."""
     ax.set_axis_off()
+    quantity = HessianCurves.infos()["value"].label
     below = ax.inset_axes((0.0, 0.0, _WIDTHS[0], 1.0))
     above = ax.inset_axes((1 - _WIDTHS[1], 0.0, _WIDTHS[1], 1.0), sharey=below)
     for part, sign in ((below, -1), (above, 1)):
-        rows = result.rows(result.sign == sign)
-        for name, (colour, style) in _looks(result).items():
-            own = rows.rows(np.array([label == name for label in _labels(rows)], dtype=bool))
-            if not len(own.value):
+        rows = result.select(result.sign == sign)
+        for name, (color, style) in _styles(result).items():
+            curve = rows.select(
+                np.array([label == name for label in _labels(rows)], dtype=bool)
+            )
+            if not len(curve.value):
                 continue
             part.plot(
-                np.abs(own.value), own.density, color=colour, linestyle=style, linewidth=1.2,
+                np.abs(curve.value), curve.density, color=color, linestyle=style, linewidth=1.2,
                 label=name, gid=tip(name),
             )  # fmt: skip
-            part.fill_between(np.abs(own.value), own.density, color=colour, alpha=0.1, lw=0)
+            part.fill_between(np.abs(curve.value), curve.density, color=color, alpha=0.1, lw=0)
         if len(rows):
             _logarithmic(part, np.abs(rows.value), MINUS if sign < 0 else "")
         else:
@@ -63,21 +66,21 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
         below.invert_xaxis()
     above.tick_params(axis="y", labelleft=False)
     below.set(xlabel="negative", ylabel="Density per decade")
-    above.set_xlabel("Eigenvalue of the Hessian")
+    above.set_xlabel(quantity)
     return ax
 
 
 @figure(width=2.4, height=2.2, key=_key, key_height=0.45)
-def _(result: HessianTally, ax: Axes) -> Axes:
-    """Share of negative eigenvalues against the mean of the positive ones, with intervals."""
-    for row, (name, (colour, _)) in enumerate(_looks(result).items()):
+def _(result: HessianSummary, ax: Axes) -> Axes:
+    """NEP against APE, with their intervals over mini-batches where there are any."""
+    for row, (name, (color, _)) in enumerate(_styles(result).items()):
         x, y = result.ape[row], result.nep[row]
         ax.errorbar(
             x,
             y,
-            xerr=np.array([[x - result.ape_low[row]], [result.ape_high[row] - x]]),
-            yerr=np.array([[y - result.nep_low[row]], [result.nep_high[row] - y]]),
-            color=colour,
+            xerr=_error_bar(x, result.ape_low[row], result.ape_high[row]),
+            yerr=_error_bar(y, result.nep_low[row], result.nep_high[row]),
+            color=color,
             marker="o",
             markersize=4,
             elinewidth=1.1,
@@ -88,7 +91,7 @@ def _(result: HessianTally, ax: Axes) -> Axes:
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.update_datalim([(result.ape[0], 0.0), (result.ape[0], 0.1)])
     ax.autoscale_view()
-    ax.set(xlabel="Mean of positive eigenvalues (APE)", ylabel="Negative eigenvalues (NEP)")
+    ax.set(xlabel="Average positive eigenvalue (APE)", ylabel="Negative eigenvalues (NEP)")
     return ax
 
 
@@ -102,22 +105,31 @@ def _(result: Eigenvalues, ax: Axes) -> Axes:
     )
     ax.scatter(result.rank, result.value, color=faces, edgecolors=INK, s=18, zorder=3)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set(xlabel=f"Rank ({WORDS[result.which]})", ylabel="Eigenvalue of the Hessian")
+    ax.set(
+        xlabel=f"Rank ({WHICH_LABELS[result.which]})", ylabel=Eigenvalues.infos()["value"].label
+    )
     return ax
+
+
+def _error_bar(value: float, low: float, high: float) -> np.ndarray | None:
+    """Lengths of an error bar; none without an interval."""
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return None
+    return np.array([[max(value - low, 0.0)], [max(high - value, 0.0)]])
 
 
 def _logarithmic(ax: Axes, magnitudes: np.ndarray, sign: str) -> None:
     """A logarithmic axis with few ticks, each with its sign."""
     decades = np.log10(magnitudes.max() / magnitudes.min())
-    room = 1.2 if sign else 3.0  # decades, that ticks at 1 and 3 fit into
+    limit = 1.2 if sign else 3.0  # decades up to which ticks at 1 and 3 fit
     ax.set_xscale("log")
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 3) if decades < room else (1,)))
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 3) if decades < limit else (1,)))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{sign}{x:,g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _labels(result: HessianCurves | HessianTally) -> list[str]:
-    """What each row is called: its phase, its data and its objective, where they differ."""
+def _labels(result: HessianCurves | HessianSummary) -> list[str]:
+    """The name of each row: phase, data and objective."""
     columns = zip(
         result.phase.tolist(), result.data.tolist(), result.weight_decay.tolist(), strict=True
     )
@@ -127,17 +139,17 @@ def _labels(result: HessianCurves | HessianTally) -> list[str]:
     ]
 
 
-def _looks(result: HessianCurves | HessianTally) -> dict[str, tuple]:
-    """A colour and a line for each; phases run from dark to light."""
+def _styles(result: HessianCurves | HessianSummary) -> dict[str, tuple]:
+    """Color and line style of each name; phases run from dark to light."""
     phases = list(dict.fromkeys(result.phase.tolist()))
     pairs = zip(result.data.tolist(), result.weight_decay.tolist(), strict=True)
     objectives = list(dict.fromkeys(pairs))
-    looks: dict[str, tuple] = {}
+    styles: dict[str, tuple] = {}
     rows = zip(_labels(result), result.phase, result.data, result.weight_decay, strict=True)
     for label, phase, data, decay in rows:
         n = objectives.index((data, decay))
         if len(phases) == 1:
-            looks[label] = _OBJECTIVES[n % 4], _STYLES[n % 4]
+            styles[label] = _OBJECTIVES[n % 4], _STYLES[n % 4]
         else:
-            looks[label] = DEPTH(phases.index(phase) / (len(phases) - 1)), _STYLES[n % 4]
-    return looks
+            styles[label] = DEPTH(phases.index(phase) / (len(phases) - 1)), _STYLES[n % 4]
+    return styles

@@ -1,4 +1,4 @@
-"""Figures of training: `History` as learning curves."""
+"""Figures of training histories: learning curves."""
 
 from typing import Literal
 
@@ -6,51 +6,51 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from visprism.figures.frame import figure
-from visprism.figures.style import FAINT, KIND_COLOURS, tip
-from visprism.training.history import History
+from visprism.figures.registry import figure
+from visprism.figures.style import FAINT, KIND_COLORS, tip
+from visprism.results.training import History
 
-TRAIN, TEST, AVERAGE = (KIND_COLOURS[kind] for kind in ("conv", "attention", "mlp"))
+TRAIN, TEST, AVERAGE = (KIND_COLORS[kind] for kind in ("conv", "attention", "mlp"))
 _DASHES = {TRAIN: "-", TEST: (0, (5, 1.5)), AVERAGE: (0, (1, 1))}
 
 
 @figure(width=2.7, height=2.1)
 def _(result: History, ax: Axes, *, quantity: Literal["loss", "accuracy"] = "loss") -> Axes:
-    """The loss while training and on test images, or the accuracy, by epoch."""
+    """Training and test loss, or test accuracy, by epoch."""
     if quantity == "loss":
         curves = {
             "training": (result.train_loss, TRAIN),
             "test": (result.test_nll, TEST),
-            "test, averaged weights": (result.ema_nll, AVERAGE),
+            "test, EMA": (result.ema_nll, AVERAGE),
         }
-        ax.set(ylabel="Loss in nats")
+        ax.set(ylabel="Loss (nats)")
     else:
         curves = {
             "test": (result.test_accuracy, TEST),
-            "test, averaged weights": (result.ema_accuracy, AVERAGE),
+            "test, EMA": (result.ema_accuracy, AVERAGE),
         }
-        ax.set(ylabel="Accuracy")
+        ax.set(ylabel=History.infos()["test_accuracy"].heading)
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     marker = "o" if len(result) < 30 else None
-    for name, (values, colour) in curves.items():
-        known = np.isfinite(values)
-        if known.any():
+    for name, (values, color) in curves.items():
+        finite = np.isfinite(values)
+        if finite.any():
             ax.plot(
-                result.epoch[known],
-                values[known],
-                color=colour,
-                linestyle=_DASHES[colour],
+                result.epoch[finite],
+                values[finite],
+                color=color,
+                linestyle=_DASHES[color],
                 linewidth=1.2,
                 marker=marker,
                 markersize=2.5,
                 label=name,
-                gid=tip(f"{name} · {values[known][-1]:.4g} after the last epoch"),
+                gid=tip(f"{name} · {values[finite][-1]:.4g} after the last epoch"),
             )
     if ax.get_legend_handles_labels()[1]:
         ax.legend(fontsize="small")
     else:
         ax.text(0.5, 0.5, "not evaluated", transform=ax.transAxes, ha="center", color=FAINT)
         ax.plot([], [])
-    ax.set(xlabel="Epoch")
+    ax.set(xlabel=History.infos()["epoch"].heading)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax

@@ -1,8 +1,8 @@
 """Figures of loss landscapes: `Landscape` as contours, as a surface and in slices.
 
-Losses have one scale for all models of as many classes: linear from 0 to that of a model which
-knows nothing, log(classes), and logarithmic beyond, where a loss tells nothing but how large
-the logits are. So the middle can be read, and models compared.
+Losses have one scale for all models of as many classes: linear from 0 to chance
+level, log(classes), and logarithmic beyond, where the loss depends only on the scale of the
+logits.
 """
 
 from collections.abc import Sequence
@@ -16,45 +16,46 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from visprism.figures.frame import figure
-from visprism.figures.losses import KNEE, LOSSES, LossScale
-from visprism.figures.perspective import level, seen
+from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
+from visprism.figures.perspective import outline_at, project_isometric
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, SIMILARITY, STRIP, tip
-from visprism.measure.landscape import Landscape, Projection
+from visprism.results.landscape import Landscape
+from visprism.results.trajectory import Projection
 
 View = Literal["contour", "surface", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]
 
-LABELS = {"nll": "NLL (nats)", "l2": "L2 term (nats)", "accuracy": "Accuracy"}
+LABELS = {name: Landscape.infos()[name].heading for name in ("nll", "l2", "accuracy")}
 AXES = {
-    "random": ("Along a random direction", "Along a second"),
-    "checkpoints": ("Towards the checkpoint", "At a right angle to it"),
-    "given": ("Along the first direction", "Along the second"),
+    "random": ("First random direction", "Second random direction"),
+    "checkpoints": ("Direction of the checkpoint", "Orthogonal direction"),
+    "given": ("First direction", "Second direction"),
 }
-_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of lines of equal loss, in parts of log(classes)
+_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of contour lines, as fractions of log(classes)
 _CUT = 2.5  # a slice ends above this many log(classes)
 
 
 def value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A colour bar at the side, of one scale for all axes; none beside slices."""
-    drawn: list[ScalarMappable] = [
-        each
+    """A color bar at the side, of one scale for all axes; none beside slices."""
+    surfaces: list[ScalarMappable] = [
+        artist
         for ax in axes
-        for each in (*ax.images, *ax.collections)
-        if str(each.get_label()) in LABELS.values()
+        for artist in (*ax.images, *ax.collections)
+        if str(artist.get_label()) in LABELS.values()
     ]
-    if not drawn:
+    if not surfaces:
         return
-    scale = drawn[0].norm
+    scale = surfaces[0].norm
     if not isinstance(scale, LossScale):
-        ends = np.array([(each.norm.vmin, each.norm.vmax) for each in drawn], dtype=float)
+        ends = np.array([(s.norm.vmin, s.norm.vmax) for s in surfaces], dtype=float)
         scale = Normalize(float(ends.min()), float(ends.max()))
-        for each in drawn:
-            each.set_norm(scale)
-    label = drawn[0].get_label()  # pyrefly: ignore
-    bar = figure.colorbar(drawn[0], ax=list(axes), label=label, aspect=22, pad=0.02)
+        for surface in surfaces:
+            surface.set_norm(scale)
+    label = surfaces[0].get_label()  # pyrefly: ignore
+    bar = figure.colorbar(surfaces[0], ax=list(axes), label=label, aspect=22, pad=0.02)
     if isinstance(scale, LossScale):
-        same = len({each.norm.vmax for each in drawn}) == 1
+        same = len({surface.norm.vmax for surface in surfaces}) == 1
         bar.set_ticks(scale.ticks(), labels=scale.labels(numbers=same))
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
@@ -72,34 +73,34 @@ def _(
 ) -> Axes:
     """One plane, or slices through all; lines have slices only.
 
-    `path` is drawn into contours: snapshots or checkpoints, joined in their order.
+    `path` is drawn on contours: snapshots or checkpoints in their order.
     """
     if view == "slices" or len(np.unique(result.b)) == 1:
         return _slices(ax, result, quantity)
-    rows, pairs = result.rows(result.pair == pair), len(np.unique(result.pair))
+    rows, pairs = result.select(result.pair == pair), len(np.unique(result.pair))
     if view == "surface":
         _surface(ax, rows, quantity)
     else:
         _contour(ax, rows, quantity, path)
     if pairs > 1:
         which, at = f"pair {pair + 1} of {pairs}", {"xy": (0.98, 0.02), "ha": "right"}
-        back = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
-        ax.annotate(which, xycoords="axes fraction", fontsize="x-small", bbox=back, **at)
+        box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
+        ax.annotate(which, xycoords="axes fraction", fontsize="x-small", bbox=box, **at)
     return ax
 
 
 def _contour(ax: Axes, rows: Landscape, quantity: Quantity, path: Projection | None) -> Axes:
-    """Colours, and lines of equal loss; the bold one is log(classes)."""
+    """Colors, and contour lines; the bold one is chance level, log(classes)."""
     a, b = np.unique(rows.a), np.unique(rows.b)
     table = getattr(rows, quantity).reshape(len(b), len(a))
     half = [(axis[1] - axis[0]) / 2 for axis in (a, b)]
-    norm, colours = _scale(rows, quantity)
+    norm, colors = _scale(rows, quantity)
     ax.imshow(
         np.ma.masked_invalid(table),
         extent=(a[0] - half[0], a[-1] + half[0], b[0] - half[1], b[-1] + half[1]),
         origin="lower",
         norm=norm,
-        cmap=colours,
+        cmap=colors,
         interpolation="bilinear",
         aspect="auto",
         label=LABELS[quantity],
@@ -113,7 +114,7 @@ def _contour(ax: Axes, rows: Landscape, quantity: Quantity, path: Projection | N
     if path is not None:
         ax.plot(path.a, path.b, color="white", linewidth=2.2, label="_path")
         ax.plot(path.a, path.b, color=INK, linewidth=0.9, marker="o", markersize=2.2)
-    ax.plot(0, 0, marker="+", color="white", markersize=6, gid=tip("the model's own weights"))
+    ax.plot(0, 0, marker="+", color="white", markersize=6, gid=tip("the model's weights"))
     across, along = AXES[rows.plane]
     ax.set(xlim=(a[0], a[-1]), ylim=(b[0], b[-1]), xlabel=across, ylabel=along)
     ax.set_aspect("equal")
@@ -123,13 +124,13 @@ def _contour(ax: Axes, rows: Landscape, quantity: Quantity, path: Projection | N
 
 
 def _surface(ax: Axes, rows: Landscape, quantity: Quantity) -> Axes:
-    """The surface from a corner and above; its height is its colour's place on the scale."""
+    """The surface from a corner and above; height and color are positions on the scale."""
     a, b = np.unique(rows.a), np.unique(rows.b)
     value = getattr(rows, quantity).reshape(len(b), len(a))
-    norm, colours = _scale(rows, quantity)
+    norm, colors = _scale(rows, quantity)
     height = np.ma.filled(np.ma.masked_invalid(norm(value)), 1.0)
     x, y = np.meshgrid(np.linspace(-1, 1, len(a)), np.linspace(-1, 1, len(b)))
-    place = seen(x, y, height)
+    place = project_isometric(x, y, height)
     near = place[..., 2]
     corners = [(slice(None, -1), slice(None, -1)), (slice(None, -1), slice(1, None))]
     corners += [(slice(1, None), slice(1, None)), (slice(1, None), slice(None, -1))]
@@ -141,7 +142,7 @@ def _surface(ax: Axes, rows: Landscape, quantity: Quantity) -> Axes:
         PolyCollection(
             list(cells[order]),
             array=norm.inverse(middle[order]),
-            cmap=colours,
+            cmap=colors,
             norm=norm,
             edgecolor=(0, 0, 0, 0.35),
             linewidth=0.25,
@@ -152,10 +153,10 @@ def _surface(ax: Axes, rows: Landscape, quantity: Quantity) -> Axes:
 
 
 def _floor(ax: Axes, norm: Normalize) -> None:
-    """The floor of a surface, and on the walls behind it a line at log(classes)."""
-    ax.plot(*level(0.0).T, color=STRIP, linewidth=0.6, zorder=0, label="_floor")
+    """The floor of a surface, and on the walls behind it a line at chance level."""
+    ax.plot(*outline_at(0.0).T, color=STRIP, linewidth=0.6, zorder=0, label="_floor")
     if isinstance(norm, LossScale):
-        behind = level(KNEE)[[0, 3, 2]]
+        behind = outline_at(CHANCE_POSITION)[[0, 3, 2]]
         ax.plot(*behind.T, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
         ax.annotate(
             f"log {norm.classes}",
@@ -167,7 +168,7 @@ def _floor(ax: Axes, norm: Normalize) -> None:
             fontsize="x-small",
         )
     for text, x, y in (("1st direction", 0.0, -1.25), ("2nd direction", 1.25, 0.0)):
-        at = seen(np.array(x), np.array(y), np.array(0.0))
+        at = project_isometric(np.array(x), np.array(y), np.array(0.0))
         ax.annotate(
             text, (at[0], at[1]), ha="center", va="top", fontsize="x-small", color=FAINT
         )
@@ -179,16 +180,17 @@ def _slices(ax: Axes, result: Landscape, quantity: Quantity) -> Axes:
     """The values along each direction through the weights; bold, their mean."""
     lines: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in np.unique(result.pair):
-        rows = result.rows(result.pair == pair)
+        rows = result.select(result.pair == pair)
         for along, across in ((rows.a, rows.b), (rows.b, rows.a)):
             on = np.abs(across) == np.abs(across).min()
             if len(np.unique(along[on])) > 1:
                 lines.append((along[on], getattr(rows, quantity)[on]))
     several = len(lines) > 1
     for along, values in lines:
-        colour, width = (STRIP, 0.7) if several else (INK, 1.4)
-        known = np.ma.masked_invalid(values)
-        ax.plot(along, known, color=colour, linewidth=width, label="_slice")
+        color, width = (STRIP, 0.7) if several else (INK, 1.4)
+        ax.plot(
+            along, np.ma.masked_invalid(values), color=color, linewidth=width, label="_slice"
+        )
     if several and all(len(x) == len(lines[0][0]) for x, _ in lines):
         mean = np.mean([values for _, values in lines], axis=0)
         ax.plot(lines[0][0], np.ma.masked_invalid(mean), color=INK, linewidth=1.4, label="mean")
@@ -208,7 +210,9 @@ def _slices(ax: Axes, result: Landscape, quantity: Quantity) -> Axes:
         ax.set_ylim(0, min(_CUT * chance, max(1.05 * top, 1.1 * chance)))
     if quantity == "accuracy":
         ax.set_ylim(0, 1)
-    ax.set(xlabel=AXES[result.plane][0].replace("a random", "random"), ylabel=LABELS[quantity])
+    ax.set(
+        xlabel=AXES[result.plane][0].replace("First random", "Random"), ylabel=LABELS[quantity]
+    )
     return ax
 
 

@@ -1,4 +1,4 @@
-"""Losses: the scale of colour and height on which landscapes are drawn."""
+"""The scale of color and height for losses."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from matplotlib.colors import ListedColormap, Normalize
 
 from visprism.figures.style import SIMILARITY
 
-KNEE = 0.75  # of the scale lies below log(classes)
-DECADES = 2  # of the rest; what lies further still has the colour of its end
+CHANCE_POSITION = 0.75  # position of log(classes) on the scale
+DECADES = 2  # above it; larger losses have the color of the end
 
-_BELOW, _ABOVE = 192, 64  # colours; their shares are those of the scale
+_BELOW, _ABOVE = 192, 64  # colors, in proportion to the scale
 
 LOSSES = ListedColormap(
     np.concatenate(
@@ -33,24 +33,26 @@ class LossScale(Normalize):
         super().__init__(0, self.chance * 10**DECADES, clip=False)
 
     def __call__(self, value: Any, clip: bool | None = None) -> Any:  # noqa: ANN401, ARG002, FBT001
-        """Places on the scale, 0 to 1; those of no number are masked."""
+        """Positions on the scale, 0 to 1; values that are not finite are masked."""
         v = np.ma.masked_invalid(np.ma.asarray(value, dtype=float))
         relative = v / self.chance
-        above = KNEE + (1 - KNEE) / DECADES * np.ma.log10(np.ma.maximum(relative, 1.0))
-        return np.ma.clip(np.ma.where(relative <= 1, KNEE * relative, above), 0, 1)
+        above = CHANCE_POSITION + (1 - CHANCE_POSITION) / DECADES * np.ma.log10(
+            np.ma.maximum(relative, 1.0)
+        )
+        return np.ma.clip(np.ma.where(relative <= 1, CHANCE_POSITION * relative, above), 0, 1)
 
     def inverse(self, value: Any) -> Any:  # noqa: ANN401
-        """Losses at these places."""
+        """Losses at these positions."""
         y = np.asarray(value, dtype=float)
-        above = 10 ** (DECADES * (y - KNEE) / (1 - KNEE))
-        return self.chance * np.where(y <= KNEE, y / KNEE, above)
+        above = 10 ** (DECADES * (y - CHANCE_POSITION) / (1 - CHANCE_POSITION))
+        return self.chance * np.where(y <= CHANCE_POSITION, y / CHANCE_POSITION, above)
 
     def ticks(self) -> list[float]:
-        """Losses that are worth a mark."""
+        """Losses with a tick."""
         return [f * self.chance for f in (0, 0.25, 0.5, 0.75, 1, 10, 100)]
 
     def labels(self, *, numbers: bool = True) -> list[str]:
-        """What stands at the marks: losses, or parts of log(classes) where those differ."""
+        """Tick labels: losses, or multiples of log(K) where models differ in their classes."""
         if numbers:
             return [
                 f"{t:.3g}" if t != self.chance else f"log {self.classes} = {t:.3g}"

@@ -1,4 +1,4 @@
-"""Overview: what was measured of each block, on one axis of depth."""
+"""Overview: several quantities of each block, on one axis of depth."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,12 +7,14 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.figures.depth import kinds_key
-from visprism.figures.frame import plot
-from visprism.figures.style import FAINT, paper_style
+from visprism.figures.registry import plot
+from visprism.figures.style import FAINT, model_axes, paper_style
 from visprism.figures.text import caption, title
-from visprism.measure.features import AttentionStatistics, HighFrequency, Variances
-from visprism.measure.receptive_field import ReceptiveField
-from visprism.result import Result
+from visprism.results.attention import AttentionStatistics
+from visprism.results.base import Result
+from visprism.results.fourier import HighFrequency
+from visprism.results.receptive_field import ReceptiveField
+from visprism.results.variance import Variances
 
 _ROWS: list[tuple[type[Result], dict[str, Any], str]] = [  # from above, with short labels
     (HighFrequency, {}, "Δ log amplitude,\nhighest frequency"),
@@ -32,12 +34,12 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
         results: of each model, by its name.
 
     Returns:
-        None where there are no two quantities to see together.
+        None where there are fewer than two quantities.
     """
     rows = [
-        (found, options, label)
+        (drawable, options, label)
         for kind, options, label in _ROWS
-        if (found := {n: r for n, rs in results.items() for r in rs if type(r) is kind})
+        if (drawable := {n: r for n, rs in results.items() for r in rs if type(r) is kind})
     ]
     if len(rows) < 2:
         return None
@@ -51,18 +53,19 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
         grid = figure.subplots(
             len(rows), len(results), sharex=True, sharey="row", squeeze=False
         )
-        for i, (found, options, label) in enumerate(rows):
+        for i, (drawable, options, label) in enumerate(rows):
             for j, name in enumerate(results):
                 ax = grid[i, j]
-                if name in found:
-                    plot(found[name], ax, **options)
+                ax.set_gid(model_axes(name))
+                if name in drawable:
+                    plot(drawable[name], ax, **options)
                 else:
                     ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center")
                 if i == 0:
                     short = title(name, width=0.8 * _WIDTH, size=ax.title.get_size())
                     ax.set_title(short, parse_math=False)
                 ax.set_ylabel("" if j else label, fontsize=7)
-                ax.set_xlabel("Normalised depth" if i == len(rows) - 1 else "")
+                ax.set_xlabel("Normalized depth" if i == len(rows) - 1 else "")
         figure.align_ylabels(grid[:, 0])
         figure.supxlabel(
             protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False

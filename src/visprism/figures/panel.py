@@ -1,51 +1,74 @@
 """Panels: one or several models side by side, with what is needed to read them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from visprism.errors import InputError
-from visprism.figures.frame import frame_of, plot
-from visprism.figures.style import FAINT, paper_style
+from visprism.core.errors import InputError
+from visprism.figures.registry import frame_of, plot
+from visprism.figures.style import FAINT, model_axes, paper_style
 from visprism.figures.text import caption, title
-from visprism.result import Result
+from visprism.results.base import Result
 
 _SMALL = 5.5  # points; the protocol
 
+MakeFigure = Callable[..., Figure]
+
 
 def panel(
-    results: Sequence[Result],
-    *,
-    names: Sequence[str] | None = None,
+    results: Mapping[str, Result] | Sequence[Result],
     **options: Any,  # noqa: ANN401 (of the figure)
 ) -> Figure:
-    """A figure of results of one type, one model each, that needs no editing.
+    """A figure of results of one type, one model each, for a paper.
 
-    The models share one key, and their vertical axis where it means the same for all; each has
-    its name for a title, and the protocol stands below in small type. No global figure is
+    The models share one legend, and their vertical axis where it means the same for all. Each
+    has its name as title, and the protocol stands below in small type. No global figure is
     opened.
 
     Args:
-        results: one per model.
-        names: titles; by default the models' names in the provenance.
+        results: results by the name of the model, which is the title; without names, the
+            titles are the models of the provenance.
         **options: of the figure, as `plot` takes them.
 
     Raises:
-        InputError: if there is no result, types differ, or names and results differ in number.
+        InputError: if there is no result, or the results are of several types.
     """
+    return _side_by_side(results, Figure, options)[0]
+
+
+@plot.register(Mapping)
+def _(results: Mapping[str, Result], ax: Axes | None = None, **options: Any) -> np.ndarray:  # noqa: ANN401
+    """Models side by side on a new figure; one axes per model."""
+    from matplotlib import pyplot  # its figures are global: here only
+
+    if ax is not None:
+        raise InputError(
+            f"ax must be None for {len(results)} results, got axes. Plot one result on axes."
+        )
+    return _side_by_side(results, pyplot.figure, options)[1]
+
+
+def _side_by_side(
+    results: Mapping[str, Result] | Sequence[Result],
+    make_figure: MakeFigure,
+    options: Mapping[str, Any],
+) -> tuple[Figure, np.ndarray]:
+    """The figure, and its axes in the order of the results."""
+    if isinstance(results, Mapping):
+        names = list(results)
+        results = list(results.values())
+    else:
+        names = [result.provenance.model for result in results]
     types = sorted({type(result).__name__ for result in results})
     if len(types) != 1:
         raise InputError(
-            f"a panel shows results of one type, got {', '.join(types) or 'none'}; "
-            "make one panel for each type"
-        )
-    names = [result.provenance.model for result in results] if names is None else names
-    if len(names) != len(results):
-        raise InputError(
-            f"got {len(names)} names for {len(results)} results; give one for each result"
+            f"results must be of one type, got {', '.join(types) or 'none'}. "
+            "Make one panel for each type."
         )
     frame = frame_of(results[0])
     rows = ceil(len(results) / frame.across)
@@ -57,14 +80,14 @@ def panel(
     height = rows * (frame.height + 0.2) + frame.key_height + lines * _SMALL * 1.3 / 72
 
     with paper_style():
-        figure = Figure(
-            (width, height), layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.06)
-        )
+        layout = ConstrainedLayoutEngine(wspace=0.04, hspace=0.06)
+        figure = make_figure(figsize=(width, height), layout=layout)
         grid = figure.subplots(rows, columns, sharey=frame.share, squeeze=False).ravel()
-        axes = list(grid[: len(results)])
+        axes = grid[: len(results)]
         for unused in grid[len(results) :]:
             unused.remove()
         for i, (ax, result, name) in enumerate(zip(axes, results, names, strict=True)):
+            ax.set_gid(model_axes(name))
             plot(result, ax, **options)
             size = ax.title.get_size()
             ax.set_title(title(name, width=0.8 * frame.width, size=size), parse_math=False)
@@ -72,8 +95,8 @@ def panel(
                 ax.set_ylabel("")
             if i + columns < len(results):
                 ax.set_xlabel("")
-        frame.key(figure, axes)
+        frame.key(figure, list(axes))
         figure.supxlabel(
             protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
         )
-    return figure
+    return figure, axes

@@ -1,30 +1,30 @@
-"""Perspective: a surface over a square, seen from a corner and above, without perspective.
+"""Parallel projection of a surface over a square, viewed from a corner and above.
 
-Parallel lines stay parallel, so that heights at any two places can be compared.
+Parallel lines stay parallel, so that heights at any two positions can be compared.
 """
 
 import numpy as np
 from jaxtyping import Float
 
-TURN, RISE = np.radians(-58.0), np.radians(38.0)  # where the eye stands: about, and above
-HEIGHT = 0.75  # of the scale's end, in sides of the square
+AZIMUTH, ELEVATION = np.radians(-58.0), np.radians(38.0)  # of the viewer
+HEIGHT = 0.75  # of the end of the scale, in sides of the square
 
 
-def seen(
+def project_isometric(
     x: Float[np.ndarray, "*s"], y: Float[np.ndarray, "*s"], z: Float[np.ndarray, "*s"]
 ) -> Float[np.ndarray, "*s 3"]:
-    """To the right, up and towards the eye: where points of [-1, 1] x [-1, 1] x [0, 1] stand.
+    """Coordinates to the right, up and toward the viewer, of [-1, 1] x [-1, 1] x [0, 1].
 
-    The first two count in half sides of the square, z from the floor to the scale's end.
+    The first two are in half sides of the square; z is from the floor to the end of the scale.
     """
-    right = np.cos(TURN) * x - np.sin(TURN) * y
-    back = np.sin(TURN) * x + np.cos(TURN) * y
+    right = np.cos(AZIMUTH) * x - np.sin(AZIMUTH) * y
+    back = np.sin(AZIMUTH) * x + np.cos(AZIMUTH) * y
     height = 2 * HEIGHT * (z - 0.5)
-    up = np.cos(RISE) * height + np.sin(RISE) * back
-    return np.stack([right, up, np.sin(RISE) * height - np.cos(RISE) * back], axis=-1)
+    up = np.cos(ELEVATION) * height + np.sin(ELEVATION) * back
+    return np.stack([right, up, np.sin(ELEVATION) * height - np.cos(ELEVATION) * back], axis=-1)
 
 
-def level(z: float) -> Float[np.ndarray, "5 2"]:
+def outline_at(z: float) -> Float[np.ndarray, "5 2"]:
     """The outline of the square at the height `z`; at 0 it is the floor."""
     corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1)], dtype=float)
-    return seen(corners[:, 0], corners[:, 1], np.full(5, z))[:, :2]
+    return project_isometric(corners[:, 0], corners[:, 1], np.full(5, z))[:, :2]

@@ -11,17 +11,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from visprism.figures.depth import against_depth, from_zero, kinds_key
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
-from visprism.measure.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 
-LABELS = {
-    "sigma": "Receptive field \N{GREEK SMALL LETTER SIGMA} (pixels)",
-    "side_50": "Side of 50 % of the\nreceptive field (pixels)",
-    "side_95": "Side of 95 % of the\nreceptive field (pixels)",
-}
 _SCALE = LogNorm(1e-4, 1, clip=True)
-_COLOURS = "magma"  # its lightness rises evenly, so it reads in grey too
+_COLORS = "magma"  # its lightness rises evenly, so it reads in gray too
 _GAP = 0.08  # between maps, of the width of one
 _LETTERS = 17  # that stand below one map
 
@@ -38,22 +33,22 @@ def _(
     against_depth(ax, result, sizes, result.sigma_error if quantity == "sigma" else 0 * sizes)
     if quantity == "sigma":
         ax.axhline(
-            result.flat_sigma,
+            result.uniform_sigma,
             color=FAINT,
             linewidth=0.8,
             linestyle=(0, (4, 2)),
             zorder=1,
-            label="_whole image, evenly",
+            label="_uniform field",
         )
     from_zero(ax)
-    ax.set_ylabel(LABELS[quantity])
+    ax.set_ylabel(result.infos()[quantity].heading)
     return ax
 
 
 def strength_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A colour bar at the side: how strongly a pixel counts."""
+    """A color bar at the side: how strongly a pixel counts."""
     bar = figure.colorbar(
-        ScalarMappable(_SCALE, _COLOURS),
+        ScalarMappable(_SCALE, _COLORS),
         ax=list(axes),
         label="Relative to strongest",
         ticks=[1e-4, 1e-3, 1e-2, 1e-1, 1],
@@ -73,12 +68,12 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
     names = list(dict.fromkeys(result.block.tolist()))
     step = (1 + _GAP) * width
     for i, name in enumerate(names):
-        rows = result.rows(result.block == name)
+        rows = result.select(result.block == name)
         left = i * step
         ax.imshow(
             rows.relative.reshape(cells),
             norm=_SCALE,
-            cmap=_COLOURS,
+            cmap=_COLORS,
             extent=(left, left + width, 1, 0),
             interpolation="nearest",
         )
@@ -88,7 +83,7 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
         frame.set_gid(tip(f"{name} · depth {rows.depth[0]:.2f}"))
         ax.add_patch(frame)
         short = name if len(name) <= _LETTERS else f"…{name[1 - _LETTERS :]}"
-        for text, colour, below in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
+        for text, color, below in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
             ax.annotate(
                 text,
                 (left + width / 2, 1),
@@ -97,7 +92,7 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
                 ha="center",
                 va="top",
                 fontsize="small",
-                color=colour,
+                color=color,
             )
     ax.set(xlim=(0, len(names) * step - _GAP * width), ylim=(1, 0))
     ax.axis("off")

@@ -6,19 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
-from visprism.measure.weights import RelativeScores
+from visprism.results.weights import RelativeScores
 
-_COLOURS = "Greys"
+_COLORS = "Greys"
 _MOST = 49  # heads
 
 
 @figure(width=2.4, height=2.75, share=False)
 def _(result: RelativeScores, ax: Axes) -> Axes:
-    """The weights of each head by offset, from 0 (white) to the largest of all heads (black).
+    """The attention weights of each head by offset, from 0 (white) to the largest (black).
 
-    The cross is the query itself. Of more than 49 heads the first 49 are drawn.
+    The cross marks the query. Of more than 49 heads the first 49 are drawn.
     """
     heads = np.unique(result.head)[:_MOST]
     across = ceil(sqrt(len(heads)))
@@ -26,22 +26,22 @@ def _(result: RelativeScores, ax: Axes) -> Axes:
     width, step = sides[1] / sides[0], 1.2  # a picture is 1 high
     largest = result.weight.max()
     for i, head in enumerate(heads):
-        rows = result.rows(result.head == head)
+        rows = result.select(result.head == head)
         down, right = divmod(i, across)
         left, top = right * step * width, down * step
         extent = (left, left + width, top + 1, top)
         ax.imshow(
             rows.weight.reshape(sides),
-            cmap=_COLOURS,
+            cmap=_COLORS,
             vmin=0,
             vmax=largest,
             extent=extent,
             interpolation="nearest",
         )
-        best = rows.rows(np.array([rows.weight.argmax()]))
+        best = rows.select(np.array([rows.weight.argmax()]))
         offset = f"{best.dy[0]:+d} rows, {best.dx[0]:+d} columns"
         frame = Rectangle((left, top), width, 1, fill=False, edgecolor=INK, linewidth=0.4)
-        frame.set_gid(tip(f"head {head} · most at {offset}: {best.weight[0]:.3g}"))
+        frame.set_gid(tip(f"head {head} · largest weight {best.weight[0]:.3g} at {offset}"))
         ax.add_patch(frame)
         ax.plot(
             left + width / 2,
@@ -56,9 +56,8 @@ def _(result: RelativeScores, ax: Axes) -> Axes:
         ylim=(ceil(len(heads) / across) * step - 0.12, -0.05),
     )
     ax.axis("off")
-    shown = f"darkest: weight {largest:.3g}"
     ax.annotate(
-        shown,
+        f"black: attention weight {largest:.3g}",
         (1, 0),
         xycoords="axes fraction",
         xytext=(0, -2),

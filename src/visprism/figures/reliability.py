@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from visprism.figures.depth import from_zero
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, KIND_COLOURS, tip
-from visprism.measure.outputs import Reliability, RiskCoverage
+from visprism.results.calibration import Reliability, RiskCoverage
 
 BAR, GAP, LINE = KIND_COLOURS["conv"], KIND_COLOURS["attention"], KIND_COLOURS["mlp"]
 
@@ -21,16 +21,16 @@ def _(
     *,
     quantity: Literal["accuracy", "frequency"] = "accuracy",
 ) -> Axes:
-    """Accuracy by confidence with the gap to what it should be, or how many images there are.
+    """Accuracy by confidence with the gap to the mean confidence, or a confidence histogram.
 
-    A bin without an image has no bar.
+    A bin without images has no bar.
     """
     width = result.upper - result.lower
     if quantity == "frequency":
         _bars(ax, result, result.frequency, BAR)
-        ax.set(ylim=(0, 1), ylabel="Share of images")
+        ax.set(ylim=(0, 1), ylabel="Fraction of images")
     else:
-        filled = result.rows(result.count > 0)
+        filled = result.select(result.count > 0)
         _bars(ax, filled, filled.accuracy, BAR)
         for i, (confidence, accuracy) in enumerate(
             zip(filled.confidence.tolist(), filled.accuracy.tolist(), strict=True)
@@ -52,7 +52,7 @@ def _(
             )
         ax.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle=(0, (3, 2)))
         ax.text(0.03, 1.03, f"ECE {result.ece:.1%}", va="bottom", fontsize="small")
-        ax.set(ylim=(0, 1.13), ylabel="Accuracy")  # no bar reaches to the words
+        ax.set(ylim=(0, 1.13), ylabel="Accuracy")  # no bar reaches the text
     ax.set(xlim=(0, 1), xlabel="Confidence")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -75,12 +75,12 @@ def _bars(ax: Axes, result: Reliability, heights: np.ndarray, colour: str) -> No
 
 @figure(width=2.5, height=2.1)
 def _(result: RiskCoverage, ax: Axes) -> Axes:
-    """Error rate of the surest images against how many of all they are."""
+    """Error rate of the most confident images by coverage."""
     ax.plot(result.coverage, result.risk, color=GAP, linewidth=1.2, gid=tip("error rate"))
     ax.fill_between(result.coverage, result.risk, color=GAP, alpha=0.15, linewidth=0)
     ax.text(0.03, 0.96, f"AURC {result.aurc:.3g}", va="top", fontsize="small",
             transform=ax.transAxes)  # fmt: skip
-    ax.set(xlim=(0, 1), xlabel="Share of images answered, the surest", ylabel="Error rate")
+    ax.set(xlim=(0, 1), xlabel="Coverage", ylabel="Error rate")
     from_zero(ax)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=None))

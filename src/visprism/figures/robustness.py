@@ -11,16 +11,17 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
 from visprism.figures.depth import from_zero
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, KIND_COLOURS, SIMILARITY, tip
-from visprism.measure.outputs import CLEAN, CorruptionErrors, Robustness, Stability
+from visprism.results.robustness import CLEAN, CorruptionErrors, Robustness
+from visprism.results.stability import Stability
 
 _SCALE = Normalize(0, 1)
-_WHITE_BELOW = 0.6  # of the scale: there its colours are dark
+_WHITE_BELOW = 0.6  # error rate below which the cell is dark
 
 
 def error_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A colour bar at the side: the share of wrong images from 0 to 1."""
+    """A color bar at the side: the error rate from 0 to 1."""
     bar = figure.colorbar(
         ScalarMappable(_SCALE, SIMILARITY),
         ax=list(axes),
@@ -35,7 +36,7 @@ def error_bar(figure: Figure, axes: Sequence[Axes]) -> None:
 @figure(width=2.9, height=3.3, key=error_bar, key_width=0.7)
 def _(result: Robustness, ax: Axes) -> Axes:
     """Error rate of each corruption and severity, in percent."""
-    rows = result.rows(result.metric == "accuracy")
+    rows = result.select(result.metric == "accuracy")
     names = list(dict.fromkeys(rows.corruption.tolist()))
     severities = sorted({*rows.severity[rows.corruption != CLEAN[0]].tolist()} or {0})
     for name, severity, accuracy in zip(
@@ -46,7 +47,7 @@ def _(result: Robustness, ax: Axes) -> Axes:
         place = first, len(names) - 1 - names.index(name)
         wide = len(severities) if clean else 1
         cell = Rectangle(place, wide, 1, facecolor=SIMILARITY(_SCALE(error)), edgecolor="white")
-        cell.set_gid(tip(f"{spelt(name)} · severity {severity} · {error:.1%} wrong"))
+        cell.set_gid(tip(f"{spelt(name)} · severity {severity} · error rate {error:.1%}"))
         ax.add_patch(cell)
         ax.text(
             place[0] + wide / 2,
@@ -74,7 +75,7 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
     for bar, name, error in zip(
         bars, result.corruption.tolist(), result.error.tolist(), strict=True
     ):
-        bar.set_gid(tip(f"{spelt(name)} · {error:.1%} wrong"))
+        bar.set_gid(tip(f"{spelt(name)} · error rate {error:.1%}"))
     if np.isfinite(result.reference).any():
         ax.plot(
             result.reference, place, linestyle="none", marker="|", markersize=8, color=INK,
@@ -113,14 +114,14 @@ def _named(ax: Axes, names: np.ndarray, place: np.ndarray) -> None:
     ax.set_xlim(0, 1)
 
 
-def percent(share: float) -> str:
-    """A share in whole percent; 0 and 100 are none and all, not nearly so.
+def percent(fraction: float) -> str:
+    """A fraction in whole percent; 0 and 100 are exactly none and all.
 
     Example:
         >>> percent(0.125), percent(1 - 0.995), percent(0.999), percent(1.0)
         ('13', '1', '>99', '100')
     """
-    hundred = round(100 * share, 9)  # 1 - 0.875 and 0.125 alike
+    hundred = round(100 * fraction, 9)  # 1 - 0.875 and 0.125 alike
     if 0 < hundred < 0.5:
         return "<1"
     if 99.5 <= hundred < 100:
@@ -129,5 +130,5 @@ def percent(share: float) -> str:
 
 
 def spelt(name: str) -> str:
-    """The name of a corruption as one writes it."""
+    """The name of a corruption as text."""
     return name.replace("_", " ").replace("jpeg", "JPEG").capitalize().replace("Jpeg", "JPEG")

@@ -3,24 +3,24 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, KIND_COLOURS, tip
-from visprism.measure.outputs import ShapeBias
+from visprism.results.shape_bias import ShapeBias
 
 
 @figure(width=2.6, height=2.8)
 def _(result: ShapeBias, ax: Axes) -> Axes:
-    """The share of shape decisions of each category, with its 95 % interval, and of all."""
+    """Shape bias of each category with its 95 % interval, and of all images."""
     place = np.arange(len(result))[::-1]
     ax.axvline(0.5, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)))
     for row, y in enumerate(place):
-        whole = row == len(result) - 1
-        colour = INK if whole else KIND_COLOURS["conv"]
+        overall = row == len(result) - 1
+        colour = INK if overall else KIND_COLOURS["conv"]
         ax.hlines(y, result.low[row], result.high[row], color=colour, linewidth=0.9)
         ax.plot(
             result.bias[row],
             y,
-            marker="D" if whole else "o",
+            marker="D" if overall else "o",
             markersize=4,
             color=colour,
             gid=tip(
@@ -30,5 +30,5 @@ def _(result: ShapeBias, ax: Axes) -> Axes:
         )
     ax.set_yticks(place, result.category.tolist())
     ax.tick_params(axis="y", length=0)
-    ax.set(xlim=(-0.02, 1.02), xlabel="Texture (0) or shape (1)")
+    ax.set(xlim=(-0.02, 1.02), xlabel="Shape bias (0: texture, 1: shape)")
     return ax

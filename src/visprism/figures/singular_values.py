@@ -6,26 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from visprism.figures.depth import against_depth, depth_bar, from_zero, kinds_key
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, tip
-from visprism.measure.features import EffectiveRanks, SingularValues
-
-LABELS = {
-    "token_rank": "Effective rank of tokens",
-    "image_rank": "Effective rank of images",
-    "token_participation": "Participation ratio of tokens",
-    "image_participation": "Participation ratio of images",
-}
+from visprism.results.singular_values import EffectiveRanks, SingularValues
 
 
 @figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
 def _(
     result: SingularValues, ax: Axes, *, level: Literal["tokens", "images"] = "tokens"
 ) -> Axes:
-    """Singular values over the largest by rank, a curve per block, coloured by depth."""
-    chosen = result.rows(result.level == level)
+    """Singular values over the largest by rank, a curve per block, colored by depth."""
+    chosen = result.select(result.level == level)
     for name in dict.fromkeys(chosen.block.tolist()):
-        rows = chosen.rows((chosen.block == name) & (chosen.relative > 0))
+        rows = chosen.select((chosen.block == name) & (chosen.relative > 0))
         if not len(rows.rank):
             continue
         ax.plot(
@@ -54,5 +47,5 @@ def _(
     ranks = getattr(result, quantity)
     against_depth(ax, result, ranks, np.zeros_like(ranks))
     from_zero(ax)
-    ax.set_ylabel(LABELS[quantity])
+    ax.set_ylabel(result.infos()[quantity].heading)
     return ax

@@ -1,8 +1,8 @@
-"""Style: the palette, the type and the sizes that all figures share.
+"""Style: the palette, the fonts and the sizes that all figures share.
 
-Kinds of block have the colours of Okabe and Ito (2008, "Color universal design"), which people
-with any colour vision tell apart, and a marker each, so that a print in grey can be read too.
-Depth is plasma without its palest end, which is hard to see on white.
+Kinds of block have the colors of Okabe and Ito (2008, "Color universal design"), which people
+with any color vision can distinguish, and a marker each, so that a print in gray can be read
+too. Depth is plasma without its palest end, which is hard to see on white.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import matplotlib as mpl
 from matplotlib.colors import ListedColormap
 
-KIND_COLOURS = {
+KIND_COLORS = {
     "stem": "#3D3D3D",
     "conv": "#0072B2",
     "attention": "#D55E00",
@@ -31,15 +31,16 @@ KIND_MARKERS = {
     "downsample": "v",
     "head": "*",
 }
-OTHER_COLOUR, OTHER_MARKER = "#595959", "X"  # of a kind that a plugin adds
+OTHER_COLOR, OTHER_MARKER = "#595959", "X"  # of a kind that a plugin adds
 
 ATTENTION_SHADE = "#E3E3E3"
 SUBSAMPLING_SHADE = "#CFE5F5"
 INK, FAINT, STRIP = "#262626", "#6B6B6B", "#9C9C9C"  # text, small text, small bars
 
 TIP = "tip:"  # what such an identifier begins with in an SVG file
+MODEL = "model:"  # the same for the axes of a model
 
-SIMILARITY = mpl.colormaps["viridis"]  # perceptually uniform, and in grey from dark to light
+SIMILARITY = mpl.colormaps["viridis"]  # perceptually uniform, and in gray from dark to light
 
 DEPTH = ListedColormap(mpl.colormaps["plasma"](range(0, 236)), name="depth")
 
@@ -89,9 +90,9 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def colour_of(kind: str) -> str:
-    """The colour of a kind of block."""
-    return KIND_COLOURS.get(kind, OTHER_COLOUR)
+def color_of(kind: str) -> str:
+    """The color of a kind of block."""
+    return KIND_COLORS.get(kind, OTHER_COLOR)
 
 
 def marker_of(kind: str) -> str:
@@ -99,6 +100,16 @@ def marker_of(kind: str) -> str:
     return KIND_MARKERS.get(kind, OTHER_MARKER)
 
 
+# The spelling that figures of other analyses still import.
+KIND_COLOURS = KIND_COLORS
+colour_of = color_of
+
+
 def tip(text: str) -> str:
     """The ``gid`` of an artist on which a page shows `text` when it is pointed at."""
     return f"{TIP}{text}"
+
+
+def model_axes(name: str) -> str:
+    """The ``gid`` of axes that show the model of this name."""
+    return f"{MODEL}{name}"

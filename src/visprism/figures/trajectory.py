@@ -6,13 +6,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, FAINT, STRIP, tip
-from visprism.measure.landscape import Trajectory
+from visprism.results.trajectory import Trajectory
 
 _NOTES = {
-    "components": "what the other directions hold is not drawn",
-    "polar": "tells distance and direction from both ends only",
+    "components": "variance along other directions is not shown",
+    "polar": "distance and direction from both ends only",
 }
 
 

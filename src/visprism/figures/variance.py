@@ -6,10 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatter
 
 from visprism.figures.depth import against_depth, kinds_key
-from visprism.figures.frame import figure
-from visprism.measure.features import Variances
-
-LABELS = {"variance": "Feature-map variance", "relative": "Variance / mean square"}
+from visprism.figures.registry import figure
+from visprism.results.variance import Variances
 
 
 class PlainLogFormatter(LogFormatter):
@@ -27,7 +25,7 @@ def _(
     """Variance over positions against depth, absolute or scale-free.
 
     The axis is logarithmic: what a block does is a factor, and models differ by orders of
-    magnitude. Where no feature map varies at all it is linear, for 0 has no logarithm.
+    magnitude. Where no feature map varies at all it is linear.
     """
     errors = {"variance": result.variance_error, "relative": result.relative_error}
     values = getattr(result, quantity)
@@ -36,5 +34,5 @@ def _(
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter(PlainLogFormatter())
         ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
-    ax.set_ylabel(LABELS[quantity])
+    ax.set_ylabel(result.infos()[quantity].heading)
     return ax

@@ -1,4 +1,4 @@
-"""Figures of weights alone: `PatchFilters` and `PositionalSimilarity` as grids of pictures."""
+"""Figures of weights: `PatchFilters` and `PositionalSimilarity` as grids of images."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from visprism.figures.frame import figure
+from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
-from visprism.measure.weights import PatchFilters, PositionalSimilarity
+from visprism.results.weights import PatchFilters, PositionalSimilarity
 
 _SCALE = Normalize(-1, 1)
-_COLOURS = "RdBu_r"  # its ends differ in hue for any colour vision
+_COLORS = "RdBu_r"  # its ends differ in hue for any colour vision
 _ACROSS, _DOWN = 7, 4  # components, as in the paper
 _REFERENCES = 7  # most along a side
 _BELOW = 0.36  # of the height of a component, for its share
@@ -22,26 +22,27 @@ _BELOW = 0.36  # of the height of a component, for its share
 
 @figure(width=3.1, height=2.3)
 def _(result: PatchFilters, ax: Axes) -> Axes:
-    """Components as pictures, row by row; below each, its share of the variance.
+    """Principal components as images, row by row; below each, its explained variance.
 
-    Colours are those of the image where it has three; else the first channel is drawn in grey.
+    RGB images have RGB components; of others the first channel is drawn in gray.
     """
     sides = result.row.max() + 1, result.column.max() + 1
     width = sides[1] / sides[0]  # a picture is 1 high, so that models share axes
     step = 1.12 * width, 1 + _BELOW
     for component in np.unique(result.component):
-        rows = result.rows(result.component == component)
+        rows = result.select(result.component == component)
         weights = rows.value.reshape(-1, *sides)
-        colours = weights if len(weights) == 3 else weights[[0, 0, 0]]
+        rgb = weights if len(weights) == 3 else weights[[0, 0, 0]]
         down, across = divmod(int(component) - 1, _ACROSS)
         left, top = across * step[0], down * step[1]
         ax.imshow(
-            _SCALE(np.moveaxis(colours, 0, -1)),
+            _SCALE(np.moveaxis(rgb, 0, -1)),
             extent=(left, left + width, top + 1, top),
             interpolation="nearest",
         )
-        share = f"{rows.share[0]:.1%}".replace("%", " %")
-        _framed(ax, left, top, width, 1.0, f"component {component} · {share} of the variance")
+        share = f"{rows.share[0]:.1%}"
+        text = f"component {component} · explained variance {share}"
+        _framed(ax, left, top, width, 1.0, text)
         ax.annotate(
             share,
             (left + width / 2, top + 1),
@@ -59,9 +60,9 @@ def _(result: PatchFilters, ax: Axes) -> Axes:
 
 
 def cosine_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A colour bar at the side: the cosine similarity."""
+    """A color bar at the side: the cosine similarity."""
     bar = figure.colorbar(
-        ScalarMappable(_SCALE, _COLOURS),
+        ScalarMappable(_SCALE, _COLORS),
         ax=list(axes),
         label="Cosine similarity",
         ticks=[-1, -0.5, 0, 0.5, 1],
@@ -73,19 +74,19 @@ def cosine_bar(figure: Figure, axes: Sequence[Axes]) -> None:
 
 @figure(width=2.9, height=2.7, key=cosine_bar, key_width=0.6)
 def _(result: PositionalSimilarity, ax: Axes) -> Axes:
-    """A map for each of at most 7x7 references, standing where the reference stands."""
+    """The similarities to each of at most 7x7 positions, drawn at that position."""
     grid = result.other_row.max() + 1, result.other_column.max() + 1
     rows, columns = _spread(result.row), _spread(result.column)
     side = 1 / len(rows), 1 / len(columns)  # all maps together are 1 high and wide
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
-            pairs = result.rows((result.row == row) & (result.column == column))
+            pairs = result.select((result.row == row) & (result.column == column))
             left, top = j * side[1], i * side[0]
             width, height = 0.92 * side[1], 0.92 * side[0]
             ax.imshow(
                 pairs.cosine.reshape(grid),
                 norm=_SCALE,
-                cmap=_COLOURS,
+                cmap=_COLORS,
                 extent=(left, left + width, top + height, top),
                 interpolation="nearest",
             )
@@ -96,14 +97,14 @@ def _(result: PositionalSimilarity, ax: Axes) -> Axes:
 
 
 def _spread(places: np.ndarray) -> np.ndarray:
-    """At most 7 of the rows, or columns, that references have, evenly spread."""
+    """At most 7 of the rows, or columns, evenly spaced."""
     distinct = np.unique(places)
     number = min(len(distinct), _REFERENCES)
     return distinct[np.linspace(0, len(distinct) - 1, number).round().astype(int)]
 
 
 def _framed(ax: Axes, left: float, top: float, width: float, height: float, text: str) -> None:
-    """A thin frame around a picture, on which a page shows `text`."""
+    """A thin frame around an image, with `text` as its tooltip."""
     frame = Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=0.3)
     frame.set_gid(tip(text))
     ax.add_patch(frame)

@@ -1,13 +1,13 @@
-"""Linear algebra of symmetric operators that are known by their products alone.
+"""Linear algebra of symmetric operators given by their products with vectors.
 
 An operator is a function V -> A V of a tensor (b, s, p): b independent operators side by side,
-each applied to s vectors of length p, which are rows. Nothing here knows of networks.
+each applied to s vectors of length p, which are rows.
 """
 
 from visprism.linalg.eigenpairs import WHICH, Eigenpairs, Request, Which, eigenpairs
 from visprism.linalg.krylov import Krylov, Product, Ritz
 from visprism.linalg.quadrature import Quadrature, quadrature
-from visprism.linalg.trace import Samples, hutchinson, hutchpp
+from visprism.linalg.trace import TraceEstimates, hutchinson, hutchpp
 
 __all__ = [
     "WHICH",
@@ -17,7 +17,7 @@ __all__ = [
     "Quadrature",
     "Request",
     "Ritz",
-    "Samples",
+    "TraceEstimates",
     "Which",
     "eigenpairs",
     "hutchinson",

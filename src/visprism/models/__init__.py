@@ -1,6 +1,9 @@
 """Models: a zoo of our own, and every other model by name."""
 
-from visprism.models import (  # noqa: F401 (they register their models)
+from visprism.models.checkpoints import load_checkpoint, save_checkpoint
+from visprism.models.loading import LoadedModel, load_model
+from visprism.models.metadata import Metadata, read_metadata
+from visprism.models.zoo import (  # noqa: F401 (they register their models)
     alexnet,
     alter_cifar_resnet,
     alter_resnet,
@@ -17,10 +20,7 @@ from visprism.models import (  # noqa: F401 (they register their models)
     vgg,
     vit,
 )
-from visprism.models.checkpoints import load_checkpoint, save_checkpoint
-from visprism.models.loading import LoadedModel, load_model
-from visprism.models.metadata import Metadata, read_metadata
-from visprism.models.zoo import MODELS
+from visprism.models.zoo_registry import MODELS
 
 __all__ = [
     "MODELS",

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.models.layers.patches import refuse_remainder
 
 Offset = tuple[int, int]  # of a key's place from its query's, in tokens

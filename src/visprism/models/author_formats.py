@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.models.layers.shifted_windows import window_index, windows_apart
-from visprism.preprocessing import Preprocessing
 
 State = Mapping[str, Tensor]
 _SHOWN = 3  # keys in an error message

@@ -1,16 +1,23 @@
 """Checkpoints: the weights of a model in a file, and what is known of them."""
 
+import logging
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.files import atomic_write
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 from visprism.models.metadata import encoded
 from visprism.models.state_dicts import read_state_dict, some
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance, written_whole
+
+_COUNTER = "num_batches_tracked"  # of BatchNorm, which nothing but training reads
+
+_log = logging.getLogger(__name__)
 
 
 def save_checkpoint(
@@ -46,7 +53,7 @@ def save_checkpoint(
     )
     # Copies: the format has no place for two names of one tensor.
     state = {k: v.detach().cpu().clone().contiguous() for k, v in model.state_dict().items()}
-    with written_whole(Path(path)) as scratch:
+    with atomic_write(Path(path)) as scratch:
         save_file(state, scratch, metadata=head)
 
 
@@ -63,11 +70,21 @@ def load_checkpoint(model: nn.Module, path: Path) -> None:
 def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:
     """Give `model` the weights that were read from `path`; it is left alone if they do not fit.
 
+    A prefix that all names of the model have in the file is taken off. BatchNorm's counters of
+    batches, which files from before torch 0.4.1 lack, are left at 0, and the classifier of a
+    model without one (``num_classes=0``) is left out; both are logged as warnings.
+
     Raises:
         InputError: if there are other keys, shapes or kinds of numbers than the model has, or
             numbers that are not finite where the model's are.
     """
     own = model.state_dict()
+    state = _without_prefix(state, own, path)
+    counters = sorted(k for k in own.keys() ^ state.keys() if k.endswith(_COUNTER))
+    unused = _classifier(state.keys() - own.keys() - set(counters), state, model)
+    left_out = {*counters, *unused}
+    state = {k: v for k, v in state.items() if k not in left_out}
+    own = {k: v for k, v in own.items() if k not in left_out}
     misfits = {
         "missing from the file": [k for k in own if k not in state],
         "not in the model": [k for k in state if k not in own],
@@ -86,6 +103,7 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> Non
     if found:
         biases = any(k.endswith("qkv.bias") for k in misfits["not in the model"])
         hint = "; the option qkv_bias=True makes place for its qkv.bias" if biases else ""
+        hint += _other_classes(state, own)
         raise InputError(
             f"{path} does not fit the model's {len(own)} tensors: {'; '.join(found)}{hint}"
         )
@@ -96,7 +114,15 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> Non
             "hold NaN or infinite numbers, as of a training that diverged; name a checkpoint "
             "from before"
         )
-    model.load_state_dict(dict(state))
+    model.load_state_dict(state, strict=not left_out)
+    if counters:
+        _log.warning(
+            "%s and the model differ in %d of BatchNorm's counters of batches (%s), which only "
+            "training uses: the model's stay as they are",
+            *(path, len(counters), some(counters)),
+        )
+    if unused:
+        _log.warning("the classifier of %s (%s) is left out", path, some(sorted(unused)))
 
 
 def _breaks_off(stored: Tensor, own: Tensor) -> bool:
@@ -104,3 +130,83 @@ def _breaks_off(stored: Tensor, own: Tensor) -> bool:
     if not stored.is_floating_point() or bool(stored.isfinite().all()):
         return False
     return bool(stored.isnan().any()) or bool(own.isfinite().all())
+
+
+def _without_prefix(
+    state: Mapping[str, Tensor], own: Mapping[str, Tensor], path: Path
+) -> Mapping[str, Tensor]:
+    """The tensors under the names that the model has for them.
+
+    Lightning, among others, stores a model as an attribute, such as ``model.``, beside others.
+
+    Raises:
+        InputError: if there are several prefixes with all names of the model.
+    """
+    names = [name for name in own if not name.endswith(_COUNTER)]
+    if not names or any(name in state for name in names):
+        return state
+    ends = [key.removesuffix(names[0]) for key in state if key.endswith(f".{names[0]}")]
+    prefixes = [prefix for prefix in ends if all(prefix + name in state for name in names)]
+    if len(prefixes) > 1:
+        raise InputError(
+            f"{path} holds several sets of weights ({', '.join(sorted(prefixes))}); save the "
+            "one that you want alone, as model.state_dict()"
+        )
+    if not prefixes:
+        return _without_shared_prefix(state, names)
+    others = [key for key in state if not key.startswith(prefixes[0])]
+    if others:
+        _log.warning(
+            "%d tensors of %s (%s) are left out: the model's begin with %s",
+            *(len(others), path, some(others), prefixes[0]),
+        )
+    return _inside(state, prefixes[0])
+
+
+def _without_shared_prefix(
+    state: Mapping[str, Tensor], names: Sequence[str]
+) -> Mapping[str, Tensor]:
+    """The tensors without what all names begin with, if that makes some of them the model's."""
+    prefix = ""
+    while True:
+        heads = {key[len(prefix) :].partition(".")[0] for key in state}
+        prefix += f"{next(iter(heads), '')}."
+        if len(heads) != 1 or not all(key.startswith(prefix) for key in state):
+            return state
+        if any(prefix + name in state for name in names):
+            return _inside(state, prefix)
+
+
+def _inside(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+
+
+def _classifier(
+    extra: AbstractSet[str], state: Mapping[str, Tensor], model: nn.Module
+) -> AbstractSet[str]:
+    """The names in the file alone, if they are one linear layer and the model wants none."""
+    layers = {name.rpartition(".")[0] for name in extra}
+    if getattr(model, "num_classes", None) != 0 or len(layers) != 1:
+        return frozenset()
+    (layer,) = layers
+    weight = state.get(f"{layer}.weight")
+    linear = extra <= {f"{layer}.weight", f"{layer}.bias"} and weight is not None
+    return extra if linear and weight.ndim == 2 else frozenset()
+
+
+def _other_classes(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str:
+    """What to say where nothing but the number of classes is in the way."""
+    others = [k for k in own if k in state and state[k].shape != own[k].shape]
+    alike = all(state[k].shape[1:] == own[k].shape[1:] and own[k].ndim for k in others)
+    sizes = {(len(state[k]), len(own[k])) for k in others} if alike else set()
+    if len(sizes) == 1 and own.keys() == state.keys():
+        ((stored, wanted),) = sizes
+        return (
+            f". The classifier of the file has {stored} rows, that of the model {wanted}: name "
+            f"the model with ?num_classes={stored}"
+        )
+    absent = own.keys() - state.keys()
+    layers = {name.rpartition(".")[0] for name in absent}
+    if state.keys() < own.keys() and len(layers) == 1 and not others:
+        return f". Without {layers.pop()}, name the model with ?num_classes=0"
+    return ""

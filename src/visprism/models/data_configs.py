@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from visprism.preprocessing import Preprocessing
+from visprism.core.preprocessing import Preprocessing
 
 _RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # numbers of PIL's filters
 
@@ -79,6 +79,16 @@ def from_attributes(
     config = getattr(model, "config", None)
     size = getattr(model, "img_size", None) or getattr(config, "image_size", None)
     return _resized(Preprocessing(size=_pair(size or default)), arguments)
+
+
+def states_preprocessing(model: nn.Module, arguments: Arguments) -> bool:
+    """Whether a model says by itself, or its arguments say, how large its images are."""
+    config = getattr(model, "config", None)
+    return (
+        isinstance(getattr(model, "preprocessing", None), Preprocessing)
+        or bool(getattr(model, "img_size", None) or getattr(config, "image_size", None))
+        or bool({"img_size", "image_size"} & set(arguments))
+    )
 
 
 def _resized(authors: Preprocessing, arguments: Arguments) -> Preprocessing:

@@ -4,21 +4,24 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.models.author_formats import author_format
 from visprism.models.checkpoints import load_state
+from visprism.models.data_configs import states_preprocessing
 from visprism.models.metadata import read_metadata
 from visprism.models.pretrained import default_card, with_pretrained_weights
-from visprism.models.sources import SOURCES
+from visprism.models.sources import RANDOM, SOURCES
 from visprism.models.spec import ModelSpec
 from visprism.models.state_dicts import read_state_dict
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
+from visprism.models.stored_names import stored_model_name
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,11 @@ class LoadedModel:
     preprocessing: Preprocessing
     name: str  # as the user wrote it, and what its weights are
     label: str  # the same, short: for the title of a figure
+    trained: bool = True  # False: the weights are random
+    preprocessing_stated: bool = True  # False: nothing says how the model takes its images
+    recipe: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # of its training, where it is known
 
 
 def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
@@ -36,11 +44,13 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
 
     Weights are random, drawn from `seed`, unless `text` names a checkpoint, a tag of the zoo's
     pretrained weights (``resnet20.cifar10``) or a Hugging Face folder that holds weights, or
-    `pretrained` asks the zoo, timm, torchvision or Hugging Face. A checkpoint that says how its
-    model wants the images is followed; one that says which model it is of, as those of
-    `visprism train` do, may stand alone. Those that the authors of "How do vision transformers
-    work?" publish load as ``resnet50_32@FILE``, ``vit_tiny_patch2_32@FILE``,
-    ``pit_tiny_patch2_32@FILE`` and ``swin_tiny_patch1_window4_32@FILE``.
+    `pretrained` asks the zoo, timm, torchvision or Hugging Face. A
+    checkpoint that says how its model wants the images is followed; one that says which model
+    it is of, as those of `visprism train` do, may stand alone if that is a model of the zoo,
+    timm, torchvision or Hugging Face: metadata never run code. Those that the authors of
+    "How do vision transformers work?" publish load as ``resnet50_32@FILE``,
+    ``vit_tiny_patch2_32@FILE``, ``pit_tiny_patch2_32@FILE`` and
+    ``swin_tiny_patch1_window4_32@FILE``.
 
     Raises:
         InputError: if there is no such model, it does not take an argument, cannot be built,
@@ -51,7 +61,7 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     asked = pretrained and spec.checkpoint is None
     stored = _Stored.read(spec)
     spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
-    with _cause_named(spec), torch.random.fork_rng(devices=[]):
+    with _wrap_build_errors(spec), torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(stream(seed, "weights").get_state())
         model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=asked)
     if spec.checkpoint is not None:
@@ -59,7 +69,16 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
         preprocessing = stored.preprocessing or preprocessing
         weights = "" if named.checkpoint else _default_weights(named)
     remark = f" ({weights})" if weights else ""
-    return LoadedModel(model.eval(), preprocessing, text + remark, named.label + remark)
+    stated = spec.source != "file" or stored.preprocessing is not None
+    return LoadedModel(
+        model.eval(),
+        preprocessing,
+        text + remark,
+        named.label + remark,
+        trained=weights != RANDOM,
+        preprocessing_stated=stated or states_preprocessing(model, spec.arguments),
+        recipe=stored.recipe,
+    )
 
 
 def _default_weights(named: ModelSpec) -> str:
@@ -75,6 +94,7 @@ class _Stored:
     state: Mapping[str, Tensor] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)  # that the weights ask for
     preprocessing: Preprocessing | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, spec: ModelSpec) -> "_Stored":
@@ -89,7 +109,8 @@ class _Stored:
         pickled = spec.checkpoint.suffix != ".safetensors"
         known = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
         if known is None:
-            return cls(state, {}, read_metadata(spec.checkpoint).preprocessing)
+            metadata = read_metadata(spec.checkpoint)
+            return cls(state, {}, metadata.preprocessing, metadata.recipe)
         translated = known.translated(state, spec.checkpoint)
         return cls(translated, known.options(state), known.preprocessing(state))
 
@@ -104,11 +125,11 @@ def _with_model(text: str) -> str:
             f"{text} does not say which model it is of; name it before the file, as "
             f"resnet20@{text}"
         )
-    return f"{provenance.model}@{text}"
+    return f"{stored_model_name(provenance.model, Path(text))}@{text}"
 
 
 @contextmanager
-def _cause_named(spec: ModelSpec) -> Iterator[None]:
+def _wrap_build_errors(spec: ModelSpec) -> Iterator[None]:
     """Turn whatever a library or the user's own file raises into one sentence."""
     try:
         yield

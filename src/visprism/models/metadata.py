@@ -14,9 +14,9 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from safetensors import SafetensorError, safe_open
 
-from visprism.errors import InputError
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 
 _ENTRY = "visprism"  # in the file's own metadata
 _PARTS = {"recipe", "preprocessing", "class_names", "metrics", "provenance"}

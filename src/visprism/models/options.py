@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 from visprism.models.spec import ModelSpec
-from visprism.preprocessing import Preprocessing
 
 _FOLDER = Path(str(files("visprism.models").joinpath("weights")))
 _TAGS = ("cifar10", "shapes")  # the first that an architecture has is its default

@@ -13,18 +13,19 @@ from typing import Any
 
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.models.build_errors import explain_unknown_argument, unknown_model
 from visprism.models.data_configs import (
     from_attributes,
     from_image_processor,
     from_timm,
     from_torchvision,
 )
-from visprism.models.mistakes import arguments_named, unknown_model
 from visprism.models.spec import ModelSpec, Source
+from visprism.models.stored_names import LOADING_OPTIONS, check_configuration
 from visprism.models.timm_entries import PREFIX
-from visprism.models.zoo import MODELS, image_size
-from visprism.preprocessing import Preprocessing
+from visprism.models.zoo_registry import MODELS, image_size
 
 RANDOM = "random weights"
 Built = tuple[nn.Module, Preprocessing, str]
@@ -45,7 +46,8 @@ def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
 
     if not timm.is_model(spec.name):
         raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
-    with arguments_named(spec, timm.model_entrypoint(spec.name)):
+    _check_architecture_only(spec)
+    with explain_unknown_argument(spec, timm.model_entrypoint(spec.name)):
         model = timm.create_model(spec.name, pretrained=pretrained, **spec.arguments)
     config = timm.get_pretrained_cfg(spec.name)
     tag = config.tag if config else ""
@@ -59,15 +61,33 @@ def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
     names = models.list_models(module=models)
     if spec.name not in names:
         raise unknown_model(spec, [f"torchvision:{name}" for name in names])
+    _check_architecture_only(spec)
     weights = models.get_model_weights(spec.name)["DEFAULT"] if pretrained else None
-    with arguments_named(spec, models.get_model_builder(spec.name)):
+    with explain_unknown_argument(spec, models.get_model_builder(spec.name)):
         model = models.get_model(spec.name, weights=weights, **spec.arguments)
     words = f"pretrained {weights.name}" if weights else RANDOM
     return model, from_torchvision(spec.name, spec.arguments), words
 
 
+def _check_architecture_only(spec: ModelSpec) -> None:
+    """Check that no option would make a library read weights: it would not check the file.
+
+    Raises:
+        InputError: if one would.
+    """
+    loading = sorted(LOADING_OPTIONS & set(spec.arguments))
+    if loading:
+        raise InputError(
+            f"{spec.text} takes no argument {loading[0]!r}: its options describe the "
+            f"architecture. Name a checkpoint as {spec.source}:{spec.name}@FILE."
+        )
+
+
 def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
-    """A local folder that holds weights gives them without being asked; a name does not."""
+    """A local folder that holds weights gives them without being asked; a name does not.
+
+    Python code in the folder or repository runs only with ``?trust_remote_code=True``.
+    """
     try:
         from transformers import AutoConfig, AutoModelForImageClassification
     except ImportError as error:
@@ -78,41 +98,72 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
     if not folder.is_dir() and (folder.is_absolute() or spec.name.count("/") > 1):
         raise InputError(f"the folder {spec.name} of {spec.text} does not exist")
     source = str(folder) if folder.is_dir() else spec.name
-    config, unknown = AutoConfig.from_pretrained(
-        source, return_unused_kwargs=True, **spec.arguments
-    )
-    if unknown:
-        raise InputError(
-            f"{spec.text} takes no argument {', '.join(map(repr, unknown))}; "
-            f"it takes those of {type(config).__name__}"
+    options = dict(spec.arguments)
+    trusted = options.pop("trust_remote_code", False)
+    if not isinstance(trusted, bool):
+        raise InputError(f"trust_remote_code must be True or False, got {trusted!r}")
+    code = {"trust_remote_code": trusted}
+    with _code_refused(spec, source, trusted=trusted):
+        config, unknown = AutoConfig.from_pretrained(
+            source, return_unused_kwargs=True, **code, **options
         )
-    stored = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
-    if pretrained or stored:
-        model = AutoModelForImageClassification.from_pretrained(source, config=config)
-        words = "" if stored else "pretrained"
-    else:
-        model = AutoModelForImageClassification.from_config(config)
-        words = RANDOM
-    processor = _image_processor(source)
+        unknown = {k: v for k, v in unknown.items() if k != "trust_remote_code"}
+        if unknown:
+            raise InputError(
+                f"{spec.text} takes no argument {', '.join(map(repr, unknown))}; "
+                f"it takes those of {type(config).__name__}"
+            )
+        if not trusted:
+            kernel = getattr(config, "_attn_implementation", None)  # which `to_dict` leaves out
+            check_configuration(config.to_dict() | {"attn_implementation": kernel}, source)
+        stored = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
+        if pretrained or stored:
+            model = AutoModelForImageClassification.from_pretrained(
+                source, config=config, **code
+            )
+            words = "" if stored else "pretrained"
+        else:
+            model = AutoModelForImageClassification.from_config(config, **code)
+            words = RANDOM
+        processor = _image_processor(source, **code)
     if processor:
-        return model.float(), from_image_processor(processor, spec.arguments), words
-    return model.float(), from_attributes(model, spec.arguments), words
+        return model.float(), from_image_processor(processor, options), words
+    return model.float(), from_attributes(model, options), words
 
 
-def _image_processor(source: str) -> Mapping[str, Any]:
+@contextmanager
+def _code_refused(spec: ModelSpec, source: str, *, trusted: bool) -> Iterator[None]:
+    """Say of code in a folder or repository how it is allowed to run."""
+    try:
+        yield
+    except ValueError as error:
+        if trusted or "trust_remote_code" not in str(error):
+            raise
+        joint = "&" if spec.arguments else "?"
+        raise InputError(
+            f"{source} holds Python code of its own, which is not run. Read it, and if you "
+            f"trust it name the model as {spec.text}{joint}trust_remote_code=True."
+        ) from error
+
+
+def _image_processor(source: str, *, trust_remote_code: bool) -> Mapping[str, Any]:
     """The configuration of a model's image processor; empty if it has none."""
     from transformers import AutoImageProcessor
 
     try:
-        return AutoImageProcessor.from_pretrained(source).to_dict()
-    except (OSError, ValueError):
+        return AutoImageProcessor.from_pretrained(
+            source, trust_remote_code=trust_remote_code
+        ).to_dict()
+    except (OSError, ValueError) as error:
+        if "trust_remote_code" in str(error):
+            raise
         return {}
 
 
 def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (they are a checkpoint)
-    if spec.name not in set(MODELS):
+    if spec.name not in MODELS:
         raise unknown_model(spec, [*MODELS, *names_elsewhere()])
-    with arguments_named(spec, MODELS[spec.name]):
+    with explain_unknown_argument(spec, MODELS[spec.name]):
         model = MODELS[spec.name](**spec.arguments)
     side = image_size(spec.name)
     return model, from_attributes(model, spec.arguments, default=(side, side)), RANDOM
@@ -125,7 +176,7 @@ def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the f
         if not callable(builder):
             ours = [k for k, v in names.items() if callable(v) and not k.startswith("_")]
             raise InputError(f"{path} has no function {name!r}; it has {', '.join(ours)}")
-        with arguments_named(spec, builder):
+        with explain_unknown_argument(spec, builder):
             model = builder(**spec.arguments)
     if not isinstance(model, nn.Module):
         raise InputError(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 Source = Literal["timm", "torchvision", "hf", "file", "zoo"]
 
@@ -94,5 +94,10 @@ def _arguments(text: str) -> dict[str, Any]:
 def _literal(text: str) -> Any:  # noqa: ANN401 (whatever the user wrote)
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (
+        ValueError,
+        SyntaxError,
+        MemoryError,
+        RecursionError,
+    ):  # of deep nesting the last two
         return text

@@ -1,9 +1,12 @@
 """State dictionaries: tensors by name, out of a file and whatever is wrapped around them.
 
 A ``.safetensors`` file can hold tensors only. Any other file is read by torch with
-``weights_only=True``, which refuses a pickle that would call a function.
+``weights_only=True``, which refuses a pickle that would call a function. An index, as
+``model.safetensors.index.json``, names the files that hold parts of a model.
 """
 
+import json
+import logging
 import pickle
 import re
 import warnings
@@ -12,12 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.archives import check_uncompressed
+from visprism.core.errors import InputError
 
 _PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message
@@ -25,18 +30,31 @@ _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
 _NESTS = ("state_dict", "model")  # where training scripts put the state dict
 _AVERAGES = ("state_dict_ema", "model_ema", "ema")  # and moving averages of the weights
 _COUNT = "n_averaged"  # an entry of torch's AveragedModel beside those of its module
+_INDEX = (".safetensors.index.json", ".bin.index.json")
+
+# What training scripts keep beside the weights; none of it does more than hold values.
+_VALUES = [
+    Namespace,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in (bool, np.int32, np.int64, np.float32, np.float64)),
+    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # pyrefly: ignore
+    (np._core.multiarray.scalar, "numpy._core.multiarray.scalar"),  # pyrefly: ignore
+]
+
+_log = logging.getLogger(__name__)
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
     """The tensors in a checkpoint by name; what wraps them or their names is taken off.
 
+    Of weights and their moving average the average is taken, as timm does, with a warning.
+
     Raises:
-        InputError: if the file is missing, is no checkpoint, would run code, or holds both
-            weights and a moving average of them.
+        InputError: if the file is missing, is no checkpoint, or would run code.
     """
     if not path.is_file():
         raise InputError(f"the checkpoint {path} does not exist or is not a file")
-    content = _read(path)
+    content = _shards(path) if path.name.endswith(_INDEX) else _read(path)
     content = _unnested(content, path)
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"{path} holds no state dict but {_what(content)}")
@@ -45,6 +63,12 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         raise InputError(
             f"{path} holds no state dict: {len(odd)} of its {len(content)} entries "
             f"({some(odd)}) are not tensors; save model.state_dict() alone"
+        )
+    unusual = [k for k, v in content.items() if not _is_dense(v)]
+    if unusual:
+        raise InputError(
+            f"{path} was refused: {len(unusual)} of its {len(content)} tensors "
+            f"({some(unusual)}) are sparse, quantized or without values; save dense ones"
         )
     names = [str(name) for name in content if name != _COUNT]
     averaged = all(name.startswith(_WRAPPERS[0]) for name in names)
@@ -56,24 +80,53 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
 
 
 def _unnested(content: Any, path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
-    """What lies inside the dictionaries that training scripts put around a state dict.
-
-    Raises:
-        InputError: if there are two state dicts, so that it is not clear which one is meant.
-    """
+    """What lies inside the dictionaries that training scripts put around a state dict."""
     while isinstance(content, Mapping):
-        here = [n for n in (*_NESTS, *_AVERAGES) if isinstance(content.get(n), Mapping)]
-        averages = [n for n in here if n in _AVERAGES]
-        if averages and len(here) > 1:
-            raise InputError(
-                f"{path} holds several sets of weights ({', '.join(here)}), of which "
-                f"{averages[0]} is a moving average; save the one that you want alone, by "
-                f"torch.save(torch.load(path)[{averages[0]!r}], other_path)"
+        here = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
+        if len(here) > 1 and here[0] in _AVERAGES:
+            _log.warning(
+                "%s holds several sets of weights (%s); %s, a moving average, is loaded. To "
+                "load another one, save it alone: torch.save(torch.load(path)[%r], other_path)",
+                path,
+                ", ".join(here),
+                here[0],
+                here[-1],
             )
         if not here:
             break
         content = content[here[0]]
     return content
+
+
+def _shards(index: Path) -> dict[str, Tensor]:
+    """The tensors of all files that an index names.
+
+    Raises:
+        InputError: if it is not an index, names a file that is not beside it, or a file lacks a
+            tensor that the index says is in it.
+    """
+    try:
+        places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        names = set(places.values())
+        shards = {name: index.with_name(name) for name in sorted(names)}  # none with a folder
+        right = names and all(p.name == name for name, p in shards.items())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{index} was refused: it is no index of a checkpoint") from error
+    if not right:
+        raise InputError(f"{index} was refused: it must name files in its own folder")
+    missing = [name for name, shard in shards.items() if not shard.is_file()]
+    if missing:
+        raise InputError(
+            f"{index} names {len(shards)} files, of which {len(missing)} do not exist "
+            f"({some(missing)})"
+        )
+    contents = {name: _read(shard) for name, shard in shards.items()}
+    absent = [key for key, name in places.items() if key not in contents[name]]
+    if absent:
+        raise InputError(
+            f"{index} names {len(absent)} tensors ({some(absent)}) that its files do not hold"
+        )
+    return {key: contents[name][key] for key, name in places.items()}
 
 
 def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
@@ -84,9 +137,9 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
             raise InputError(
                 f"{path} was refused: it is no safetensors file ({error})"
             ) from error
-    # Training scripts keep their arguments beside the weights; a Namespace only holds values.
+    check_uncompressed(path)
     quiet = warnings.catch_warnings(action="ignore")  # of a pickle, which is refused below
-    with torch.serialization.safe_globals([Namespace]), quiet:
+    with torch.serialization.safe_globals(_VALUES), quiet:
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
         except OSError as error:
@@ -97,6 +150,11 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
             EOFError,
             ValueError,
             LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            MemoryError,
+            AssertionError,
         ) as error:
             code = re.search(r"GLOBAL ([\w.]+)", str(error))
             found = "is no checkpoint"
@@ -117,9 +175,18 @@ def _begins(path: Path) -> bytes:
         return file.read(1)
 
 
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether each element of the tensor has a place of its own in memory."""
+    plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
+    if not plain or tensor.is_quantized or tensor.is_nested:
+        return False
+    # An expanded tensor, of stride 0, can claim any shape.
+    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+
+
 def _bare(name: str) -> str:
-    for wrapper in _WRAPPERS:
-        name = name.removeprefix(wrapper)
+    while name.startswith(_WRAPPERS):
+        name = name.partition(".")[2]
     return name
 
 

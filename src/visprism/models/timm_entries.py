@@ -14,8 +14,8 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from timm.models._features import FeatureGetterNet, FeatureHookNet
 from torch import nn
 
-from visprism.errors import InputError
-from visprism.models.mistakes import arguments_named
+from visprism.core.errors import InputError
+from visprism.models.build_errors import explain_unknown_argument
 from visprism.models.pretrained import PretrainedCard, pretrained_cards
 from visprism.models.spec import ModelSpec
 
@@ -45,7 +45,7 @@ def offer(function: Callable[..., Any], side: int) -> None:
             overlay = arguments.get("pretrained_cfg_overlay") or {}
             arguments["pretrained_cfg_overlay"] = {**ends, **overlay}
         features = {"feature_cls": _features, "out_indices": None}
-        with arguments_named(ModelSpec(name, "zoo", name, arguments), function):
+        with explain_unknown_argument(ModelSpec(name, "zoo", name, arguments), function):
             model = build_model_with_cfg(
                 function, name, pretrained=pretrained, feature_cfg=features, **arguments
             )

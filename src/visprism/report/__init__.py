@@ -1,18 +1,27 @@
-"""Reports: what was found out about models, as one HTML page that needs nothing else."""
+"""Reports: results of several models as one HTML page that needs nothing else."""
 
+from visprism.report.content import (
+    Cell,
+    Chapter,
+    Content,
+    Omission,
+    Question,
+    SectionContent,
+    chapters_of,
+)
 from visprism.report.drawings import Drawing, drawings
-from visprism.report.examination import Examination, check_names
-from visprism.report.page import file_name, render
-from visprism.report.section import Section
-from visprism.report.sections import SECTIONS
+from visprism.report.page import PageFigures, page_html
 
 __all__ = [
-    "SECTIONS",
+    "Cell",
+    "Chapter",
+    "Content",
     "Drawing",
-    "Examination",
-    "Section",
-    "check_names",
+    "Omission",
+    "PageFigures",
+    "Question",
+    "SectionContent",
+    "chapters_of",
     "drawings",
-    "file_name",
-    "render",
+    "page_html",
 ]

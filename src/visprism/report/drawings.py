@@ -1,4 +1,4 @@
-"""The figures of a report: all models side by side."""
+"""The figures of a report: models side by side, each drawn once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,40 +6,34 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from visprism.figures import overview, panel
-from visprism.report.examination import Examination, slug
-from visprism.report.section import Section
-from visprism.report.sections import SECTIONS
+from visprism.report.content import Chapter, Content
+
+OVERVIEW = "overview"
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of a report, and what its files are called."""
+    """A figure of a report, what its files are called, and the section that it belongs to."""
 
     stem: str
+    anchor: str
+    label: str  # for screen readers
     figure: Figure
 
 
-def drawings(examinations: Sequence[Examination]) -> Iterator[Drawing]:
-    """Every figure of a report, one at a time; `visprism.figures.save_figure` saves it."""
-    yield from together(examinations)
-    for section in SECTIONS:
-        yield from drawings_of(section, examinations)
-
-
-def together(examinations: Sequence[Examination]) -> Iterator[Drawing]:
-    """What was measured of each block on one axis of depth; none for one quantity alone."""
-    figure = overview({each.name: each.results for each in examinations})
+def drawings(content: Content) -> Iterator[Drawing]:
+    """Every figure of a report, one at a time, so that one at a time is in memory."""
+    figure = overview(content.results())
     if figure is not None:
-        yield Drawing("overview", figure)
+        yield Drawing(OVERVIEW, OVERVIEW, "Quantities of each block against depth", figure)
+    yield from _drawings_of(content.chapters)
 
 
-def drawings_of(section: Section, examinations: Sequence[Examination]) -> Iterator[Drawing]:
-    """The figures of one section; none where no model has a result for it."""
-    results, tallies = section.results(examinations), section.tallies(examinations)
-    if results:
-        for ending, options in section.figures.items():
-            figure = panel(list(results.values()), names=list(results), **options)
-            yield Drawing(section.stem + ending, figure)
-    if tallies:
-        figure = panel(list(tallies.values()), names=list(tallies))
-        yield Drawing(f"{slug(section.quantity)}-tally", figure)
+def _drawings_of(chapters: Sequence[Chapter]) -> Iterator[Drawing]:
+    for chapter in chapters:
+        for part in chapter.sections:
+            for ending, options in part.section.figures.items():
+                for suffix, results in part.panels.items():
+                    label = f"{part.section.title}: {', '.join(results)}"
+                    figure = panel(results, **options)
+                    yield Drawing(f"{part.anchor}{ending}{suffix}", part.anchor, label, figure)

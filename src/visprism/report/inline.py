@@ -1,46 +1,143 @@
-"""Inline drawings: a figure as SVG inside a page."""
+"""Inline figures: SVG inside a page, small, and with what the script of the page needs."""
 
 import re
-from io import StringIO
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from html import escape as escape_html
+from html import unescape
 
 from markupsafe import Markup, escape
-from matplotlib.figure import Figure
 
-from visprism.figures import paper_style
-from visprism.figures.style import TIP
+from visprism.figures.style import MODEL, TIP
 
 # What a file of its own needs and a part of a page must not have.
-_ALONE = re.compile(
+_STANDALONE = re.compile(
     r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>| xmlns(?::\w+)?=\"[^\"]*\"",
     re.DOTALL,
 )
+_GLYPH = re.compile(r'<path id="([^"]+)" d="([^"]*)"(?: transform="([^"]*)")?/>')
+_PATH = re.compile(r' d="([^"]*)"')
+_PLACE = re.compile(r' [xy]="[^"]*"|translate\([^)]*\)')
+_STYLE = re.compile(r' style="[^"]*"')
+_BARE_GROUP = re.compile(r"<g>(<(?:path|use)\b[^>]*/>)</g>")
+_DIGITS = re.compile(r"(\.\d\d)\d+")
+_SEPARATOR = " · "  # between the parts of a tip; the first is the block, where there is one
 
 
-def inline_svg(figure: Figure, *, prefix: str, label: str) -> Markup:
-    """The figure as an ``<svg>`` element that refers to nothing outside of itself.
+@dataclass
+class Glyphs:
+    """Outlines of letters, which the figures of a page share."""
 
-    Artists marked with `visprism.figures.style.tip` show their text when they are pointed at.
+    names: dict[str, str] = field(default_factory=dict)  # definition -> name in the page
+
+    def name_of(self, definition: str) -> str:
+        """The name of a definition in the page."""
+        return self.names.setdefault(definition, f"g{len(self.names)}")
+
+    def markup(self) -> Markup:
+        """An invisible element with all definitions."""
+        paths = "".join(
+            definition.replace("<path", f'<path id="{name}"', 1)
+            for definition, name in self.names.items()
+        )
+        return Markup(
+            '<svg id="glyphs" width="0" height="0" aria-hidden="true">'
+            f"<defs>{paths}</defs></svg>"
+        )
+
+
+def inline_svg(
+    svg: str, *, prefix: str, label: str, glyphs: Glyphs, blocks: AbstractSet[str] = frozenset()
+) -> Markup:
+    """A figure as an ``<svg>`` element that refers to its page only.
+
+    Artists marked with `visprism.figures.style.tip` get the attribute ``data-tip``, and
+    ``data-block`` if the text begins with the name of a block; axes of a model get
+    ``data-model``.
 
     Args:
-        figure: what to draw.
+        svg: file content, as matplotlib writes it.
         prefix: of the element's identifiers; one per figure of a page.
         label: what a screen reader says.
+        glyphs: outlines of letters of the page; those of this figure are added.
+        blocks: names of blocks.
     """
-    file = StringIO()
-    with paper_style():
-        figure.savefig(
-            file, format="svg", metadata={"Date": None, "Creator": None}, transparent=True
-        )
-    svg = file.getvalue()
-    svg = _ALONE.sub("", svg[svg.index("<svg") :])
+    svg = svg[svg.index("<svg") :]
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()  # pyrefly: ignore
+    svg = _STANDALONE.sub("", svg)
+    # An identifier with double quotes stands in single ones.
+    svg = re.sub(r" id='([^']*)'", lambda m: f' id="{m[1].replace(chr(34), "&quot;")}"', svg)
+    svg = _shared_glyphs(svg, glyphs)
     svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # equal images have equal ones
     svg = re.sub(rf'<g id="{TIP}[^"]*"/>', "", svg)  # an artist that has nothing to show
-    svg = re.sub(rf'<g id="{TIP}([^"]*)"', r'<g class="tip"><title>\1</title', svg)
-    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    width, height = figure.get_size_inches()
-    box = f"0 0 {72 * width:g} {72 * height:g}"
+    svg = re.sub(rf'<g id="{TIP}([^"]*)"', lambda m: f"<g {_tip(m[1], blocks)}", svg)
+    svg = re.sub(rf'<g id="{MODEL}([^"]*)"', r'<g data-model="\1"', svg)
+    svg = _single_paths(svg)
+    svg = _without_unused_identifiers(svg)
+    svg = re.sub(r'(\bid="|href="#(?!g\d)|url\(#)', rf"\g<1>{prefix}-", svg)
+    svg = _compact(svg)
     opening = (
-        f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" '
-        f'style="--natural: {width:g}in">'
+        f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}" '
+        f'style="--natural: {float(width) / 72:.3g}in">'
     )
     return Markup(re.sub(r"^<svg[^>]*>", lambda _: opening, svg))
+
+
+def _tip(text: str, blocks: AbstractSet[str]) -> str:
+    """Attributes of an artist with a tip; the text is escaped, as in the file."""
+    block = unescape(text).split(_SEPARATOR)[0]
+    marked = f' data-block="{escape_html(block)}"' if block in blocks else ""
+    return f'class="tip" data-tip="{text}"{marked}'
+
+
+def _shared_glyphs(svg: str, glyphs: Glyphs) -> str:
+    """The figure with letters that refer to the definitions of the page."""
+    used = set(re.findall(r'<use xlink:href="#([^"]+)"', svg))
+    names: dict[str, str] = {}
+
+    def move(match: re.Match[str]) -> str:
+        name, path, transform = match.groups()
+        if name not in used or "-" not in name:  # letters are named as font-code
+            return match[0]
+        placed = f' transform="{transform}"' if transform else ""
+        names[name] = glyphs.name_of(f'<path d="{_short_path(path)}"{placed}/>')
+        return ""
+
+    svg = _GLYPH.sub(move, svg)
+    return re.sub(
+        r'<use xlink:href="#([^"]+)"',
+        lambda m: f'<use href="#{names[m[1]]}"' if m[1] in names else f'<use href="#{m[1]}"',
+        svg,
+    )
+
+
+def _single_paths(svg: str) -> str:
+    """Tips of one path each without the group around it; a matrix has thousands of them."""
+    return re.sub(
+        r'<g (class="tip"[^>]*)>\s*<path ([^>]*)/>\s*</g>',
+        r"<path \1 \2/>",
+        svg,
+    )
+
+
+def _compact(svg: str) -> str:
+    """The same drawing in fewer characters: to a hundredth of a point, without bare groups."""
+    svg = _PATH.sub(lambda m: f' d="{_short_path(m[1])}"', svg)
+    svg = _PLACE.sub(lambda m: _DIGITS.sub(r"\1", m[0]), svg)
+    svg = _STYLE.sub(lambda m: m[0].replace("; ", ";").replace(": ", ":"), svg)
+    svg = re.sub(r">\s+<", "><", svg).replace("<defs></defs>", "")
+    count = 1
+    while count:
+        svg, count = _BARE_GROUP.subn(r"\1", svg)
+    return svg
+
+
+def _without_unused_identifiers(svg: str) -> str:
+    used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', svg))
+    names = {name for pair in used for name in pair if name}
+    return re.sub(r' id="([^"]*)"', lambda m: m[0] if m[1] in names else "", svg)
+
+
+def _short_path(path: str) -> str:
+    """The path to a hundredth of a point, without needless blanks."""
+    return re.sub(r"\s*([A-Za-z])\s*", r"\1", _DIGITS.sub(r"\1", path)).strip()

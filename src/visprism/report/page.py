@@ -1,126 +1,118 @@
-"""The page: examinations as one HTML file that needs nothing else."""
+"""The page: the content of a report as one HTML file that needs nothing else."""
 
-from collections.abc import Sequence
-from pathlib import Path
+import json
+from base64 import b64encode
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
-from visprism.errors import InputError
-from visprism.measure.features import Tally
-from visprism.report.drawings import drawings_of, together
-from visprism.report.examination import Examination, Finding, check_names, slug
-from visprism.report.inline import inline_svg
-from visprism.report.section import Section
-from visprism.report.sections import SECTIONS
-from visprism.report.summary import provenance, summary, verdicts
-from visprism.report.tables import rows
-from visprism.result import Result, written_whole
+from visprism.figures.surfaces import surface_of
+from visprism.report.content import Content, SectionContent, label_of
+from visprism.report.drawings import Drawing
+from visprism.report.inline import Glyphs, inline_svg
+from visprism.report.tables import DASH, Table, table_cell, table_of, typeset
+from visprism.results.findings import CODES
+
+_MARKS = {"supports": "✓", "contradicts": "✗", "undecided": "?", "not applicable": DASH}
+_MEANINGS = {
+    "supports": "supports the claim",
+    "contradicts": "contradicts the claim",
+    "undecided": "undecided",
+    "not applicable": "no answer",
+}
 
 
-def render(
-    examinations: Sequence[Examination],
-    path: Path | str,
-    *,
-    title: str = "",
-    command: str = "",
-) -> None:
-    """Write the page, whole or not at all; the same examinations give the same bytes.
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure inside the page."""
 
-    It holds all that it shows. It links to nothing but ``results/NAME.csv`` beside it, where
-    `file_name` gives NAME.
+    stem: str
+    label: str
+    svg: Markup
 
-    Args:
-        examinations: one per model.
-        path: of the page.
-        title: its heading; the models' names where it is empty.
-        command: what made it, as the user typed it.
 
-    Raises:
-        InputError: if there is no examination, if two models' files would have one name, or if
-            no section shows a result.
+@dataclass
+class PageFigures:
+    """The figures of a page, by section; they share the outlines of letters."""
+
+    content: Content
+    glyphs: Glyphs = field(default_factory=Glyphs)
+    by_anchor: dict[str, list[PageFigure]] = field(default_factory=dict)
+
+    def add(self, drawing: Drawing, svg: str) -> None:
+        """Add a figure, given the content of its SVG file."""
+        markup = inline_svg(
+            svg,
+            prefix=drawing.stem,
+            label=drawing.label,
+            glyphs=self.glyphs,
+            blocks=self.block_names,
+        )
+        figure = PageFigure(drawing.stem, drawing.label, markup)
+        self.by_anchor.setdefault(drawing.anchor, []).append(figure)
+
+    @cached_property
+    def block_names(self) -> frozenset[str]:
+        """Names of the blocks of all models."""
+        return frozenset().union(*self.blocks.values())
+
+    @cached_property
+    def blocks(self) -> dict[str, list[str]]:
+        """Names of blocks by model, in the order of the first result that has them."""
+        by_model: dict[str, list[str]] = {}
+        for model, results in self.content.results().items():
+            columns = [r.columns()["block"].tolist() for r in results if "block" in r.infos()]
+            names = dict.fromkeys(str(name) for column in columns for name in column)
+            by_model[model] = [name for name in names if name]
+        return {model: names for model, names in by_model.items() if names}
+
+
+def page_html(content: Content, figures: PageFigures) -> str:
+    """The page; equal contents give the same text.
+
+    It shows everything without the network and forbids its script any. It links to nothing but
+    the tables that stand beside it, if the content names any.
     """
-    check(examinations)
-    names = [each.name for each in examinations]
-    html = _template().render(
-        title=title or ", ".join(names),
-        command=command,
-        names=names,
-        summary=summary(examinations),
-        verdicts={each.name: verdicts(each.findings()) for each in examinations},
-        overview=[
-            inline_svg(
-                drawing.figure, prefix=drawing.stem, label="All quantities against depth"
-            )
-            for drawing in together(examinations)
-        ],
-        notes={each.name: each.notes for each in examinations if each.notes},
-        sections=[part for section in SECTIONS if (part := _part(section, examinations))],
+    script = _template_text("script.js")
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    return _template().render(
+        content=content,
+        figures=figures,
+        script=Markup(script),
+        style=Markup(_template_text("style.css")),
+        script_hash=digest,
+        sections={part.anchor: _shown(part) for c in content.chapters for part in c.sections},
+        codes={code: (CODES[code], places) for code, places in content.codes.items()},
+        marks=_MARKS,
+        meanings=_MEANINGS,
     )
-    with written_whole(Path(path)) as scratch:
-        scratch.write_text(html, encoding="utf-8", newline="\n")
 
 
-def file_name(name: str, result: Result) -> str:
-    """What a result of the model of this name is called as a file, without its ending."""
-    if isinstance(result, Tally):
-        return f"{slug(name)}-{slug(result.quantity)}-tally"
-    stem = next(section.stem for section in SECTIONS if section.result is type(result))
-    return f"{slug(name)}-{stem}"
-
-
-def check(examinations: Sequence[Examination]) -> None:
-    """Whether a page can show all of this.
-
-    Raises:
-        InputError: as `render` says.
-    """
-    if not examinations:
-        raise InputError("a report needs at least one examined model, got none")
-    check_names([each.name for each in examinations])
-    for result in (result for each in examinations for result in each.tables()):
-        kind = type(result).__name__
-        if isinstance(result, Tally):
-            kind = f"Tally of {result.quantity!r}"
-            found = any(section.quantity == result.quantity for section in SECTIONS)
-        else:
-            found = any(section.result is type(result) for section in SECTIONS)
-        if not found:
-            raise InputError(
-                f"no section of the report shows a {kind}; "
-                "append a Section for it to visprism.report.SECTIONS"
-            )
-
-
-def _part(section: Section, examinations: Sequence[Examination]) -> dict[str, object] | None:
-    """What the template needs for one section; None if no model has a result for it."""
-    results, tallies = section.results(examinations), section.tallies(examinations)
-    if not results:
-        return None
-    said = tallies | {name: r for name, r in results.items() if isinstance(r, Finding)}
-    label = f"{section.title}: {', '.join(results)}"
+def _shown(part: SectionContent) -> dict[str, Any]:
+    """What the template needs for one section beside its figures."""
+    labelled = [
+        (label_of(models) + (f", {number}" if number > 1 else ""), result)
+        for models, results in part.results.items()
+        for number, result in enumerate(results, start=1)
+    ]
+    tables: dict[str, Table] = {}
+    if part.section.table:
+        tables = {label: table_of(result) for label, result in labelled}
+    surfaces = {label: surface_of(result) for label, result in labelled}
     return {
-        "section": section,
-        "figures": [
-            inline_svg(drawing.figure, prefix=drawing.stem, label=label)
-            for drawing in drawings_of(section, examinations)
-        ],
-        "surfaces": {
-            name: data
-            for name, result in results.items()
-            if section.surface and (data := section.surface(result))
-        },
-        "verdicts": {name: verdicts([finding]) for name, finding in said.items()},
-        "tables": {
-            name: rows(result, section.columns)
-            for name, result in results.items()
-            if section.columns
-        },
-        "files": [
-            file_name(name, result) for name, result in [*results.items(), *tallies.items()]
-        ],
-        "provenance": provenance([result.provenance for result in results.values()]),
-        "sentences": {name: r.provenance.sentence() for name, r in results.items()},
+        "tables": tables,
+        "protocols": {label: result.provenance.sentence() for label, result in labelled},
+        "surfaces": {name: json.dumps(s) for name, s in surfaces.items() if s is not None},
     }
+
+
+def _template_text(name: str) -> str:
+    return (files("visprism.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _template() -> jinja2.Template:
@@ -131,4 +123,21 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["typeset"] = typeset
+    environment.filters["capital"] = _capitalized
+    environment.filters["cell"] = lambda value: table_cell(value).text
+    environment.filters["option"] = _option_text
     return environment.get_template("page.html")
+
+
+def _option_text(value: Any) -> str:  # noqa: ANN401 (of any option)
+    if isinstance(value, list | tuple):
+        return ", ".join(_option_text(one) for one in value) or "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "none" if value is None else str(value)
+
+
+def _capitalized(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]

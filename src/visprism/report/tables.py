@@ -1,18 +1,22 @@
 """Tables: a result's rows as text to read, and where it differs, a value to sort by."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
-from visprism.result import Result
+import numpy as np
+
+from visprism.results.base import Result
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
-AMOUNTS = {"parameters", "macs"}  # columns that are read as 25.6 M, not as 25557032
+MAX_ROWS = 300  # of a table in the page; files hold all rows
+_LARGE = 1e5  # integers from here on are read as 25.6 M, not as 25557032
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One entry of a table."""
 
     text: str
@@ -20,32 +24,80 @@ class Cell:
     value: str = ""  # to sort by, where the text does not do
 
 
-def rows(result: Result, columns: Mapping[str, str]) -> list[list[Cell]]:
-    """These columns of a result, row by row, numbered in forward order."""
-    table = result.columns()
-    chosen = [[cell(name, value) for value in table[name].tolist()] for name in columns]
-    numbers = [Cell(str(i), numeric=True) for i in range(1, len(result) + 1)]
-    return [list(row) for row in zip(numbers, *chosen, strict=True)]
+@dataclass(frozen=True)
+class TableHead:
+    """The head of one column."""
+
+    name: str
+    text: str  # label with unit
+    meaning: str
+    numeric: bool
 
 
-def cell(column: str, value: str | int | float) -> Cell:
-    """One value: four digits, large amounts with a prefix, a dash where there is no number."""
+@dataclass(frozen=True)
+class Table:
+    """A result as a table: columns in the order of declaration, scalars apart."""
+
+    heads: Sequence[TableHead]
+    rows: Sequence[Sequence[TableCell]]
+    scalars: Sequence[tuple[TableHead, TableCell]]
+    hidden: int = 0  # rows beyond `MAX_ROWS`
+
+
+def table_of(result: Result) -> Table:
+    """The table of a result, made from the declarations of its columns."""
+    columns = {n: v for n in result.infos() if isinstance(v := getattr(result, n), np.ndarray)}
+    scalars = {n: getattr(result, n) for n in result.infos() if n not in columns}
+    cells = [[table_cell(v) for v in c[:MAX_ROWS].tolist()] for c in columns.values()]
+    return Table(
+        heads=[_head(result, name, values) for name, values in columns.items()],
+        rows=[list(row) for row in zip(*cells, strict=True)],
+        scalars=[
+            (_head(result, name, np.array(value)), table_cell(value))
+            for name, value in scalars.items()
+            if value != ""
+        ],
+        hidden=max(len(result) - MAX_ROWS, 0) if columns else 0,
+    )
+
+
+def table_cell(value: Any) -> TableCell:  # noqa: ANN401 (of any column)
+    r"""One value: four digits, large amounts with a prefix, a dash where there is no number.
+
+    Example:
+        >>> table_cell(25_557_032)
+        TableCell(text='25.6\xa0M', numeric=True, value='25557032')
+    """
+    if value is None:
+        return TableCell(DASH, numeric=False)
     if isinstance(value, str):
-        return Cell(value, numeric=False)
+        return TableCell(value, numeric=False)
     if isinstance(value, bool):
-        return Cell("yes" if value else "", numeric=False)
+        return TableCell("yes" if value else "no", numeric=False)
     if not isfinite(value):
-        return Cell(DASH, numeric=True)
-    if column in AMOUNTS:
-        return Cell(amount(value), numeric=True, value=str(value))
-    text = str(value) if isinstance(value, int) else f"{value:.4g}"
-    return Cell(text.replace("-", MINUS), numeric=True)
+        return TableCell(DASH, numeric=True)
+    if isinstance(value, int):
+        if abs(value) >= _LARGE:
+            return TableCell(amount(value), numeric=True, value=str(value))
+        return TableCell(str(value).replace("-", MINUS), numeric=True)
+    return TableCell(f"{value:.4g}".replace("-", MINUS), numeric=True)
 
 
 def amount(number: SupportsFloat) -> str:
     """A large number in three digits: 25.6 M."""
     number = float(number)
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * size:  # 999 500 is 1.00 M
-            return f"{number / size:#.3g}".removesuffix(".") + f"\N{NO-BREAK SPACE}{prefix}"
+        if abs(number) >= 0.9995 * size:  # 999 500 is 1.00 M
+            text = f"{number / size:#.3g}".removesuffix(".").replace("-", MINUS)
+            return f"{text}\N{NO-BREAK SPACE}{prefix}"
     return f"{number:.0f}"
+
+
+def typeset(sentence: str) -> str:
+    """The sentence with minus signs before numbers, and percent signs that stay beside them."""
+    return re.sub(r"(?<!\w)-(?=\d)", MINUS, sentence).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def _head(result: Result, name: str, values: np.ndarray) -> TableHead:
+    info = result.infos()[name]
+    return TableHead(name, info.heading, info.meaning, values.dtype.kind in "iuf")

@@ -1,13 +1,12 @@
 """Training: recipes, and the loop that follows them."""
 
-from visprism.training import recipes  # noqa: F401 (they register)
-from visprism.training.following import Logger, make_loggers
-from visprism.training.history import History
-from visprism.training.job import Job
+from visprism.results.training import History
+from visprism.training import recipes  # noqa: F401 (registers them)
+from visprism.training.job import Job, train
+from visprism.training.loggers import Logger, make_loggers
 from visprism.training.loop import fit
 from visprism.training.recipe import RECIPES, Recipe
-from visprism.training.running import train
-from visprism.training.settings import as_yaml, changed, find_recipe
+from visprism.training.recipe_files import as_yaml, load_recipe, recipe_from_fields
 
 __all__ = [
     "RECIPES",
@@ -16,9 +15,9 @@ __all__ = [
     "Logger",
     "Recipe",
     "as_yaml",
-    "changed",
-    "find_recipe",
     "fit",
+    "load_recipe",
     "make_loggers",
+    "recipe_from_fields",
     "train",
 ]

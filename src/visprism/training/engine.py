@@ -1,6 +1,6 @@
-"""The engine: a model, its optimisers, and what else one update changes, on a device."""
+"""The engine: one update of a model, its optimizers and its moving average, on a device."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, cast
@@ -9,41 +9,42 @@ import torch
 from jaxtyping import Float
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from visprism.anatomy import forward
-from visprism.parallel import Compute, add_up, gather, rank, world_size
-from visprism.rng import stream
-from visprism.training.averages import averaged
-from visprism.training.compiling import compiled
-from visprism.training.distillation import distillation_loss, task_loss
-from visprism.training.launch import fabric_for
-from visprism.training.optimizers import make_optimizers
-from visprism.training.passes import one_image_told, reaches_all
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import add_up, gather, rank, world_size
+from visprism.core.rng import stream
+from visprism.training.fabric import compiled, make_fabric
+from visprism.training.losses import distillation_loss, task_loss
+from visprism.training.optimizers import make_optimizers, sam_displaced
 from visprism.training.recipe import Recipe
-from visprism.training.sam import ascended
 from visprism.training.sharding import (
+    broadcast_buffers,
+    broadcast_tensors,
     check_shardable,
+    full_state,
     gather_into,
     load_module,
     load_optimizer,
-    same_buffers,
-    same_tensors,
-    whole_state,
+    local,
 )
 
 Batch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
 
 
 class Engine:
-    """Makes updates; its state is all that a run must keep besides the number of its step.
+    """Makes updates; `state` is all that a run must store besides the number of its step.
 
     Args:
-        model: is trained in place.
-        recipe: how.
-        compute: on which device, in which precision.
-        teacher: of distillation; it is given the images that the model is given.
-        sharded: share a copy of the model out among the processes; see `sharding`.
+        model: trained in place.
+        recipe: how to train.
+        compute: device and precision.
+        teacher: of distillation; it sees the images that the model sees.
+        sharded: whether a copy of the model is sharded over the processes; see `sharding`.
     """
 
     def __init__(
@@ -62,88 +63,107 @@ class Engine:
             model = deepcopy(model)
         elif recipe.channels_last:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
-        self.fabric: Fabric = fabric_for(compute, sharded=sharded)
+        self.fabric: Fabric = make_fabric(compute, sharded=sharded)
         self.model = model
-        self.wrapped: Any = None  # until a batch tells DDP whether the loss reaches everything
+        # With DDP None until the first batch, which shows whether all parameters are used.
+        self.wrapped: Any = None
         if sharded or world_size() == 1:
-            self.wrapped = self._wrapped()
+            self.wrapped = self._wrap()
         else:
             self.fabric.to_device(model)
-            same_tensors(model, self.fabric.device)
-        made = make_optimizers(model, recipe)
-        self._own = [optimizer for optimizer, _ in made]
-        self._factors = [factor for _, factor in made]
+            broadcast_tensors(model, self.fabric.device)
+        optimizers = make_optimizers(model, recipe)
+        self._optimizers = [optimizer for optimizer, _ in optimizers]
+        self._lr_factors = [factor for _, factor in optimizers]
         self._wrapped_optimizers = [
-            cast(Optimizer, self.fabric.setup_optimizers(own)) for own in self._own
+            cast(Optimizer, self.fabric.setup_optimizers(optimizer))
+            for optimizer in self._optimizers
         ]
         self.average = None
         if recipe.ema:
-            # Of the model that was given, which has the same weights yet, and is not sharded.
-            self.average = averaged(self.given, recipe.ema)
+            # Of the given model, whose weights are still the same and which is not sharded.
+            self.average = moving_average(self.given, recipe.ema)
             if sharded:
                 self.fabric.setup_module(self.average.module)
         if teacher is not None:
             teacher.to(self.fabric.device).eval()
 
-    def _wrapped(self) -> nn.Module:
-        made = compiled(self.model, self.fabric.device) if self.recipe.compile else self.model
-        return self.fabric.setup_module(made)
+    def _wrap(self) -> nn.Module:
+        model = compiled(self.model, self.fabric.device) if self.recipe.compile else self.model
+        return self.fabric.setup_module(model)
 
-    def update(self, step: int, lr: float, batch: Batch, whole: int) -> Tensor:
-        """One update by a batch of `whole` images, of which this process has its part.
+    def update(self, step: int, lr: float, batch: Batch, batch_images: int) -> Tensor:
+        """One update by a batch of `batch_images` images, of which `batch` is the local share.
 
         Returns the sum of the losses of all images of the batch, at the weights before it.
         """
         recipe = self.recipe
-        self.wrapped = self.wrapped or self._wrapped_by(batch, whole)
-        for optimizer, factor in zip(self._own, self._factors, strict=True):
+        self.wrapped = self.wrapped or self._wrap_ddp(batch, batch_images)
+        for optimizer, factor in zip(self._optimizers, self._lr_factors, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = factor * lr
-        total = self._gradient(step, batch, whole)
-        if recipe.sam:
-            with ascended(self.model, recipe.sam, adaptive=recipe.adaptive):
-                self._gradient(step, batch, whole)
+        total = self._gradient(step, batch, batch_images)
+        if recipe.sam_rho:
+            with sam_displaced(self.model, recipe.sam_rho, adaptive=recipe.adaptive):
+                self._gradient(step, batch, batch_images)
         if recipe.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
         for optimizer in self._wrapped_optimizers:
             optimizer.step()
         if self.sharded:
-            same_buffers(self.model)
+            broadcast_buffers(self.model)
         if self.average is not None:
             self.average.update_parameters(self.model)
         return total
 
     def state(self) -> dict[str, Any]:
-        """All tensors that an update changes, and what goes with them.
+        """All tensors that an update changes, and the optimizers' numbers.
 
-        Of a sharded model every process must ask, and the first is given them whole.
+        If the model is sharded, every process must call it; the first one gets full tensors.
         """
         average = {} if self.average is None else self.average.state_dict()
-        optimizers = [optimizer.state_dict() for optimizer in self._own]
+        optimizers = [optimizer.state_dict() for optimizer in self._optimizers]
         state = {"model": self.model.state_dict(), "optimizers": optimizers, "average": average}
-        return whole_state(state) if self.sharded else state
+        return full_state(state) if self.sharded else state
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Restore what `state` returned."""
         load_module(self.model, state["model"])
-        for optimizer, own in zip(self._own, state["optimizers"], strict=True):
-            load_optimizer(optimizer, own)
+        for optimizer, stored in zip(self._optimizers, state["optimizers"], strict=True):
+            load_optimizer(optimizer, stored)
         if self.average is not None:
             load_module(self.average, state["average"])
 
-    def whole(self, model: nn.Module) -> nn.Module:
-        """The model or its average; of a sharded one, the given model with its weights.
+    def full(self, model: nn.Module) -> nn.Module:
+        """The model or its average; if it is sharded, the given model with its full weights.
 
-        Of a sharded model every process must ask.
+        If the model is sharded, every process must call it.
         """
         if not self.sharded:
             return model
         gather_into(self.given, model)
         return self.given
 
+    def nonfinite_weight(self) -> str | None:
+        """The name of a parameter or running statistic that is not finite, or None.
+
+        If the model is sharded, every process must call it.
+        """
+        tensors = {
+            name: local(tensor.detach())
+            for name, tensor in self.model.state_dict(keep_vars=True).items()
+            if tensor.requires_grad or name.endswith(("running_mean", "running_var"))
+        }
+        maxima = [tensor.abs().amax() for tensor in tensors.values() if tensor.numel()]
+        name = None
+        # One transfer for all tensors, as each one would wait for a GPU.
+        if maxima and not bool(torch.stack(maxima).isfinite().all()):
+            name = next(name for name, t in tensors.items() if not bool(t.isfinite().all()))
+        return next(filter(None, gather(name)), None) if self.sharded else name
+
     @contextmanager
     def training(self) -> Iterator[None]:
-        """Inside, the model is in training mode; a global generator is lent to dropout."""
+        """Within the context the model is in training mode; the global generator is restored."""
         devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
         with torch.random.fork_rng(devices):
             self.model.train()
@@ -153,39 +173,39 @@ class Engine:
                 self.model.eval()
                 self.given.eval()
 
-    def _gradient(self, step: int, batch: Batch, whole: int) -> Tensor:
-        """Leave the gradient of the mean loss in the parameters; the sum of the losses.
+    def _gradient(self, step: int, batch: Batch, batch_images: int) -> Tensor:
+        """Write the gradient of the mean loss to the parameters; returns the sum of losses.
 
-        Every image counts alike, however it came to its part and process: losses are summed,
-        and divided by the number of images of all. (DDP divides by that of processes.)
+        Losses are summed and divided once by the number of images, so that every image has the
+        same weight in any split over processes and passes. (DDP divides by the processes.)
         """
-        for optimizer in self._own:
+        for optimizer in self._optimizers:
             optimizer.zero_grad()
-        # What a model draws depends on the step alone, so that no state of a generator is kept.
+        # Dropout depends on the step alone, so that no generator state must be stored.
         torch.manual_seed(stream(self.recipe.seed, "step", step, rank()).initial_seed())
-        # As many parts in every process: those of a sharded model wait for each other.
-        count = min(self.recipe.parts, -(-whole // world_size()))
-        parts = list(zip(*(tensor.tensor_split(count) for tensor in batch), strict=True))
+        # The same number in every process: passes of a sharded model wait for each other.
+        count = min(self.recipe.grad_accum_steps, -(-batch_images // world_size()))
+        passes = list(zip(*(tensor.tensor_split(count) for tensor in batch), strict=True))
         total = torch.zeros((), device=self.fabric.device)
-        for number, (images, targets) in enumerate(parts, start=1):
-            # Gradients of a sharded model are never whole, so that each part is added up.
-            held = number < len(parts) and not self.sharded
-            with self.fabric.no_backward_sync(self.wrapped, enabled=held):
-                with one_image_told(self.model, len(images), whole, len(parts)):
+        for number, (images, targets) in enumerate(passes, start=1):
+            # Gradients of a sharded model are reduced in every pass.
+            postponed = number < len(passes) and not self.sharded
+            with self.fabric.no_backward_sync(self.wrapped, enabled=postponed):
+                with explain_batchnorm_error(self.model, len(images), batch_images, count):
                     loss = self._losses(self.wrapped, images, targets).sum()
-                self.fabric.backward(loss * (world_size() / whole))
+                self.fabric.backward(loss * (world_size() / batch_images))
             total += loss.detach()
         return add_up(total)
 
-    def _wrapped_by(self, batch: Batch, whole: int) -> nn.Module:
-        """Wrapped by DDP, which is told whether the loss reaches every parameter."""
-        model, parts = self.model, self.recipe.parts
-        images, targets = (tensor.tensor_split(parts)[0] for tensor in batch)
-        told = one_image_told(model, len(images), whole, parts)
-        with told, self.fabric.autocast():
-            reaches = reaches_all(model, lambda: self._losses(model, images, targets))
-        self.fabric = fabric_for(self.compute, unreached=not all(gather(reaches)))
-        return self._wrapped()
+    def _wrap_ddp(self, batch: Batch, batch_images: int) -> nn.Module:
+        """The model in DDP, which must know whether the loss depends on every parameter."""
+        model, count = self.model, self.recipe.grad_accum_steps
+        images, targets = (tensor.tensor_split(count)[0] for tensor in batch)
+        explained = explain_batchnorm_error(model, len(images), batch_images, count)
+        with explained, self.fabric.autocast():
+            unused = has_unused_parameters(model, lambda: self._losses(model, images, targets))
+        self.fabric = make_fabric(self.compute, unused=any(gather(unused)))
+        return self._wrap()
 
     def _losses(self, model: nn.Module, images: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
         images = images.to(self.fabric.device, non_blocking=True)
@@ -196,5 +216,55 @@ class Engine:
         if self.teacher is None:
             return task_loss(outputs, targets)
         with torch.no_grad(), self.compute.autocast():
-            taught = forward(self.teacher, images)
-        return distillation_loss(outputs, targets, taught, self.recipe)
+            teacher_logits = forward(self.teacher, images)
+        return distillation_loss(outputs, targets, teacher_logits, self.recipe)
+
+
+def moving_average(model: nn.Module, decay: float) -> AveragedModel:
+    """A copy of the model that each update makes decay * average + (1 - decay) * model.
+
+    The first update copies the model. With sharded tensors each process updates its shard.
+    """
+    rule = get_ema_multi_avg_fn(decay)
+    tensors = tuple[Tensor, ...] | list[Tensor]
+
+    def update(average: tensors, current: tensors, count: Tensor | int) -> None:
+        rule([local(t) for t in average], [local(t) for t in current], count)
+
+    return AveragedModel(model, multi_avg_fn=update, use_buffers=True)
+
+
+def has_unused_parameters(model: nn.Module, losses: Callable[[], Tensor]) -> bool:
+    """Whether there is a trainable parameter that the losses do not depend on.
+
+    Costs a forward and a backward pass; running statistics and gradients are left as they are.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    before = [buffer.clone() for buffer in model.buffers()]
+    gradients = torch.autograd.grad(losses().sum(), parameters, allow_unused=True)
+    with torch.no_grad():
+        for buffer, stored in zip(model.buffers(), before, strict=True):
+            buffer.copy_(stored)
+    return any(gradient is None for gradient in gradients)
+
+
+@contextmanager
+def explain_batchnorm_error(
+    model: nn.Module, images: int, batch_images: int, grad_accum_steps: int
+) -> Iterator[None]:
+    """Explain BatchNorm's error about a single value per channel, in one pass of a batch.
+
+    Raises:
+        InputError: if BatchNorm refused a pass with one image.
+    """
+    try:
+        yield
+    except ValueError as error:
+        normed = any(isinstance(module, _BatchNorm) for module in model.modules())
+        if isinstance(error, InputError) or images > 1 or not normed:
+            raise
+        raise InputError(
+            f"each forward pass must have at least 2 images for BatchNorm, got 1 of a batch of "
+            f"{batch_images} images with grad_accum_steps={grad_accum_steps} on {world_size()} "
+            "processes. Change batch_size or grad_accum_steps; the last batch counts too."
+        ) from error

@@ -1,14 +1,20 @@
-"""Jobs: a model and data by name, made into what training takes."""
+"""Training jobs: a model and data by name, trained by a recipe into a folder."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
+from visprism.anatomy import forward
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.processes import processes, rank
+from visprism.core.provenance import Provenance
+from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data import (
     Feed,
     ImageSet,
@@ -20,54 +26,151 @@ from visprism.data import (
     stratified,
 )
 from visprism.data.image_set import NoSplitsError
-from visprism.errors import InputError
-from visprism.models import LoadedModel, load_model
+from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.models.pretrained import names_weights
-from visprism.parallel import Compute
-from visprism.preprocessing import Preprocessing
-from visprism.result import Provenance
+from visprism.results.training import History
+from visprism.training.loggers import Logger, make_loggers
+from visprism.training.loop import fit
+from visprism.training.losses import class_and_distillation_logits
+from visprism.training.optimizers import check_optimizer
 from visprism.training.recipe import Recipe
+from visprism.training.recipe_files import recipe_fields
 
-_SMALL = 64  # pixels a side, up to which images are kept in memory
-_TOGETHER = 250  # test images
-
-
-@runtime_checkable
-class Reading(Protocol):
-    """Wraps what is gone through, and shows how far it is under a label."""
-
-    def __call__(self, items: Iterable, label: str) -> Iterable:
-        """The same items."""
-        ...
+_SMALL = 64  # pixels: images with longer sides are not cached in memory
+_TEST_BATCH = 250  # images
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, on what, and where to keep it."""
+    """What to train on which data, and where to store it."""
 
     model: str  # as `load_model` takes it
     data: str  # as `load_data` takes it
     folder: Path
-    split: str | None = None  # None: "train", or all images where the data has no splits
-    test: str = ""  # data for the evaluation; empty: the same
+    split: str | None = None  # None: "train", or all images of data without splits
+    test: str = ""  # data of the evaluation; empty: the same data
     test_split: str | None = None
-    test_limit: int | None = None  # at most so many test images, of each class alike; None: all
-    subset: float = 1.0  # part of the training images, of each class alike
+    test_limit: int | None = None  # largest number of test images, balanced; None: all
+    subset: float = 1.0  # fraction of the training images of each class
     teacher: str = ""
     pretrained: bool = False
-    size: tuple[int, int] | None = None  # (height, width); None: what the model wants
+    size: tuple[int, int] | None = None  # (height, width); None: that of the model
     skip_bad: bool = False
-    workers: int = 4  # processes that read large images
-    device: str = "cpu"
-    sharded: bool = False  # weights shared out among processes
+    workers: int = 4  # processes that decode images with sides over 64 pixels
+    sharded: bool = False
     resume: bool = False
-    minutes: float = 10.0  # between states that are kept
-    logs: tuple[str, ...] | None = None  # None: TensorBoard, where it is installed
-    command: str = ""
+    minutes: float = 10.0  # between states
+    logs: tuple[str, ...] | None = None  # None: TensorBoard if it is installed
 
 
-def network_of(job: Job, recipe: Recipe) -> LoadedModel:
-    """The model, with the recipe's stochastic depth among its arguments.
+@dataclass(frozen=True)
+class Prepared:
+    """The model and the training images of a job."""
+
+    network: LoadedModel
+    images: ImageSet
+    preprocessing: Preprocessing
+    provenance: Provenance
+
+
+def train(
+    job: Job,
+    recipe: Recipe,
+    *,
+    loggers: Iterable[Logger] = (),
+    run: Run = DEFAULT_RUN,
+) -> History:
+    """Train a model by a recipe; weights, state, history and recipe go to the job's folder.
+
+    Weights are random unless the model names a checkpoint or `pretrained` is set. Images of up
+    to 64 pixels a side are cached in memory. With random weights they are normalized by their
+    own mean and standard deviation, otherwise by those of the model.
+
+    Args:
+        job: names of model and data, and the folder.
+        recipe: how to train.
+        loggers: receive the loss and the history, besides the loggers of the job.
+        run: device, progress, deadline and command; precision and seed are the recipe's.
+
+    Raises:
+        InputError: if a name is unknown, the model does not match the data, or as `fit`.
+    """
+    if job.folder.exists() and not job.folder.is_dir():
+        raise InputError(f"folder must be a directory, got the file {job.folder}")
+    with processes(run.compute):
+        job_loggers = _make_loggers(job, recipe)
+        check_optimizer(recipe, run.compute)
+        teacher = _teacher(job)
+        prepared = prepare(job, recipe, run)
+        preprocessing = prepared.preprocessing
+        test = test_images(job, prepared.images, max(preprocessing.size), run)
+        save = partial(
+            save_checkpoint,
+            preprocessing=preprocessing,
+            class_names=prepared.images.class_names,
+            provenance=prepared.provenance,
+        )
+        all_loggers = [*job_loggers, *loggers]
+        try:
+            history = fit(
+                prepared.network.model,
+                training_feed(job, prepared.images, preprocessing, recipe, run),
+                recipe,
+                test=None if test is None else test_batches(test, preprocessing),
+                folder=job.folder,
+                resume=job.resume,
+                teacher=teacher,
+                loggers=all_loggers,
+                sharded=job.sharded,
+                minutes=job.minutes,
+                save=save,
+                names={
+                    "model": job.model,
+                    "data": prepared.images.name,
+                    "test data": "none" if test is None else f"{test.name}, {len(test)} images",
+                    "teacher": job.teacher,
+                    "preprocessing": str(preprocessing),
+                },
+                run=replace(run, provenance=prepared.provenance),
+            )
+        finally:
+            for logger in all_loggers:
+                logger.close()
+        if rank() == 0:
+            history.save(job.folder / "history.npz")
+    return history
+
+
+def prepare(job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> Prepared:
+    """Load the model and the training images, and choose the preprocessing.
+
+    Raises:
+        InputError: if a name is unknown, or the model's output does not match the classes.
+    """
+    network = build_network(job, recipe)
+    side = max(job.size or network.preprocessing.size)
+    accept = partial(_check_classes, job, network)
+    images = training_images(job, recipe, side, run, accept)
+    preprocessing = choose_preprocessing(job, network, images)
+    provenance = replace(
+        run.provenance,
+        model=job.model.partition("@")[0],
+        data=images.name,
+        split=images.split,
+        images=len(images),
+        image_shape=(3, *preprocessing.size),
+        batch_size=recipe.batch_size,
+        preprocessing=str(preprocessing),
+        precision=recipe.precision,
+        device=run.compute.device,
+        seed=recipe.seed,
+        created=datetime.now(UTC).date().isoformat(),
+    )
+    return Prepared(network, images, preprocessing, provenance)
+
+
+def build_network(job: Job, recipe: Recipe) -> LoadedModel:
+    """The model, with the recipe's stochastic depth among its options.
 
     Raises:
         InputError: if there is no such model, or it has no stochastic depth.
@@ -83,8 +186,8 @@ def network_of(job: Job, recipe: Recipe) -> LoadedModel:
         if not (recipe.drop_path and "drop_path_rate" in str(error)):
             raise
         raise InputError(
-            f"{job.model} has no stochastic depth; train it without drop_path="
-            f"{recipe.drop_path}, by --set drop_path=0"
+            f"drop_path must be 0 for {job.model}, which has no stochastic depth, got "
+            f"{recipe.drop_path}"
         ) from error
 
 
@@ -92,13 +195,13 @@ def training_images(
     job: Job,
     recipe: Recipe,
     side: int,
-    reading: Reading,
+    run: Run = DEFAULT_RUN,
     accept: Callable[[ImageSet], None] | None = None,
 ) -> ImageSet:
-    """The images to train on; `accept` is shown them before their files are read.
+    """The training images; `accept` receives them before their files are read.
 
     Raises:
-        InputError: if there are none such, or `subset` is no part.
+        InputError: if there are no such images, or `subset` is not a fraction.
     """
     load = partial(
         load_data,
@@ -107,7 +210,7 @@ def training_images(
         limit=recipe.images,
         side=side,
         seed=recipe.seed,
-        progress=partial(reading, label="reading images"),
+        progress=run.track,
         accept=accept,
     )
     try:
@@ -119,30 +222,31 @@ def training_images(
     return images if job.subset == 1 else stratified(images, job.subset, seed=recipe.seed)
 
 
-def preprocessing_of(job: Job, network: LoadedModel, images: ImageSet) -> Preprocessing:
-    """That of the model; small images with random weights have their own mean and deviation."""
-    own = network.preprocessing
-    own = replace(own, size=job.size, crop=1.0) if job.size else own
-    if job.pretrained or names_weights(job.model) or max(own.size) > _SMALL:
-        return own
+def choose_preprocessing(job: Job, network: LoadedModel, images: ImageSet) -> Preprocessing:
+    """That of the model; with random weights, small images are normalized by their own mean."""
+    preprocessing = network.preprocessing
+    if job.size:
+        preprocessing = replace(preprocessing, size=job.size, crop=1.0)
+    if job.pretrained or names_weights(job.model) or max(preprocessing.size) > _SMALL:
+        return preprocessing
     mean, std = statistics(images)
-    some = tuple(each or 1.0 for each in std)  # 0: a channel that is the same everywhere
-    return replace(own, mean=mean, std=some)
+    nonzero_std = tuple(value or 1.0 for value in std)  # 0: a constant channel
+    return replace(preprocessing, mean=mean, std=nonzero_std)
 
 
-def test_images(job: Job, train: ImageSet, side: int, reading: Reading) -> ImageSet | None:
-    """Images to evaluate on; None where the data has none but those that it trains on.
+def test_images(job: Job, train: ImageSet, side: int, run: Run) -> ImageSet | None:
+    """The test images; None if the data has no others than the training images.
 
     Raises:
-        InputError: if they cannot be read, or are of other classes than those to train on.
+        InputError: if they cannot be read, or have other classes than the training images.
     """
-    classes = train.num_classes
+    num_classes = train.num_classes
 
     def accept(images: ImageSet) -> None:
-        if images.num_classes != classes:
+        if images.num_classes != num_classes:
             raise InputError(
-                f"{images.name} has {images.num_classes} classes and the images to train on "
-                f"have {classes}; evaluate on images of the same classes"
+                f"test images must have the {num_classes} classes of the training images, got "
+                f"{images.num_classes} of {images.name}"
             )
 
     images = load_data(
@@ -151,7 +255,7 @@ def test_images(job: Job, train: ImageSet, side: int, reading: Reading) -> Image
         limit=job.test_limit,
         skip_bad=job.skip_bad,
         side=side,
-        progress=partial(reading, label="reading test images"),
+        progress=run.track,
         accept=accept,
     )
     return None if not job.test and images.split == train.split else images
@@ -160,42 +264,62 @@ def test_images(job: Job, train: ImageSet, side: int, reading: Reading) -> Image
 def test_batches(
     images: ImageSet, preprocessing: Preprocessing
 ) -> Iterable[tuple[Tensor, Tensor]]:
-    """The images as the model wants them, in memory where they are small."""
-    way = batches(images, preprocessing, _TOGETHER)
-    return list(way) if max(preprocessing.size) <= _SMALL else way
+    """Batches of preprocessed images, cached in memory if they are small."""
+    prepared = batches(images, preprocessing, _TEST_BATCH)
+    return list(prepared) if max(preprocessing.size) <= _SMALL else prepared
 
 
-def feed_of(job: Job, images: ImageSet, preprocessing: Preprocessing, recipe: Recipe) -> Feed:
-    """Small images from memory, large ones from their files.
+def training_feed(
+    job: Job, images: ImageSet, preprocessing: Preprocessing, recipe: Recipe, run: Run
+) -> Feed:
+    """A feed from memory for small images, and from files for large ones.
 
     Raises:
-        InputError: if the images do not fit the recipe.
+        InputError: if the images do not match the recipe.
     """
-    same = {
+    options = {
         "augmentation": recipe.augmentation,
         "seed": recipe.seed,
-        "compute": Compute(job.device, recipe.precision),
+        "compute": replace(run.compute, precision=recipe.precision),
     }
     if max(preprocessing.size) <= _SMALL:
-        return memory_feed(images, preprocessing, recipe.batch_size, **same)
+        return memory_feed(images, preprocessing, recipe.batch_size, **options)
     workers = job.workers
-    return loader_feed(images, preprocessing, recipe.batch_size, workers=workers, **same)
+    return loader_feed(images, preprocessing, recipe.batch_size, workers=workers, **options)
 
 
-def facts_of(
-    job: Job, recipe: Recipe, images: ImageSet, preprocessing: Preprocessing
-) -> Provenance:
-    """What is known of the model and the data before training."""
-    return Provenance(
-        model=job.model.partition("@")[0],
-        data=images.name,
-        images=len(images),
-        image_shape=(3, *preprocessing.size),
-        batch_size=recipe.batch_size,
-        preprocessing=str(preprocessing),
-        precision=recipe.precision,
-        device=job.device,
-        seed=recipe.seed,
-        command=job.command,
-        created=datetime.now(UTC).date().isoformat(),
-    )
+def _teacher(job: Job) -> nn.Module | None:
+    if not job.teacher:
+        return None
+    loaded = load_model(job.teacher)
+    if not loaded.trained:
+        raise InputError(
+            f"teacher must have trained weights, got {job.teacher} with random weights. Name a "
+            "checkpoint, as MODEL@FILE."
+        )
+    return loaded.model
+
+
+def _check_classes(job: Job, network: LoadedModel, images: ImageSet) -> None:
+    """Require one logit per class of the images, tested on an image of zeros."""
+    height, width = job.size or network.preprocessing.size
+    with torch.no_grad():
+        outputs = forward(network.model, torch.zeros(1, 3, height, width))
+    logits, _ = class_and_distillation_logits(outputs)
+    if images.num_classes and logits.shape[1:] != (images.num_classes,):
+        raise InputError(
+            f"the model's output must be one logit per class of {images.name} "
+            f"({images.num_classes}), got shape {tuple(logits.shape)}. Name the model as "
+            f"{_with_classes(job.model, images.num_classes)}."
+        )
+
+
+def _with_classes(model: str, num_classes: int) -> str:
+    """The model's name with this number of classes, and without its checkpoint."""
+    name, _, arguments = model.partition("@")[0].partition("?")
+    others = [a for a in arguments.split("&") if a and not a.startswith("num_classes=")]
+    return f"{name}?{'&'.join([*others, f'num_classes={num_classes}'])}"
+
+
+def _make_loggers(job: Job, recipe: Recipe) -> list[Logger]:
+    return make_loggers(job.logs, job.folder, recipe_fields(recipe)) if rank() == 0 else []

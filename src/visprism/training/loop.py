@@ -1,30 +1,29 @@
-"""Training: from a recipe to weights."""
+"""The training loop: from a recipe to weights."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
+from visprism.core.errors import InputError
+from visprism.core.processes import processes, rank, world_size
+from visprism.core.provenance import Provenance
+from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data import Feed
-from visprism.errors import InputError
 from visprism.models import save_checkpoint
-from visprism.parallel import Compute, processes, rank, world_size
+from visprism.results.training import History
+from visprism.training.checkpointer import Checkpointer, Save
 from visprism.training.engine import Batch, Engine
-from visprism.training.following import Logger
-from visprism.training.history import History
-from visprism.training.keeping import Keeper, Save
-from visprism.training.ledger import Ledger, Test, metrics_of
-from visprism.training.optimizers import check_optimizer
+from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
+from visprism.training.loggers import Logger
+from visprism.training.optimizers import check_optimizer, learning_rate
 from visprism.training.recipe import Recipe
-from visprism.training.schedules import learning_rate
-from visprism.training.watching import Watch
 
-Progress = Callable[[range, int], Iterable[int]]  # steps that are left, and of how many in all
-
-_TOLD = 50  # steps between what loggers are told
-_READ = 20  # steps between looks at the losses on a GPU, which would wait for each
+_LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
+_CHECK_EVERY = 20  # steps between checks of the losses on a GPU, which must wait for each
 
 
 def fit(
@@ -35,108 +34,196 @@ def fit(
     test: Test | None = None,
     folder: Path | None = None,
     resume: bool = True,
-    progress: Progress | None = None,
     teacher: nn.Module | None = None,
     loggers: Sequence[Logger] = (),
-    device: str = "cpu",
     sharded: bool = False,
     minutes: float = 10.0,
     save: Save = save_checkpoint,
-    named: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> History:
     """Train `model` in place and leave it in evaluation mode.
 
-    What is drawn depends on the recipe's seed and the step alone. The same model, images and
-    recipe give the same weights, bit for bit on one CPU, also when the run was killed and went
-    on from the state in `folder`. Several processes under ``torchrun`` share every batch and
-    make the update of one, to rounding, where no part of the model looks at a whole batch.
+    All randomness depends on the recipe's seed and the step alone. The same model, images and
+    recipe give the same weights, bit for bit on one CPU, also if the run was killed and resumed
+    from the state in `folder`. Several processes under ``torchrun`` share every batch and make
+    the update of one process, up to rounding, unless the model has BatchNorm or another layer
+    that depends on the batch.
 
-    In the folder stand ``last.ckpt`` (the state), ``recipe.yaml``, ``history.csv`` and
-    ``.npz``, ``model.safetensors`` at the end, ``best.safetensors`` by test accuracy,
-    ``ema.safetensors``, and ``snapshots/``.
+    The folder receives ``last.ckpt`` (the state), ``recipe.yaml``, ``history.csv`` and
+    ``history.npz``, ``model.safetensors`` at the end, ``best.safetensors`` (highest test
+    accuracy), ``ema.safetensors``, and ``snapshots/``.
 
-    Costs, beside the updates, one pass over the test images after each epoch that the recipe
-    names, two where a moving average is kept.
+    Costs one pass over the test images after each evaluated epoch besides the updates, or two
+    with averaged weights.
 
     Args:
-        model: a classifier of (B, C, H, W) images, or one that gives two logits in training.
-        train: gives the batches; its size of a batch is the recipe's.
-        recipe: how to train.
-        test: batches of images as the model wants them, with their classes; re-iterable.
-        folder: where the run is kept; None: nowhere.
-        resume: go on where the run in the folder stopped, if there is one.
-        progress: wraps the range of steps to show how far it is.
+        model: a classifier of (B, C, H, W) images; in training it may return two logits.
+        train: the batches; their size must be that of the recipe.
+        recipe: how to train. Its precision and seed are those of the run.
+        test: batches of preprocessed images with their classes; iterated once per evaluation.
+        folder: where the run is stored; None: nowhere.
+        resume: whether a run in the folder is resumed, if there is one.
         teacher: of distillation; it sees the images that the model sees.
-        loggers: are told the loss every 50 steps, and each row of the history.
-        device: as torch names it.
-        sharded: share weights, gradients and the optimiser's state out among the processes,
-            for what does not fit on one GPU. A copy is trained, and the model that was given,
-            which stays where it lies (leave it on the CPU), has the weights in the end. A run
-            begun so can go on otherwise, and the other way round.
-        minutes: between states that are kept, beside those after every epoch.
+        loggers: receive the loss every 50 steps, and each row of the history.
+        sharded: whether weights, gradients and optimizer state are sharded over the processes,
+            for models that do not fit on one GPU. A copy is trained, and the given model, which
+            stays on its device (leave it on the CPU), receives the weights at the end. A
+            sharded run can be resumed without sharding, and the reverse.
+        minutes: time between states, which are also written after every epoch.
         save: writes the weights of a model to a file, with the recipe and the last metrics.
-        named: what else must be the same for a run to go on, by name, as the data's name.
+        names: what else must be the same for a run to be resumed, such as the name of the data.
+        run: device, progress over steps, deadline, and provenance of the history.
 
     Raises:
-        InputError: if feed and recipe, model and classes, or the run in the folder do not fit;
-            if a loss or a weight stops being finite (step, learning rate and batch are named;
-            the last good state is kept); if the state cannot be written; if what is to be
-            sharded cannot be: by one process, compiled, with another optimiser than AdamW or
+        InputError: if feed and recipe, model and classes, or the run in the folder do not
+            match; if a loss or a weight is not finite (the error names step, learning rate and
+            batch, and the last checkpoint stays); if the state cannot be written; if the model
+            cannot be sharded: in one process, compiled, with an optimizer other than AdamW or
             SGD, with parameters that are tied or of several types.
+        TimeBudgetError: if the deadline of the run passes; the last checkpoint stays.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
     _check(train, recipe, teacher, minutes, folder)
-    compute = Compute(device, recipe.precision)
-    check_optimizer(recipe, compute)
-    with processes(compute):
-        engine = Engine(model, recipe, compute, teacher, sharded=sharded)
-        ledger = Ledger()
-        keeper = Keeper(
-            folder, engine, ledger, train, save=save, minutes=minutes, named=named or {}
+    run = _run_of_recipe(run, recipe)
+    check_optimizer(recipe, run.compute)
+    with processes(run.compute):
+        engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
+        metrics = EpochMetrics()
+        checkpointer = Checkpointer(
+            folder, engine, metrics, train, save=save, minutes=minutes, names=names or {}
         )
-        start = keeper.begin(resume=resume)
-        watch = Watch(engine, ledger, train, keeper.where)
-        steps = range(start, recipe.epochs * train.steps)
-        batches = _batches(train, start, recipe.epochs, keeper.where)
+        start = checkpointer.begin(resume=resume)
+        guard = DivergenceGuard(engine, metrics, train, checkpointer.hint)
+        batches = _batches(train, start, recipe.epochs, checkpointer.hint)
         with engine.training():
-            for step in (progress or _plain)(steps, recipe.epochs * train.steps):
+            for step in run.track(range(start, recipe.epochs * train.steps), "training"):
                 lr = learning_rate(step, train.steps, recipe)
                 position = step % train.steps
-                whole = min(train.batch_size, train.images - position * train.batch_size)
-                watch.add(step, lr, engine.update(step, lr, next(batches), whole), whole)
+                images = min(train.batch_size, train.images - position * train.batch_size)
+                guard.add(step, lr, engine.update(step, lr, next(batches), images), images)
                 done = step + 1
-                if done % (1 if compute.device == "cpu" else _READ) == 0:
-                    watch.losses()
-                ledger.tick(busy=True)
+                if done % (1 if run.compute.device == "cpu" else _CHECK_EVERY) == 0:
+                    guard.check_losses()
+                metrics.tick(busy=True)
                 if done % train.steps == 0:
-                    watch.all()
-                    asked = _asked(done // train.steps, recipe)
-                    with _told_when(watch):
-                        tested, found = metrics_of(engine, test if asked else None, compute)
-                    row = ledger.close_epoch(done, lr, tested, found)
-                    _tell(loggers, done, row)
-                    keeper.after_epoch(done, row["test_accuracy"])
+                    guard.check()
+                    due = _evaluation_due(done // train.steps, recipe)
+                    with _located(guard):
+                        tested, values = evaluate(engine, test if due else None, run)
+                    row = metrics.close_epoch(done, lr, tested, values)
+                    _log(loggers, done, row)
+                    checkpointer.after_epoch(done, row["test_accuracy"])
                 else:
-                    if done % _TOLD == 0:
-                        watch.losses()
-                        mean = ledger.loss / ledger.seen
-                        speed = ledger.seen / max(ledger.busy, 1e-9)
-                        values = {"loss": mean, "lr": lr, "images_per_second": speed}
-                        _tell(loggers, done, values)
-                    keeper.between(done, watch.all)
-        keeper.end()
-        engine.whole(engine.model)
-    return ledger.history()
+                    if done % _LOG_EVERY == 0:
+                        guard.check_losses()
+                        speed = metrics.images_per_second
+                        current = {"loss": metrics.mean_loss, "lr": lr}
+                        _log(loggers, done, current | {"images_per_second": speed})
+                    checkpointer.after_step(done, guard.check)
+        checkpointer.end()
+        engine.full(engine.model)
+        return metrics.history(_provenance(run, train, recipe))
+
+
+class DivergenceGuard:
+    """Checks that losses, which a GPU may still compute, and weights are finite.
+
+    Args:
+        engine: has the weights.
+        metrics: sums the losses that were checked.
+        train: the batches, for the position of a step.
+        hint: the sentence of an error about the last checkpoint.
+    """
+
+    def __init__(
+        self, engine: Engine, metrics: EpochMetrics, train: Feed, hint: Callable[[], str]
+    ) -> None:
+        self._engine, self._metrics, self._train, self._hint = engine, metrics, train, hint
+        self._pending: list[tuple[int, float, Tensor, int]] = []
+        self._last = (0, 0.0)  # the last step, and its learning rate
+
+    def add(self, step: int, lr: float, total: Tensor, images: int) -> None:
+        """Add the summed loss of a step, to be checked later."""
+        self._pending.append((step, lr, total, images))
+        self._last = step, lr
+
+    def check_losses(self) -> None:
+        """Add the pending losses to the metrics.
+
+        Raises:
+            InputError: if a loss is not finite.
+        """
+        for step, lr, total, images in self._pending:
+            loss = total.item() / images
+            if not math.isfinite(loss):
+                raise InputError(
+                    f"the loss must be finite, got {loss} at {self._location(step, lr)}."
+                    f"{self._remedy()}"
+                )
+            self._metrics.loss += loss * images
+            self._metrics.seen += images
+        self._pending.clear()
+
+    def check(self) -> None:
+        """Check the pending losses, and the weights after the last step.
+
+        Raises:
+            InputError: if a loss or a weight is not finite.
+        """
+        self.check_losses()
+        name = self._engine.nonfinite_weight()
+        if name is not None:
+            raise InputError(
+                f"weights must be finite, but {name} is not after {self.location}."
+                f"{self._remedy()}"
+            )
+
+    @property
+    def location(self) -> str:
+        """The last step, its epoch and batch, and its learning rate."""
+        return self._location(*self._last)
+
+    def _location(self, step: int, lr: float) -> str:
+        epoch, batch = divmod(step, self._train.steps)
+        total = self._engine.recipe.epochs * self._train.steps
+        return (
+            f"step {step + 1} of {total} (epoch {epoch + 1}, batch {batch + 1}), learning rate "
+            f"{lr:.2g}"
+        )
+
+    def _remedy(self) -> str:
+        return f" Try a lower lr, a longer warmup or a smaller clip.{self._hint()}"
 
 
 @contextmanager
-def _told_when(watch: Watch) -> Iterator[None]:
-    """What fails in an evaluation, as logits that overflow, is told with its step."""
+def _located(guard: DivergenceGuard) -> Iterator[None]:
+    """Errors of an evaluation, such as logits that overflow, name the step before it.
+
+    Raises:
+        InputError: in the place of one without the step.
+    """
     try:
         yield
     except InputError as error:
-        raise InputError(f"{error}; this was in the evaluation after {watch.where}") from error
+        raise InputError(f"{error} (in the evaluation after {guard.location})") from error
+
+
+def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
+    """The run with the precision and the seed of the recipe, which must not contradict them."""
+    if run.compute.precision not in ("fp32", recipe.precision):
+        raise InputError(
+            f"precision must be that of the recipe ({recipe.precision}), got "
+            f"{run.compute.precision}. Set the precision of the recipe."
+        )
+    if run.seed not in (0, recipe.seed):
+        raise InputError(
+            f"seed must be that of the recipe ({recipe.seed}), got {run.seed}. Set the seed of "
+            "the recipe."
+        )
+    compute = replace(run.compute, precision=recipe.precision)
+    return replace(run, compute=compute, seed=recipe.seed)
 
 
 def _check(
@@ -147,31 +234,44 @@ def _check(
     folder: Path | None,
 ) -> None:
     if not minutes >= 0:
-        raise InputError(f"minutes is {minutes}; wants 0 or more between states")
+        raise InputError(f"minutes must not be negative, got {minutes}")
     if recipe.snapshots and folder is None:
         raise InputError(
-            f"recipe: snapshots is {recipe.snapshots}, and there is no folder to keep them in; "
-            "give a folder, or take snapshots=0"
+            f"snapshots must be 0 without a folder, got {recipe.snapshots}. Give a folder to "
+            "write snapshots."
         )
     if train.batch_size != recipe.batch_size:
         raise InputError(
-            f"the feed gives batches of {train.batch_size} images and the recipe wants "
-            f"{recipe.batch_size}; make the feed with the recipe's batch_size"
+            f"the batch_size of the feed must be that of the recipe ({recipe.batch_size}), got "
+            f"{train.batch_size}"
         )
     if train.images < 1 or train.steps < 1:
-        raise InputError("no images to train on; wants at least one batch of them")
-    if (recipe.distil != "none") != (teacher is not None):
-        what = "none is given" if teacher is None else "one is given"
+        raise InputError("train must have at least one batch of images, got none")
+    if (recipe.distillation != "none") != (teacher is not None):
+        given = "without a teacher" if teacher is None else "with a teacher"
         raise InputError(
-            f"recipe: distil is {recipe.distil!r}, and of teachers {what}; name a teacher and "
-            "distil=soft or distil=hard, or neither"
+            "distillation must be 'soft' or 'hard' with a teacher and 'none' without, got "
+            f"{recipe.distillation!r} {given}"
         )
 
 
-def _batches(train: Feed, start: int, epochs: int, kept: Callable[[], str]) -> Iterator[Batch]:
-    """Batches from a step on, epoch after epoch: what this process does of each.
+def _provenance(run: Run, train: Feed, recipe: Recipe) -> Provenance:
+    return replace(
+        run.provenance,
+        images=run.provenance.images or train.images,
+        batch_size=recipe.batch_size,
+        precision=recipe.precision,
+        device=run.compute.device,
+        processes=world_size(),
+        seed=recipe.seed,
+    )
 
-    Where an image cannot be read, the error says what is `kept`.
+
+def _batches(train: Feed, start: int, epochs: int, hint: Callable[[], str]) -> Iterator[Batch]:
+    """The local share of every batch from step `start` on, epoch after epoch.
+
+    Raises:
+        InputError: if an image cannot be read; the `hint` names the last checkpoint.
     """
     epoch, position = divmod(start, train.steps)
     part = rank(), world_size()
@@ -179,19 +279,15 @@ def _batches(train: Feed, start: int, epochs: int, kept: Callable[[], str]) -> I
         try:
             yield from train.epoch(number, start=position, part=part)
         except InputError as error:
-            raise InputError(f"{error}{kept()}") from error
+            raise InputError(f"{error}{hint()}") from error
         position = 0
 
 
-def _asked(epoch: int, recipe: Recipe) -> bool:
-    return epoch % recipe.evaluate == 0 or epoch == recipe.epochs
+def _evaluation_due(epoch: int, recipe: Recipe) -> bool:
+    return epoch % recipe.eval_every == 0 or epoch == recipe.epochs
 
 
-def _tell(loggers: Sequence[Logger], step: int, values: dict[str, float]) -> None:
-    known = {name: value for name, value in values.items() if math.isfinite(value)}
+def _log(loggers: Sequence[Logger], step: int, values: dict[str, float]) -> None:
+    finite = {name: value for name, value in values.items() if math.isfinite(value)}
     for logger in loggers if rank() == 0 else ():
-        logger.log(step, known)
-
-
-def _plain(steps: range, total: int) -> range:  # noqa: ARG001 (what shows progress wants it)
-    return steps
+        logger.log(step, finite)

@@ -1,34 +1,38 @@
-"""Optimisers: which parameters each one moves, and which of them decay."""
+"""Optimizers: which parameters each one updates, weight decay, learning rates and SAM."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from visprism.errors import InputError
-from visprism.parallel import Compute
-from visprism.training.names import OURS
-from visprism.training.recipe import Recipe
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.training.recipe import OPTIMIZERS, Recipe
 
-# Muon's steps, scaled to the size of AdamW's, can be larger: it was tried at 1, 2, 4 and 8.
-_MUON = 4.0
+# Learning rate of Muon over that of AdamW; chosen from 1, 2, 4 and 8.
+_MUON_LR = 4.0
+_ASAM_ETA = 0.01  # lets weights that are 0 move (Kwon et al., 2021, sec. 4)
 
 
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, float]]:
-    """Optimisers that share the model's parameters, each with its factor on the learning rate.
+    """Optimizers of disjoint parameters, each with its factor of the learning rate.
 
-    Under ``"muon"``, Muon moves the matrices inside of blocks: those with two axes and more
-    than one dot in their name (``blocks.0.attn.qkv.weight``), so neither the head nor what
-    embeds the patches; AdamW moves the rest. Any name but our own three is timm's.
+    With ``"muon"``, Muon updates the matrices inside blocks: parameters with two axes and more
+    than one dot in their name (``blocks.0.attn.qkv.weight``), so neither the head nor the patch
+    embedding; AdamW updates the others. Names other than ``"adamw"``, ``"sgd"`` and ``"muon"``
+    are those of timm.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; Jordan et al.
     (2024), Muon: an optimizer for hidden layers in neural networks.
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if recipe.optimizer != "muon":
-        return [(_alone([p for _, p in named], recipe), 1.0)]
+        return [(_single_optimizer([p for _, p in named], recipe), 1.0)]
     matrices = [p for name, p in named if p.ndim == 2 and name.count(".") > 1]
     inner = set(map(id, matrices))
     adamw = _adamw([p for _, p in named if id(p) not in inner], recipe)
@@ -40,43 +44,43 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
         weight_decay=recipe.weight_decay,
         adjust_lr_fn="match_rms_adamw",
     )
-    return [(adamw, 1.0), (muon, _MUON)]
+    return [(adamw, 1.0), (muon, _MUON_LR)]
 
 
 def check_optimizer(recipe: Recipe, compute: Compute) -> None:
-    """An optimiser of timm's makes a step on this machine, tried on a small map.
+    """Require that an optimizer of timm can step on this machine, tested on a small layer.
 
     Raises:
-        InputError: if not, as for a package or a GPU that is not here.
+        InputError: if it cannot, for example for want of a package or a GPU.
     """
-    if recipe.optimizer in OURS:
+    if recipe.optimizer in OPTIMIZERS:
         return
-    tried = nn.Linear(2, 2).to(compute.torch_device)
-    for parameter in tried.parameters():
+    layer = nn.Linear(2, 2).to(compute.torch_device)
+    for parameter in layer.parameters():
         parameter.grad = torch.zeros_like(parameter)
     try:
-        for optimizer, _ in make_optimizers(tried, recipe):
+        for optimizer, _ in make_optimizers(layer, recipe):
             optimizer.step()
-    except Exception as error:  # whatever it is that packages raise
+    except Exception as error:  # packages raise errors of any type
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"optimizer {recipe.optimizer!r} cannot be used here ({reason.rstrip('.')}); "
-            "choose another, such as adamw"
+            f"optimizer {recipe.optimizer!r} cannot be used on this machine "
+            f"({reason.rstrip('.')}). Choose another, such as adamw."
         ) from error
 
 
 def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
-    """Parameters in two groups: those that decay, kernels and matrices, and all others.
+    """Parameter groups with and without weight decay.
 
-    A parameter with fewer than two axes of length over 1 (a bias, a norm, a class token) does
-    not decay, and neither does a table of positions, which is a (1, N, C) parameter; under
-    ``decay="all"`` all do, as in the paper.
+    Kernels and matrices decay. A parameter with fewer than two axes of length over 1 (a bias, a
+    norm, a class token) does not, nor does a position embedding, a (1, N, C) parameter. With
+    ``decay_params="all"`` all decay, as in the paper.
     """
     groups: dict[bool, list[Tensor]] = {True: [], False: []}
     for parameter in parameters:
         is_table = parameter.ndim == 3 and len(parameter) == 1
         matrix = sum(length > 1 for length in parameter.shape) >= 2 and not is_table
-        groups[matrix or recipe.decay == "all"].append(parameter)
+        groups[matrix or recipe.decay_params == "all"].append(parameter)
     return [
         {"params": group, "weight_decay": recipe.weight_decay if decays else 0.0}
         for decays, group in groups.items()
@@ -84,12 +88,12 @@ def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
     ]
 
 
-def _alone(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
+def _single_optimizer(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
     if recipe.optimizer == "adamw":
         return _adamw(parameters, recipe)
     groups = decay_groups(parameters, recipe)
     if recipe.optimizer == "sgd":
-        # Torch's fused step of SGD does not know sharded tensors; that of AdamW does.
+        # The fused step of SGD does not support sharded tensors; that of AdamW does.
         fused = not any(isinstance(parameter, DTensor) for parameter in parameters)
         return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=fused)
     import timm.optim
@@ -100,6 +104,83 @@ def _alone(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
 
 
 def _adamw(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
-    # Fused: one pass over each parameter, where a step took some ten.
     groups = decay_groups(parameters, recipe)
+    # Fused: one pass over each parameter instead of about ten.
     return torch.optim.AdamW(groups, lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)
+
+
+def learning_rate(step: int, steps_per_epoch: int, recipe: Recipe) -> float:
+    """Learning rate of a step, counted from 0.
+
+    In the w steps of the warm-up it is lr k / w, so that the first step has 0. In the k-th step
+    after it, of K, it is
+
+    - ``"cosine"``: lr (1 + cos(pi k / K)) / 2;
+    - ``"cosine by epoch"``: the same, k rounded down to full epochs, as in the paper's code;
+    - ``"step"``: lr times `lr_decay` for each milestone that is past;
+    - ``"constant"``: lr.
+
+    Source: Loshchilov and Hutter (2017), SGDR, eq. 5.
+    """
+    steps = recipe.epochs * steps_per_epoch
+    warm = warmup_steps(steps_per_epoch, recipe)
+    if step < warm:
+        return recipe.lr * step / warm
+    past = step - warm
+    if recipe.schedule == "constant":
+        return recipe.lr
+    if recipe.schedule == "step":
+        passed = sum(past >= round(m * steps_per_epoch) for m in recipe.milestones)
+        return recipe.lr * recipe.lr_decay**passed
+    if recipe.schedule == "cosine by epoch":
+        past -= past % steps_per_epoch
+    return recipe.lr * 0.5 * (1 + math.cos(math.pi * past / (steps - warm)))
+
+
+def warmup_steps(steps_per_epoch: int, recipe: Recipe) -> int:
+    """Number of steps of the warm-up."""
+    return round(recipe.warmup * steps_per_epoch)
+
+
+def sam_step(
+    weights: Sequence[Tensor], gradients: Sequence[Tensor], rho: float, *, adaptive: bool
+) -> list[Tensor]:
+    """The displacement d of the weights w to the highest loss within a radius, to first order.
+
+    SAM: d = rho g / |g|. ASAM: d = rho T² g / |T g| with T = |w| + 0.01, entry by entry. Norms
+    are over all parameters. Where the gradient is zero, d is zero.
+
+    Source: Foret et al. (2021), Sharpness-aware minimization, eq. 2; Kwon et al. (2021), ASAM,
+    eq. 8.
+    """
+    scales = [w.abs() + _ASAM_ETA if adaptive else torch.ones_like(w) for w in weights]
+    scaled = [t * g for t, g in zip(scales, gradients, strict=True)]
+    length = torch.stack([torch.linalg.vector_norm(s) for s in scaled]).norm()
+    factor = torch.where(length > 0, rho / length, 0.0)
+    return [factor * t * s for t, s in zip(scales, scaled, strict=True)]
+
+
+@contextmanager
+def sam_displaced(model: nn.Module, rho: float, *, adaptive: bool) -> Iterator[None]:
+    """Within the context the weights are displaced by `sam_step`; then restored, bit for bit.
+
+    The running statistics of BatchNorm are not updated within the context.
+    """
+    parameters = [p for p in model.parameters() if p.grad is not None]
+    before = [p.detach().clone() for p in parameters]
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    steps = sam_step(before, gradients, rho, adaptive=adaptive)
+    norms = [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]
+    try:
+        with torch.no_grad():
+            for parameter, step in zip(parameters, steps, strict=True):
+                parameter.add_(step)
+        for norm in norms:
+            norm.track_running_stats = False
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True
+        with torch.no_grad():
+            for parameter, weights in zip(parameters, before, strict=True):
+                parameter.copy_(weights)

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from visprism.anatomy import dissect, lesion, replace, watch
+from visprism.anatomy import ablate, dissect, replace, watch
 
 
 def hooks(model):
@@ -23,7 +23,7 @@ def exactly(actual, expected):
 
 OPERATIONS = {
     "watch": lambda a: watch(a),
-    "lesion": lambda a: lesion(a, a[1]),
+    "lesion": lambda a: ablate(a, a[1]),
     "replace": lambda a: replace(a, a[1], torch.zeros_like),
 }
 
@@ -89,7 +89,7 @@ def test_works_in_reduced_precision(anatomy, images, operation):
 
 def test_gradients_flow_through_a_lesion_and_past_its_block(built, images):
     anatomy = built("residual")
-    with lesion(anatomy, anatomy["1"]):
+    with ablate(anatomy, anatomy["1"]):
         anatomy.model(images).sum().backward()
     kept, cut = anatomy.model[2].branch.weight.grad, anatomy.model[1].branch.weight.grad
     assert kept.abs().sum() > 0
@@ -121,8 +121,8 @@ def test_works_in_inference_mode(anatomy, images, operation):
 
 def test_surgery_on_a_compiled_model(built, images):
     anatomy = built("residual")
-    with lesion(anatomy, anatomy["1"]):
+    with ablate(anatomy, anatomy["1"]):
         wanted = anatomy.model(images)
     compiled = dissect(torch.compile(anatomy.model, backend="eager"), images)
-    with lesion(compiled, compiled["_orig_mod.1"]):
+    with ablate(compiled, compiled["_orig_mod.1"]):
         exactly(compiled.model(images), wanted)

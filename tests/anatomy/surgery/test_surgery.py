@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect, lesion, replace, watch
-from visprism.errors import InputError
+from visprism.anatomy import ablate, dissect, replace, watch
+from visprism.core.errors import InputError
 
 
 def maps_of(anatomy, images):
@@ -52,7 +52,7 @@ def test_a_vit_without_one_attention_is_a_vit_without_it(built, images, index):
 
     by_hand = copy.deepcopy(anatomy.model)
     by_hand.blocks[index].attn = Nothing()
-    with lesion(anatomy, anatomy[f"blocks.{index}.attn"]):
+    with ablate(anatomy, anatomy[f"blocks.{index}.attn"]):
         logits = anatomy.model(images)
     torch.testing.assert_close(logits, by_hand(images))
 
@@ -62,7 +62,7 @@ def test_a_resnet_without_one_block_is_a_resnet_without_it(dissected):
     images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     by_hand = copy.deepcopy(anatomy.model)
     by_hand.layer3[1] = nn.Identity()
-    with lesion(anatomy, anatomy["layer3.1"]), torch.no_grad():
+    with ablate(anatomy, anatomy["layer3.1"]), torch.no_grad():
         logits = anatomy.model(images)
     with torch.no_grad():
         torch.testing.assert_close(logits, by_hand(images))
@@ -71,7 +71,7 @@ def test_a_resnet_without_one_block_is_a_resnet_without_it(dissected):
 def test_a_lesioned_block_hands_on_the_feature_map_before_it(anatomy, images):
     names = [b.name for b in anatomy]
     for block in anatomy[1:-1]:
-        with lesion(anatomy, block):
+        with ablate(anatomy, block):
             maps = maps_of(anatomy, images)
         exactly(maps[block.name], maps[names[names.index(block.name) - 1]])
 
@@ -80,7 +80,7 @@ def test_a_lesion_changes_the_logits_and_nothing_before_it(anatomy, images):
     names = [b.name for b in anatomy]
     whole, logits = maps_of(anatomy, images), anatomy.model(images)
     for block in anatomy[1:-1]:
-        with lesion(anatomy, block):
+        with ablate(anatomy, block):
             cut = maps_of(anatomy, images)
             assert not torch.equal(anatomy.model(images), logits)
         for name in names[: names.index(block.name)]:
@@ -107,20 +107,20 @@ def test_lesions_inside_each_other_cut_out_both(built, images):
     by_hand = copy.deepcopy(anatomy.model)
     by_hand.blocks = nn.Sequential(by_hand.blocks[0], by_hand.blocks[2])
     cut = [anatomy[f"blocks.1.{part}"] for part in ("attn", "mlp")]
-    with lesion(anatomy, cut[0]), lesion(anatomy, cut[1]):
+    with ablate(anatomy, cut[0]), ablate(anatomy, cut[1]):
         logits = anatomy.model(images)
     torch.testing.assert_close(logits, by_hand(images))
-    with lesion(anatomy, cut[1]), lesion(anatomy, cut[0]):
+    with ablate(anatomy, cut[1]), ablate(anatomy, cut[0]):
         torch.testing.assert_close(anatomy.model(images), logits)
 
 
 def test_what_is_watched_from_outside_of_a_lesion_has_it(anatomy, images):
     block = anatomy[-2]
-    with lesion(anatomy, block):
+    with ablate(anatomy, block):
         inside = maps_of(anatomy, images)
     with watch(anatomy) as outside, torch.no_grad():
         anatomy.model(images)
-        with lesion(anatomy, block):
+        with ablate(anatomy, block):
             anatomy.model(images)
     exactly(dict(outside), dict(inside))
 
@@ -147,7 +147,7 @@ def test_a_block_hidden_from_torch_can_be_cut_out(built, images):
     model = nn.Sequential(stem, Foreign(one), First(Foreign(two, "and more")), *head).eval()
     anatomy = dissect(model, images)
     for block, rest in zip(anatomy[1:-1], (two, one), strict=True):
-        with lesion(anatomy, block):
+        with ablate(anatomy, block):
             exactly(model(images), nn.Sequential(stem, rest, *head)(images))
 
 
@@ -156,7 +156,7 @@ def test_each_call_of_a_shared_module_is_cut_alone(built, images):
     stem, thrice, *head = copy.deepcopy(anatomy.model)
     logits = []
     for block in anatomy[1:-1]:
-        with lesion(anatomy, block):
+        with ablate(anatomy, block):
             logits.append(anatomy.model(images))
     assert len(logits) == 3
     twice = nn.Sequential(stem, thrice.block, thrice.block, *head)(images)
@@ -187,13 +187,13 @@ def test_the_batch_may_have_another_size_than_the_dissected_one(anatomy, images,
     maps = maps_of(anatomy, more)
     assert {len(m) for m in maps.values()} == {size}
     for block in anatomy[1:-1]:
-        with lesion(anatomy, block):
+        with ablate(anatomy, block):
             cut = maps_of(anatomy, more)
         torch.testing.assert_close(cut[block.name][:1], cut_of_one(anatomy, block, images))
 
 
 def cut_of_one(anatomy, block, images):
-    with lesion(anatomy, block):
+    with ablate(anatomy, block):
         return maps_of(anatomy, images[:1])[block.name]
 
 
@@ -215,7 +215,7 @@ def test_watch_sees_only_the_blocks_that_it_is_given(anatomy, images):
 def test_a_block_that_changes_the_shape_cannot_be_lesioned(built):
     anatomy = built("residual")
     wanted = r"block 'stem' \(stem\) maps \(2, 3, 16, 16\) to \(2, 4, 16, 16\); only a block"
-    with pytest.raises(InputError, match=wanted), lesion(anatomy, anatomy["stem"]):
+    with pytest.raises(InputError, match=wanted), ablate(anatomy, anatomy["stem"]):
         pass
 
 
@@ -225,13 +225,13 @@ def test_a_block_that_subsamples_cannot_be_lesioned(dissected):
     wanted = (
         r"'layers\.1\.downsample' \(downsample\) maps \(2, 56, 56, 96\) to \(2, 28, 28, 192\)"
     )
-    with pytest.raises(InputError, match=wanted), lesion(anatomy, block):
+    with pytest.raises(InputError, match=wanted), ablate(anatomy, block):
         pass
 
 
 def test_a_replacement_of_another_shape_is_refused(anatomy, images):
     block = anatomy[1]
-    wanted = rf"the replacement of block '{block.name}' gives .*; wanted .*, as the block gives"
+    wanted = rf"output of function must have shape .*, that of block '{block.name}', got"
     with (
         pytest.raises(InputError, match=wanted),
         replace(anatomy, block, lambda x: x[:, :1]),
@@ -250,10 +250,10 @@ def test_a_pass_that_takes_another_way_is_refused(built):
             return self.model(x.flip(-1).flip(-1) if x.shape[-1] == 16 else x)
 
     anatomy = dissect(TwoWays().eval(), torch.zeros(2, 3, 16, 16))
-    wanted = "operation .* of this pass is .*, but was .* when the model was dissected"
+    wanted = "operation 0 of a forward pass must be flip, as when the model was dissected"
     with (
         pytest.raises(InputError, match=wanted),
-        lesion(anatomy, anatomy[1]),
+        ablate(anatomy, anatomy[1]),
     ):
         anatomy.model(torch.zeros(2, 3, 8, 8))
 

@@ -1,4 +1,4 @@
-"""Laws of cut-outs (src/visprism/data/augmentation/cutting.py)."""
+"""Laws of cut-outs (src/visprism/data/augmentation/random_resized_crop.py)."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,13 @@ import torch
 from PIL import Image
 from timm.data import transforms as peer
 
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.data.augmentation import Augmentation
-from visprism.data.augmentation.cutting import cut_out, draw_windows, windows
+from visprism.data.augmentation.draws import draw
+from visprism.data.augmentation.pipeline import changed
+from visprism.data.augmentation.random_resized_crop import cut_out, draw_windows, windows
 from visprism.data.augmentation.views import Views
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 
 class Given:
@@ -60,6 +62,40 @@ def test_every_byte_is_that_of_pillow(size, interpolation):
         picture = Image.fromarray(images[i].permute(1, 2, 0).contiguous().numpy())
         cut = picture.crop((left, top, left + wide, top + high)).resize(size[::-1], way)
         assert np.array_equal(np.asarray(cut), got[i].permute(1, 2, 0).numpy())
+
+
+def test_random_interpolation_is_bilinear_or_bicubic_with_equal_probability():
+    """As timm's "random", which the paper's code uses; every byte is that of Pillow."""
+    generator = stream(0, "cut")
+    images = torch.randint(0, 256, (200, 3, 16, 16), dtype=torch.uint8, generator=generator)
+    how = Augmentation(area=0.1, crop_interpolation="random")
+    random = draw(how, 200, (16, 16), stream(1, "cut"))
+    got = changed(images, random, how, Preprocessing((16, 16), interpolation="lanczos"))
+    cubic = 0
+    for i, (top, left, high, wide) in enumerate(random.window.T.tolist()):
+        picture = Image.fromarray(images[i].permute(1, 2, 0).contiguous().numpy())
+        crop = picture.crop((left, top, left + wide, top + high))
+        bilinear, bicubic = (
+            np.asarray(crop.resize((16, 16), way))
+            for way in (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
+        )
+        pixels = got[i].permute(1, 2, 0).numpy()
+        assert np.array_equal(pixels, bicubic if random.crop_cubic[i] else bilinear)
+        cubic += bool(random.crop_cubic[i])
+    assert 100 - 4 * 50**0.5 < cubic < 100 + 4 * 50**0.5
+
+
+def test_random_interpolation_leaves_the_other_random_choices_as_they_are():
+    plain = draw(Augmentation(area=0.1, flip=0.5), 50, (16, 16), stream(1, "cut"))
+    random = draw(
+        Augmentation(area=0.1, flip=0.5, crop_interpolation="random"),
+        50,
+        (16, 16),
+        stream(1, "cut"),
+    )
+    for name in ("window", "flip", "corner", "box"):
+        assert torch.equal(getattr(plain, name), getattr(random, name))
+    assert not plain.crop_cubic.any()
 
 
 # What it is.

@@ -7,13 +7,13 @@ from timm.data import Mixup, random_erasing
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
 
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.data.augmentation import STRONG, Augmentation
 from visprism.data.augmentation.erasing import boxes, draw_boxes, erased
-from visprism.data.augmentation.framing import framed
+from visprism.data.augmentation.mix_pairs import share
 from visprism.data.augmentation.mixing import Mix, cut, draw_mix, mixed, soft
-from visprism.data.augmentation.share import share
-from visprism.errors import InputError
-from visprism.rng import stream
+from visprism.data.augmentation.pad_crop_flip import framed
 
 
 @pytest.fixture
@@ -132,17 +132,29 @@ def test_a_box_is_that_of_timm_at_the_same_draw(monkeypatch):
 def test_what_is_erased_is_normal_noise_and_the_rest_stays():
     big = torch.full((3, 3, 200, 200), 9.0)
     box = torch.tensor([[0, 10, 0], [200, 200, 0], [0, 20, 0], [200, 200, 0]])
-    got = erased(big.clone(), box, torch.tensor([1, 2, 3]))
+    got = erased(big.clone(), box, torch.tensor([1, 2, 3]), "pixel")
     assert (got[2] == 9).all()
     assert (got[1, :, :10] == 9).all()
     assert (got[1, :, :, :20] == 9).all()
     assert got[0].mean().abs() < 4 / np.sqrt(got[0].numel())
     assert got[0].std() == pytest.approx(1, abs=0.02)
-    alone = erased(big[:1].clone(), box[:, :1], torch.tensor([1]))
+    alone = erased(big[:1].clone(), box[:, :1], torch.tensor([1]), "pixel")
     assert torch.equal(alone[0], got[0])
 
 
-def test_as_many_boxes_are_drawn_as_is_asked():
+def test_a_constant_box_is_that_of_timm_at_the_same_draw(monkeypatch):
+    """timm's mode "const", the mode of the paper's code: zero after normalization."""
+    u = torch.rand(41, 30, generator=stream(4, "erase"), dtype=torch.float64)
+    images = torch.randn(30, 3, 20, 9, generator=stream(5, "erase"))
+    got = erased(images.clone(), boxes(u, 0.6, (20, 9)), torch.zeros(30).long(), "const")
+    for i in range(30):
+        monkeypatch.setattr(random_erasing, "random", Given(u[:, i]))
+        peer = random_erasing.RandomErasing(0.6, mode="const", device="cpu")
+        assert torch.equal(got[i], peer(images[i].clone()))
+    assert 5 < int((got == 0).flatten(1).any(1).sum()) < 30
+
+
+def test_the_number_of_boxes_follows_the_probability():
     found = draw_boxes(0.25, 2000, (32, 32), stream(0, "erase"))
     high, wide = found[1] - found[0], found[3] - found[2]
     assert int((high > 0).sum()) == pytest.approx(500, abs=4 * np.sqrt(375))
@@ -173,11 +185,11 @@ def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("flip", 1.5, "flip is 1.5; wants a number from 0 to 1"),
-        ("smoothing", -0.1, "smoothing is -0.1; wants a number from 0 to 1"),
-        ("mixup", -1.0, r"mixup is -1.0; wants 0 \(off\) or more"),
-        ("padding", -4, r"padding is -4; wants 0 \(off\) or more"),
-        ("area", 0.0, "area is 0; wants the smallest part of an image that is cut out"),
+        ("flip", 1.5, r"flip must be in \[0, 1\], got 1\.5"),
+        ("smoothing", -0.1, r"smoothing must be in \[0, 1\), got -0\.1"),
+        ("mixup", -1.0, r"mixup must not be negative, got -1\.0"),
+        ("padding", -4, "padding must not be negative, got -4"),
+        ("area", 0.0, r"area must be in \(0, 1\], got 0"),
     ],
 )
 def test_settings_outside_of_their_range_are_refused(field, value, message):

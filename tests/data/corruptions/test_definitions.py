@@ -16,6 +16,7 @@ from visprism.data.corruptions.filters import motion_taps, zoomed
 from visprism.data.corruptions.glass import copied_from
 from visprism.data.corruptions.layers import ice, plasma
 from visprism.data.corruptions.randomness import Randomness
+from visprism.data.corruptions.severities import settings
 from visprism.data.corruptions.spatter import distances, edges, equalised
 
 IMAGENET = 130  # a side whose severities are those of ImageNet-C
@@ -128,6 +129,46 @@ def test_a_zoomed_image_is_scipys(noise, factor):
     exact = exact[:, trim : trim + 64, trim : trim + 64]
     inner = np.s_[..., :-1, :-1]  # SciPy takes its last pixel for one beyond the border
     np.testing.assert_allclose(zoomed(image, factor)[0][inner], exact[inner], atol=1e-9)
+
+
+# The arguments of NumPy's arange in the published code, by the side of the images.
+PUBLISHED_ZOOMS = {
+    32: [(1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)],
+    64: [(1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)],
+    224: [(1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)],
+}
+
+
+@pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("side", sorted(PUBLISHED_ZOOMS))
+def test_zoom_blur_is_the_published_mean_of_scipys_zooms(images, side, severity):
+    given = images(1, side)
+    image = given[0].double().numpy() / 255
+    factors = np.arange(1, *PUBLISHED_ZOOMS[side][severity - 1])
+    total = image.copy()
+    for factor in factors:
+        inside = ceil(side / factor)
+        top = (side - inside) // 2
+        crop = image[:, top : top + inside, top : top + inside]
+        enlarged = ndimage.zoom(crop, (1, factor, factor), order=1)
+        trim = (enlarged.shape[1] - side) // 2
+        total += enlarged[:, trim : trim + side, trim : trim + side]
+    exact = total / (len(factors) + 1)
+    # SciPy takes its last pixel for one beyond the border.
+    found = corrupt(given, "zoom_blur", severity)[0].numpy()[:, :-1, :-1]
+    within_one_step(found, exact[:, :-1, :-1])
+
+
+def test_zoom_blur_has_as_many_factors_as_numpys_arange():
+    counts = {
+        side: [len(settings("zoom_blur", s, grey(0, 1, side))) for s in range(1, 6)]
+        for side in (32, 64, 224)
+    }
+    assert counts == {
+        32: [7, 12, 16, 21, 26],
+        64: [7, 12, 16, 21, 26],
+        224: [12, 16, 11, 13, 11],
+    }
 
 
 def test_zoom_blur_leaves_the_middle_and_a_grey_image(images):

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import ndimage
 
+from visprism.core.errors import InputError
 from visprism.data.corruptions import PERTURBATIONS, sequence
 from visprism.data.corruptions.geometry import rotated, scaled, tilted, translated
-from visprism.errors import InputError
 
 FRAMES = {"motion_blur": 21, "translate": 16}
 
@@ -115,5 +115,7 @@ def test_a_tilted_plane_keeps_straight_lines_and_its_middle():
 
 
 def test_an_unknown_perturbation_is_refused(images):
-    with pytest.raises(InputError, match="unknown perturbation 'shake'; there is gaussian_no"):
+    with pytest.raises(
+        InputError, match=r"perturbation must be one of gaussian_noise, .*, got 'shake'"
+    ):
         sequence(images(1, 32), "shake")

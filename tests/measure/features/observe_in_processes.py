@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect
+from visprism.core.processes import processes
 from visprism.measure.features import CKAProbe, FourierProbe, VarianceProbe, compare, observe
-from visprism.parallel import processes
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
 # none.

@@ -10,7 +10,7 @@ import timm
 import torch
 
 from visprism.anatomy import Weights, attend, attentions, dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.features import AttentionProbe, FourierProbe, observe
 from visprism.testing import assert_results_equal
 
@@ -42,7 +42,7 @@ def windowed():
 def found(attention, *heads):
     """What the probe finds where each head has the same weights in every window and image."""
     weights = torch.stack([torch.as_tensor(h, dtype=torch.float64) for h in heads])
-    windows = len(attention.attended.queries.index)
+    windows = len(attention.geometry.queries.index)
     few = Weights(attention, weights.expand(2, windows, *weights.shape))
     probe = AttentionProbe()
     probe.update({attention: probe.extract(few)})
@@ -52,7 +52,9 @@ def found(attention, *heads):
 @pytest.fixture(autouse=True)
 def _as_many_heads_as_given(monkeypatch):
     # Weights made by hand have as many heads as the test wants.
-    monkeypatch.setattr("visprism.anatomy.places.Attended.heads", property(lambda _: 3))
+    monkeypatch.setattr(
+        "visprism.anatomy.trace.token_grids.AttentionGeometry.heads", property(lambda _: 3)
+    )
 
 
 def centres(side, length):
@@ -140,6 +142,22 @@ def test_the_error_is_that_of_the_mean_over_images():
     np.testing.assert_allclose(statistics.distance_error, error, rtol=1e-3)
 
 
+def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():
+    model, images, anatomy = built()
+    (statistics,) = observe(anatomy, images.split(2), [AttentionProbe()])
+    probe = AttentionProbe()
+    with torch.no_grad(), attend(anatomy, probe.extract) as extracts:
+        model(images)
+    by_image = np.concatenate([e.numpy() for e in extracts.values()], axis=-1).mean(-1)
+    for i, name in ((0, "distance"), (2, "nmi")):
+        mean, error = by_image[:, i].mean(), by_image[:, i].std(ddof=1) / math.sqrt(len(images))
+        assert getattr(statistics, f"mean_{name}") == pytest.approx(mean, rel=1e-4)
+        assert getattr(statistics, f"mean_{name}_error") == pytest.approx(error, rel=1e-3)
+    distance, _ = statistics.answers()
+    assert distance.low < distance.value < distance.high
+    assert [f.text.split(" ")[0] for f in statistics.findings()] == ["mean", "normalized"]
+
+
 # What leaves it unchanged.
 
 
@@ -147,7 +165,7 @@ def test_the_cut_into_batches_and_company_change_nothing():
     _, images, anatomy = built()
     (alone,) = observe(anatomy, [images], [AttentionProbe()])
     (_, company) = observe(anatomy, images.split(2), [FourierProbe(), AttentionProbe()])
-    same = company.from_(batch_size=alone.provenance.batch_size)
+    same = company.with_provenance(batch_size=alone.provenance.batch_size)
     assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
 
 
@@ -156,7 +174,9 @@ def test_an_attention_is_the_same_in_another_process(with_class_token):
 
 
 def test_one_head_has_no_other(monkeypatch):
-    monkeypatch.setattr("visprism.anatomy.places.Attended.heads", property(lambda _: 1))
+    monkeypatch.setattr(
+        "visprism.anatomy.trace.token_grids.AttentionGeometry.heads", property(lambda _: 1)
+    )
     attention = attentions(built(num_heads=1)[2])[0]
     result = found(attention, np.full((17, 17), 1 / 17))
     assert np.isnan(result.redundancy).all()

@@ -1,5 +1,6 @@
 """Laws of CKA (src/visprism/measure/features/cka.py, hsic.py)."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import matplotlib.figure
@@ -8,10 +9,11 @@ import pytest
 import torch
 
 from visprism.anatomy import Block
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
 from visprism.figures import plot
 from visprism.measure.features import CKAProbe
-from visprism.result import Result
+from visprism.results.base import Result
 from visprism.testing import assert_results_equal
 
 
@@ -30,6 +32,11 @@ def similarity(*maps, cut=None, kernel="linear", bandwidth=0.5):
 def pair(x, y, column="cka", **options):
     """CKA of two feature maps."""
     return getattr(similarity(x, y, **options), column)[1]
+
+
+def assert_equal_but_for_the_null(a, b):
+    """The shuffled images of the permutation null are others in another order."""
+    assert_results_equal(replace(a, null=np.zeros(len(a))), replace(b, null=np.zeros(len(b))))
 
 
 @pytest.fixture
@@ -88,7 +95,7 @@ def test_rotation_scale_and_offset_of_features_leave_it_unchanged(related, noise
 def test_the_order_of_images_in_a_batch_does_not_count(related):
     x, y = related
     order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
-    assert_results_equal(similarity(x, y), similarity(x[order], y[order]))
+    assert_equal_but_for_the_null(similarity(x, y), similarity(x[order], y[order]))
 
 
 def test_memory_may_lie_in_any_order_and_is_left_alone(related):
@@ -174,7 +181,7 @@ def test_it_is_the_u_statistic_over_all_quadruples(related):
     assert pair(x, y) == pytest.approx(expected, rel=1e-10)
 
 
-def test_the_biased_one_is_that_of_centred_features(related):
+def test_the_biased_one_is_that_of_centered_features(related):
     x, y = ((z.flatten(1) - z.flatten(1).mean(0)).numpy() for z in related)
     # Kornblith et al. (2019), eq. 5: Frobenius norms of covariances.
     norms = [np.linalg.norm(a.T @ b) for a, b in ((x, y), (x, x), (y, y))]
@@ -186,13 +193,13 @@ def test_the_biased_one_is_that_of_centred_features(related):
 def test_rbf_agrees_with_distances_of_scipy(related, bandwidth):
     from scipy.spatial.distance import pdist, squareform
 
-    def centred(x):
+    def centered(x):
         distances = pdist(x.flatten(1).numpy())
         k = np.exp(-squareform((distances / (bandwidth * np.median(distances))) ** 2) / 2)
         h = np.eye(len(k)) - 1 / len(k)
         return h @ k @ h
 
-    k, l = map(centred, related)  # noqa: E741
+    k, l = map(centered, related)  # noqa: E741
     expected = np.sum(k * l) / np.sqrt(np.sum(k * k) * np.sum(l * l))
     found = pair(*related, "biased", kernel="rbf", bandwidth=bandwidth)
     # The median of squares is not the square of the median where it lies between two: of 36
@@ -243,6 +250,42 @@ def test_an_rbf_kernel_of_images_that_mostly_coincide_is_defined(noise):
     assert result.defined.all()
 
 
+# The permutation null.
+
+
+def test_shuffled_images_have_no_similarity_whatever_the_blocks_have(noise):
+    x = noise(640, 3, 2, 2)
+    result = similarity(x, x[:, :2] + 0.1 * noise(640, 2, 2, 2), cut=16)
+    assert result.cka[1] > 0.5
+    # Over 40 batches the error of a null CKA is that of unrelated features.
+    unrelated = similarity(noise(640, 3, 2, 2), noise(640, 2, 2, 2), cut=16)
+    assert abs(result.null).max() < 5 * unrelated.cka_error[1]
+    assert all(finding.code != "VP104" for finding in result.findings())
+
+
+def test_unrelated_blocks_are_said_to_be_near_the_null(noise):
+    result = similarity(*(noise(64, 3, 2, 2) for _ in range(5)), cut=16)
+    (note,) = (f for f in result.findings() if f.code == "VP104")
+    assert "of 10 pairs is not above that of shuffled images" in note.text
+
+
+def test_the_null_is_cka_with_the_second_features_in_another_order(related):
+    x, y = related
+    probe = CKAProbe()
+    probe.seed = 5
+    probe.update({block("x"): probe.extract(x), block("y"): probe.extract(y)})
+    order = torch.randperm(9, generator=stream(5, "permutation null", 0))
+    expected = u_statistic(x[:9], y[order])
+    expected /= np.sqrt(u_statistic(x, x) * u_statistic(y, y))
+    assert probe.result().null[1] == pytest.approx(expected)
+
+
+def test_the_largest_of_several_pairs_is_named_as_such(related):
+    (finding, *_) = similarity(*related).findings()
+    assert "mean over 1 pairs of different blocks" in finding.text
+    assert "largest of them" in finding.text
+
+
 # Contracts and errors.
 
 
@@ -260,14 +303,14 @@ def test_a_smaller_last_batch_is_left_out(related):
 
 
 def test_batches_under_4_are_refused(related):
-    with pytest.raises(InputError, match=r"needs at least 4 in one.*--batch-size"):
+    with pytest.raises(InputError, match=r"must hold at least 4 images for CKA.*Use larger"):
         similarity(*related, cut=3)
-    with pytest.raises(InputError, match="needs at least 4 in one"):
+    with pytest.raises(InputError, match="must hold at least 4 images for CKA"):
         CKAProbe().result()
 
 
 def test_an_unknown_kernel_and_an_impossible_bandwidth_are_refused():
-    with pytest.raises(InputError, match="no kernel 'cosine'; there is 'linear' and 'rbf'"):
+    with pytest.raises(InputError, match="kernel must be 'linear' or 'rbf', got 'cosine'"):
         CKAProbe("cosine")
-    with pytest.raises(InputError, match=r"bandwidth is 0.0; wants a positive number"):
+    with pytest.raises(InputError, match=r"bandwidth must be above 0, got 0.0"):
         CKAProbe("rbf", bandwidth=0.0)

@@ -1,4 +1,4 @@
-"""Laws of the comparison of two models (src/visprism/measure/features/compare.py)."""
+"""Laws of CKA between two models (src/visprism/measure/features/cka_between_models.py)."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.features import CKAProbe, compare, observe
 
 
@@ -72,15 +72,15 @@ def test_each_model_may_have_batches_of_its_own(images):
     large = nn.functional.interpolate(images, scale_factor=2)
     result = compare(a, b, images.split(6), large.split(6))
     assert result.defined.all()
-    with pytest.raises(InputError, match="with images of 3x8x8, the second with 3x16x16; diss"):
+    with pytest.raises(InputError, match=r"images of one size, got 3x8x8 and 3x16x16\. "):
         compare(a, b, images.split(6))
 
 
 def test_batches_that_do_not_pair_are_refused(images):
     a, b = network(0), network(1)
-    with pytest.raises(InputError, match="a batch of 6 images for the first model and of 4 fo"):
+    with pytest.raises(InputError, match="got a batch of 6 for the first model and of 4 for"):
         compare(a, b, images.split(6), images.split(4))
-    with pytest.raises(InputError, match="more batches for the first model than for the sec"):
+    with pytest.raises(InputError, match="got more for the first model than for the second"):
         compare(a, b, images.split(6), images[:6].split(6))
-    with pytest.raises(InputError, match="more batches for the second model than for the fir"):
+    with pytest.raises(InputError, match="got more for the second model than for the first"):
         compare(a, b, images[:6].split(6), images.split(6))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from einops import rearrange
 
-from visprism.measure.features import FourierProbe, high_frequency
+from visprism.measure.features import FourierProbe
 from visprism.testing import check_probe
 
 SETTINGS = [("diagonal", "default"), ("radial", "default"), ("diagonal", "paper")]
@@ -108,7 +108,7 @@ def test_white_noise_is_flat_between_frequencies_0_and_1(measure, noise):
 def test_a_box_blur_adds_twice_log_cos_of_half_the_frequency(measure, noise, n):
     x = 1e3 * noise(2, 3, n, n)  # large, so that the floor counts for nothing
     result = measure(FourierProbe(), x, blurred(x))
-    change = result.rows((result.block == "block1") & (result.frequency < 1))
+    change = result.select((result.block == "block1") & (result.frequency < 1))
     expected = 2 * np.log(np.cos(np.pi * change.frequency / 2))
     np.testing.assert_allclose(change.change, expected, atol=1e-6)
 
@@ -123,7 +123,7 @@ def test_a_wave_along_an_axis_lies_in_the_ring_of_its_frequency(measure):
 
 def test_the_highest_frequency_is_the_last_row_of_each_block(measure, noise):
     spectrum = measure(FourierProbe(), noise(3, 2, 8, 8), noise(3, 2, 8, 8), noise(3, 2, 7, 7))
-    highest = high_frequency(spectrum)
+    highest = spectrum.high_frequency()
     assert highest.block.tolist() == ["block0", "block1", "block2"]
     np.testing.assert_allclose(highest.frequency, [1, 1, 6 / 7])
     np.testing.assert_array_equal(highest.relative, spectrum.relative[[4, 9, 13]])
@@ -133,7 +133,7 @@ def test_the_highest_frequency_is_the_last_row_of_each_block(measure, noise):
 def test_a_map_of_one_pixel_has_only_its_mean(measure, noise):
     spectrum = measure(FourierProbe(), noise(2, 3, 4, 4), noise(2, 3, 1, 1))
     assert spectrum.frequency[spectrum.block == "block1"].tolist() == [0]
-    assert high_frequency(spectrum).block.tolist() == ["block0"]
+    assert spectrum.high_frequency().block.tolist() == ["block0"]
 
 
 # What leaves it unchanged: invariances.
@@ -169,8 +169,8 @@ def test_tokens_give_the_spectrum_of_their_grid(measure, noise, profile):
     grid = rearrange(tokens[:, 1:], "b (h w) c -> b c h w", h=6)
     assert grid.stride(1) == 1
     expected = measure(FourierProbe(profile), grid.contiguous())
-    found = measure(FourierProbe(profile), grid)
-    np.testing.assert_allclose(found.log_amplitude, expected.log_amplitude, atol=1e-12)
+    result = measure(FourierProbe(profile), grid)
+    np.testing.assert_allclose(result.log_amplitude, expected.log_amplitude, atol=1e-12)
 
 
 # Against another implementation.
@@ -207,10 +207,10 @@ def test_float32_keeps_its_digits_beside_a_mean_a_million_times_as_large(
     x = (waves + 1e6 * torch.sign(waves.mean((2, 3), keepdim=True))).float()
     if channels_last:
         x = x.contiguous(memory_format=torch.channels_last)
-    found = measure(FourierProbe(profile), x)
+    result = measure(FourierProbe(profile), x)
     exact = measure(FourierProbe(profile), x.double())
     # The map itself is rounded to 1/16 here; what is left of it must not be lost.
-    np.testing.assert_allclose(found.log_amplitude, exact.log_amplitude, atol=1e-4)
+    np.testing.assert_allclose(result.log_amplitude, exact.log_amplitude, atol=1e-4)
 
 
 def test_errors_are_those_of_the_mean_over_images(measure, noise):
@@ -221,7 +221,7 @@ def test_errors_are_those_of_the_mean_over_images(measure, noise):
     ]
     before, after = (images - images[:, :1] for images in level)
     result = measure(FourierProbe(), x, y)
-    rows = result.rows(result.block == "block1")
+    rows = result.select(result.block == "block1")
     np.testing.assert_allclose(rows.relative, after.mean(0), rtol=1e-5)
     np.testing.assert_allclose(rows.relative_error, after.std(0, ddof=1) / 3, rtol=1e-5)
     np.testing.assert_allclose(rows.change, (after - before).mean(0), rtol=1e-5)
@@ -257,15 +257,19 @@ def test_one_image_has_no_error(measure, noise):
 
 
 def test_a_diagonal_without_frequencies_points_to_the_radial_profile(noise):
-    with pytest.raises(ValueError, match=r"map of 4x7 has no frequency but 0 .*'radial'"):
+    with pytest.raises(
+        ValueError, match=r"common divisor for the diagonal profile, got 4x7.*'radial'"
+    ):
         FourierProbe().extract(noise(1, 1, 4, 7))
 
 
 def test_the_papers_protocol_needs_square_maps(noise):
-    with pytest.raises(ValueError, match="needs square feature maps, got 4x8; use protocol="):
+    with pytest.raises(
+        ValueError, match=r"must be square for protocol='paper', got 4x8\. Use protocol="
+    ):
         FourierProbe(protocol="paper").extract(noise(1, 1, 4, 8))
 
 
 def test_the_papers_protocol_has_no_radial_profile():
-    with pytest.raises(ValueError, match="no profile 'radial' with protocol 'paper'; there is"):
+    with pytest.raises(ValueError, match=r"must be one of .*, got 'radial' with 'paper'"):
         FourierProbe("radial", "paper")

@@ -1,16 +1,20 @@
 """Laws of observation (src/visprism/measure/features/observe.py): one pass for every probe."""
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import timm
 import torch
 from torch import nn
 
 from visprism.anatomy import dissect
+from visprism.core.devices import Compute
+from visprism.core.provenance import Provenance
+from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.features import FourierProbe, VarianceProbe, observe
-from visprism.parallel import Compute
-from visprism.result import Provenance
+from visprism.measure.features.observe import blocks_off_grid
 from visprism.testing import assert_results_equal
 
 
@@ -109,13 +113,22 @@ def test_a_compiled_model_is_seen_as_well(anatomy, model, images):
         assert_results_equal(a, b)
 
 
+def test_a_block_off_the_grid_is_named_before_the_next_one():
+    anatomy = dissect(timm.create_model("resnet10t").eval(), torch.zeros(2, 3, 32, 32))
+    names = [block.name for block in anatomy if block.layout is not None]
+    assert blocks_off_grid(anatomy) == {}
+    middle = anatomy[names[2]]
+    blocks = tuple(replace(b, layout=None) if b == middle else b for b in anatomy)
+    assert blocks_off_grid(replace(anatomy, blocks=blocks)) == {names[3]: names[2]}
+
+
 # However the data is cut.
 
 
 @pytest.mark.parametrize("size", [7, 4, 2, 1])  # 4 and 2 leave a smaller last batch
 def test_the_answer_is_that_of_the_whole_however_it_is_cut(anatomy, images, size):
-    whole = observe(anatomy, [images], probes())
-    for a, b in zip(whole, observe(anatomy, images.split(size), probes()), strict=True):
+    at_once = observe(anatomy, [images], probes())
+    for a, b in zip(at_once, observe(anatomy, images.split(size), probes()), strict=True):
         assert_results_equal(a, b)
 
 
@@ -171,17 +184,19 @@ def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, precision):
     anatomy = dissect(model.float(), images.float())
-    seen = []
+    settings = []
 
     class Watching(VarianceProbe):
         def extract(self, x):
-            seen.append((x.dtype, torch.is_autocast_enabled("cpu")))
+            settings.append((x.dtype, torch.is_autocast_enabled("cpu")))
             return super().extract(x)
 
     batches = [images.float()]
     (exact,) = observe(anatomy, batches, [VarianceProbe()])
-    (mixed,) = observe(anatomy, batches, [Watching()], compute=Compute(precision=precision))
-    assert set(seen) == {(torch.float32, False)}
+    (mixed,) = observe(
+        anatomy, batches, [Watching()], run=Run(compute=Compute(precision=precision))
+    )
+    assert set(settings) == {(torch.float32, False)}
     np.testing.assert_allclose(mixed.variance, exact.variance, rtol=0.02)  # bf16: 8 bits
     assert not np.array_equal(mixed.variance, exact.variance)
     assert mixed.provenance.precision == precision
@@ -190,7 +205,7 @@ def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, preci
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 def test_a_gpu_gives_the_same_and_the_model_comes_back(anatomy, images):
-    on_gpu = observe(anatomy, images.split(3), probes(), compute=Compute("cuda"))
+    on_gpu = observe(anatomy, images.split(3), probes(), run=Run(compute=Compute("cuda")))
     for a, b in zip(observe(anatomy, [images], probes()), on_gpu, strict=True):
         assert_results_equal(a, b)
         assert b.provenance.device == "cuda"
@@ -198,32 +213,39 @@ def test_a_gpu_gives_the_same_and_the_model_comes_back(anatomy, images):
 
 
 def test_progress_wraps_the_batches(anatomy, images):
-    shown = []
+    sizes, labels = [], []
 
-    def progress(batches):
+    def progress(batches, label):
+        labels.append(label)
         for batch in batches:
-            shown.append(len(batch))
+            sizes.append(len(batch))
             yield batch
 
-    observe(anatomy, images.split(3), [VarianceProbe()], progress=progress)
-    assert shown == [3, 3, 1]
+    observe(anatomy, images.split(3), [VarianceProbe()], run=Run(progress=progress))
+    assert sizes == [3, 3, 1]
+    assert labels == ["observing feature maps"]
+
+
+def test_a_deadline_that_has_passed_ends_the_pass(anatomy, images):
+    with pytest.raises(TimeBudgetError, match="time budget was used up"):
+        observe(anatomy, [images], [VarianceProbe()], run=Run(deadline=0.0))
 
 
 def test_provenance_is_filled_in(anatomy, images):
-    known = Provenance(model="net", data="noise", seed=3, command="visprism examine net")
+    origin = Provenance(model="net", data="noise", command="visprism examine net")
     paper, variances = observe(
         anatomy,
         images.split(3),
         [FourierProbe(protocol="paper"), VarianceProbe()],
-        provenance=known,
+        run=Run(seed=3, provenance=origin),
     )
     assert paper.provenance.protocol == "paper"
     assert variances.provenance.protocol == "default"
-    for facts in (paper.provenance, variances.provenance):
-        assert (facts.images, facts.batch_size, facts.image_shape) == (7, 3, (3, 8, 8))
-        assert (facts.precision, facts.device, facts.processes) == ("fp32", "cpu", 1)
-        assert (facts.model, facts.data, facts.seed) == ("net", "noise", 3)
-        assert facts.command == "visprism examine net"
+    for filled in (paper.provenance, variances.provenance):
+        assert (filled.images, filled.batch_size, filled.image_shape) == (7, 3, (3, 8, 8))
+        assert (filled.precision, filled.device, filled.processes) == ("fp32", "cpu", 1)
+        assert (filled.model, filled.data, filled.seed) == ("net", "noise", 3)
+        assert filled.command == "visprism examine net"
 
 
 # Errors.
@@ -231,25 +253,31 @@ def test_provenance_is_filled_in(anatomy, images):
 
 def test_a_model_in_training_mode_is_refused(anatomy, images):
     anatomy.model.block1.train()
-    with pytest.raises(ValueError, match=r"in training mode; call model\.eval\(\) first"):
+    with pytest.raises(
+        ValueError, match=r"must be in evaluation mode. Call model\.eval\(\) first"
+    ):
         observe(anatomy, [images], probes())
 
 
 @pytest.mark.parametrize("probes", [[FourierProbe], ["fourier"]])
 def test_what_is_no_probe_is_refused(anatomy, images, probes):
     unchecked = inspect.unwrap(observe)  # the tests themselves check types
-    with pytest.raises(ValueError, match=r"wanted probes, such as \[FourierProbe\(\)\], got"):
+    with pytest.raises(
+        ValueError, match=r"probes must be probes, such as \[FourierProbe\(\)\], got"
+    ):
         unchecked(anatomy, [images], probes)
 
 
 @pytest.mark.parametrize("batches", [[], iter(())], ids=["list", "iterator"])
 def test_no_images_are_refused(anatomy, batches):
-    with pytest.raises(ValueError, match="no images were observed; is the data empty"):
+    with pytest.raises(ValueError, match="batches must hold at least one image, got none"):
         observe(anatomy, batches, probes())
 
 
 def test_images_of_another_size_are_refused(anatomy, noise):
-    expected = "images are 3x9x8, the model was dissected with 3x8x8; resize the images, or"
+    expected = (
+        "images must be 3x8x8, as the model was dissected with, got 3x9x8. Resize the images"
+    )
     with pytest.raises(ValueError, match=expected):
         observe(anatomy, [noise(2, 3, 9, 8)], probes())
 
@@ -266,16 +294,14 @@ def test_images_of_another_size_are_refused(anatomy, noise):
     ids=["bytes", "one image", "tokens", "names", "empty"],
 )
 def test_what_is_not_images_is_refused(anatomy, batch, got):
-    with pytest.raises(ValueError, match=f"a batch, .*: wanted floating-point .* got {got}"):
+    with pytest.raises(ValueError, match=f"a batch must be images or .*: .* got {got}"):
         observe(anatomy, iter([batch]), probes())
 
 
 def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
     with torch.no_grad():
         anatomy.model.block1.conv.weight[0] = float("nan")
-    expected = (
-        "block 'block1' gives NaN or infinite feature maps for 7 of 7 images .*; check the"
-    )
+    expected = "got NaN or infinity from block 'block1' for 7 of 7 images of a batch. Check the"
     with pytest.raises(ValueError, match=expected):
         observe(anatomy, [images], [VarianceProbe()])
 
@@ -285,7 +311,7 @@ def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
 def test_broken_images_are_counted(anatomy, images, value, probe):
     images[[1, 5], 0, 3, 3] = value
     with pytest.raises(
-        ValueError, match=r"block 'stem' gives NaN .* for 2 of 7 images of a batch"
+        ValueError, match=r"NaN or infinity from block 'stem' for 2 of 7 images of a batch"
     ):
         observe(anatomy, [images], [probe()])
 
@@ -294,22 +320,27 @@ def test_overflow_in_half_precision_says_so(model, images):
     anatomy = dissect(model.float(), images.float())
     with torch.no_grad():
         model.block2.conv.bias.fill_(1e5)  # half precision ends at 65,504
-    with pytest.raises(
-        ValueError, match=r"block 'block2' .*; fp16 may overflow, try precision"
-    ):
-        observe(anatomy, [images.float()], [VarianceProbe()], compute=Compute(precision="fp16"))
+    with pytest.raises(ValueError, match=r"block 'block2' .* fp16 may overflow: try precision"):
+        observe(
+            anatomy,
+            [images.float()],
+            [VarianceProbe()],
+            run=Run(compute=Compute(precision="fp16")),
+        )
 
 
 def test_values_that_overflow_only_when_measured_say_so(model, images):
     anatomy = dissect(model.float(), images.float())
-    with pytest.raises(ValueError, match="finite but so large that measuring them overflows"):
+    with pytest.raises(
+        ValueError, match="finite but so large that statistics of them overflow"
+    ):
         observe(anatomy, [images.float() * 1e30], [VarianceProbe()])
 
 
 def test_a_block_that_does_not_run_is_named(anatomy, model, images):
     model.forward = lambda pixels: model.head(model.block1(model.stem(pixels)).mean((2, 3)))
     with pytest.raises(
-        ValueError, match=r"block 'block2' did not run .*; dissect the model as it"
+        ValueError, match=r"block 'block2' did not run .* Dissect the model as it"
     ):
         observe(anatomy, [images], [VarianceProbe()])
 
@@ -327,5 +358,7 @@ def test_a_block_that_runs_only_for_some_batches_is_named(anatomy, model, images
 def test_a_model_without_feature_maps_is_refused(noise):
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 10)).eval().double()
     anatomy = dissect(model, noise(2, 3, 8, 8))
-    with pytest.raises(ValueError, match="no block of this model has a feature map on a grid"):
+    with pytest.raises(
+        ValueError, match="must have a block whose feature map lies on a spatial grid"
+    ):
         observe(anatomy, [noise(2, 3, 8, 8)], probes())

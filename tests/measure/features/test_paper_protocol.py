@@ -13,7 +13,7 @@ import torch
 from einops import rearrange
 
 from visprism.anatomy import dissect
-from visprism.measure.features import FourierProbe, VarianceProbe, high_frequency, observe
+from visprism.measure.features import FourierProbe, VarianceProbe, observe
 
 
 def resnet50():
@@ -72,12 +72,12 @@ def test_equals_the_notebooks_on_blocks_split_by_hand(make):
     blocks = [block.name for block in anatomy if block.layout is not None]
     assert len(blocks) == len(by_hand)
     for name, x in zip(blocks, by_hand, strict=True):
-        ours = spectrum.rows(spectrum.block == name)
+        ours = spectrum.select(spectrum.block == name)
         expected = notebook_spectrum(x)
         np.testing.assert_allclose(ours.relative, expected, atol=1e-4, err_msg=name)
         np.testing.assert_array_equal(ours.frequency, np.linspace(0, 1, len(expected)))
     expected = [x.var((2, 3)).mean().item() for x in by_hand]
     np.testing.assert_allclose(variances.variance, expected, rtol=1e-4)
-    highest = high_frequency(spectrum).relative
+    highest = spectrum.high_frequency().relative
     np.testing.assert_allclose(highest, [notebook_spectrum(x)[-1] for x in by_hand], atol=1e-4)
     assert spectrum.provenance.protocol == "paper"

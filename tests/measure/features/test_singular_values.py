@@ -5,17 +5,17 @@ import pytest
 import torch
 from einops import rearrange
 
-from visprism.measure.features import SingularValueProbe, effective_ranks
+from visprism.measure.features import SingularValueProbe
 from visprism.testing import check_probe
 
 
 def values(measure, *maps, level="tokens"):
     result = measure(SingularValueProbe(), *maps)
-    return result.rows(result.level == level)
+    return result.select(result.level == level)
 
 
 def ranks(measure, *maps):
-    return effective_ranks(measure(SingularValueProbe(), *maps))
+    return measure(SingularValueProbe(), *maps).effective_ranks()
 
 
 def orthogonal(size, noise):
@@ -41,26 +41,26 @@ def test_equal_singular_values_have_their_number_as_rank(measure, noise, rank):
     axes = orthogonal(64, noise)[:, :rank]
     axes = torch.linalg.qr(axes - axes.mean(0))[0]  # tokens of mean zero
     tokens = axes @ orthogonal(6, noise)[:rank]
-    found = ranks(measure, rearrange(tokens, "(h w) c -> 1 c h w", h=8))
-    assert found.token_rank.item() == pytest.approx(rank)
-    assert found.token_participation.item() == pytest.approx(rank)
-    assert found.channels.item() == 6
+    result = ranks(measure, rearrange(tokens, "(h w) c -> 1 c h w", h=8))
+    assert result.token_rank.item() == pytest.approx(rank)
+    assert result.token_participation.item() == pytest.approx(rank)
+    assert result.channels.item() == 6
 
 
 def test_the_ranks_of_two_values_by_hand(measure):
     x = torch.tensor([[3.0, 3, -3, -3], [1, -1, 1, -1]]).double().view(1, 2, 2, 2)
-    found = ranks(measure, x)
+    result = ranks(measure, x)
     p = np.array([3, 1]) / 4
-    assert found.token_rank.item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
-    assert found.token_participation.item() == pytest.approx(100 / 82)
+    assert result.token_rank.item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
+    assert result.token_participation.item() == pytest.approx(100 / 82)
 
 
 def test_images_that_are_alike_have_no_rank_but_their_tokens_do(measure, noise):
     x = noise(1, 3, 4, 4).expand(5, -1, -1, -1)
     assert np.isnan(values(measure, x, level="images").relative).all()
-    found = ranks(measure, x)
-    assert np.isnan(found.image_rank.item())
-    assert found.token_rank.item() > 1
+    result = ranks(measure, x)
+    assert np.isnan(result.image_rank.item())
+    assert result.token_rank.item() > 1
 
 
 def test_images_span_one_direction_less_than_there_are(measure, noise):
@@ -107,6 +107,6 @@ def test_obeys_the_laws_of_probes(tmp_path):
 
 
 def test_blocks_of_different_widths_keep_their_own(measure, noise):
-    found = ranks(measure, noise(4, 3, 4, 4), noise(4, 5, 2, 2))
-    assert found.channels.tolist() == [3, 5]
-    assert found.block.tolist() == ["block0", "block1"]
+    result = ranks(measure, noise(4, 3, 4, 4), noise(4, 5, 2, 2))
+    assert result.channels.tolist() == [3, 5]
+    assert result.block.tolist() == ["block0", "block1"]

@@ -5,6 +5,7 @@ import pytest
 import torch
 from einops import rearrange
 
+from visprism.anatomy import Block, Layout
 from visprism.measure.features import VarianceProbe
 from visprism.testing import check_probe
 
@@ -48,6 +49,47 @@ def test_a_map_of_one_position_has_none_to_speak_of(measure, noise):
     result = variances(measure, noise(2, 3, 1, 1), noise(2, 3, 1, 1))
     for column in (result.variance, result.relative, result.change, result.variance_error):
         assert np.isnan(column).all()
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_channels_that_are_zero_in_all_images_are_dead(measure, noise, memory_format):
+    x = noise(5, 8, 4, 4)
+    x[:, 1] = 0
+    x[:, 6] = 0
+    x[1:, 3] = 0  # not in the first image
+    result = variances(measure, x.contiguous(memory_format=memory_format), noise(5, 4, 4, 4))
+    assert result.dead_channels.tolist() == [2 / 8, 0]
+    (finding,) = (f for f in result.findings() if f.code == "VP108")
+    assert "in 1 of 2 blocks: block0 25.0%" in finding.text
+
+
+def test_dead_channels_do_not_depend_on_batches(noise):
+    x = noise(6, 4, 3, 3)
+    x[:3, 2] = 0  # dead in one batch only
+    probe, layout = VarianceProbe(), Layout("b c h w", (3, 3))
+    block = Block("a", "conv", 0, 0.0, subsampling=False, shape=(4, 3, 3), layout=layout)
+    for part in x.split(3):
+        probe.update({block: probe.extract(part)})
+    assert probe.result().dead_channels.tolist() == [0]
+
+
+def test_blocks_that_change_nothing_are_named(measure, noise):
+    x, y = noise(5, 3, 4, 4), noise(5, 3, 4, 4)
+    (finding,) = (f for f in variances(measure, x, x, y, y).findings() if f.code == "VP109")
+    assert finding.text.startswith("blocks that change nothing: 2 (block1, block3)")
+
+
+def test_the_change_in_logs_is_the_mean_log_ratio_over_images(measure, noise):
+    x, y = noise(7, 3, 4, 4) + 1, 2 * noise(7, 3, 4, 4)
+    before, after = (m.numpy().var((2, 3)).mean(1) for m in (x, y))
+    ratio = np.log(after / before)
+    squares = [(m.numpy() ** 2).mean((1, 2, 3)) for m in (x, y)]
+    scale_free = ratio - np.log(squares[1] / squares[0])
+    result = variances(measure, x, y)
+    for name, values in (("log_ratio", ratio), ("relative_log_ratio", scale_free)):
+        assert getattr(result, name)[1] == pytest.approx(values.mean())
+        error = values.std(ddof=1) / 7**0.5
+        assert getattr(result, f"{name}_error")[1] == pytest.approx(error)
 
 
 # What leaves it unchanged: invariances.

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.measure.outputs import Outcomes, Predictions
+from visprism.measure.outputs import Predictions
+from visprism.results.predictions import Outcomes
 
 
 @pytest.fixture

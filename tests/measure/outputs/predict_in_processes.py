@@ -1,12 +1,12 @@
-"""What each process of test_predict.py does; started alone, it is the process of rank 1."""
+"""Predictions in each process of test_predict.py; as a script it is the process of rank 1."""
 
 import sys
 
 import torch
 from torch import nn
 
+from visprism.core.processes import processes
 from visprism.measure.outputs import predict
-from visprism.parallel import processes
 
 IMAGES = (14, 4)  # in batches of four, and in one, so that a rank has none
 SAMPLES = (1, 3)

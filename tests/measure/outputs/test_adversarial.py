@@ -1,24 +1,26 @@
 """Laws of attacks (src/visprism/measure/outputs/{attacks,adversarial}.py)."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs import Attack, adversarial
-from visprism.measure.outputs.attacks import _Loss, attacked
+from visprism.measure.outputs.attacks import AttackLoss, attack_images
 from visprism.measure.outputs.bands import band
 from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.result import Result
+from visprism.results.base import Result
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.5)
 SPACE = PixelSpace(MEAN, STD)
 
 
 class Linear(nn.Module):
-    """Logits (w x, 0) of the pixels: the NLL of class 1 is log(1 + exp(w x))."""
+    """Logits (w x - 1000, 0) of the pixels, so that the NLL of class 1 rounds to 0."""
 
     def __init__(self, shape=(3, 8, 8)):
         super().__init__()
@@ -26,11 +28,11 @@ class Linear(nn.Module):
         self.w = nn.Parameter(torch.randn(shape, generator=generator).double())
 
     def forward(self, x):
-        score = (SPACE.pixels_unchecked(x) * self.w).sum((1, 2, 3))
+        score = (SPACE.pixels_unchecked(x) * self.w).sum((1, 2, 3)) - 1000  # class 1 for all
         return torch.stack([score, torch.zeros_like(score)], dim=1)
 
 
-# The model sees standardised images; what it computes of pixels shall be known.
+# The model sees normalized images; what it computes of pixels shall be known.
 PixelSpace.pixels_unchecked = lambda self, x: x * self._of(self.std, x) + self._of(self.mean, x)
 
 
@@ -49,15 +51,24 @@ def network():
         ).eval()  # fmt: skip
 
 
-def grey(number=5, size=8, channels=3):
+def gray(number=5, size=8, channels=3):
     """Pixels far from 0 and 1, with targets 1."""
     generator = torch.Generator().manual_seed(1)
     pixels = 0.3 + 0.4 * torch.rand(number, channels, size, size, generator=generator)
     return pixels.double(), torch.ones(number, dtype=torch.long)
 
 
+def attacked(*arguments, **options):
+    return attack_images(*arguments, **options).pixels
+
+
+def predicted(model, pixels):
+    with torch.no_grad():
+        return model(SPACE.normalized(pixels)).argmax(1)
+
+
 def score(model, pixels):
-    return model(SPACE.standardised(pixels))[:, 0]
+    return model(SPACE.normalized(pixels))[:, 0]
 
 
 # Closed forms.
@@ -67,7 +78,7 @@ def score(model, pixels):
 def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
     linear, epsilon
 ):
-    pixels, targets = grey()
+    pixels, targets = gray()
     found = attacked(linear, pixels, targets, Attack("fgsm", epsilon), SPACE)
     with torch.no_grad():
         rise = score(linear, found) - score(linear, pixels)
@@ -78,7 +89,7 @@ def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
 
 @pytest.mark.parametrize("name", ["fgsm", "pgd"])
 def test_in_the_euclidean_norm_it_rises_by_epsilon_times_that_of_the_weights(linear, name):
-    pixels, targets = grey()
+    pixels, targets = gray()
     found = attacked(
         linear, pixels, targets, Attack(name, 0.5, "l2", steps=60, step_size=0.2), SPACE
     )
@@ -90,40 +101,58 @@ def test_in_the_euclidean_norm_it_rises_by_epsilon_times_that_of_the_weights(lin
 
 
 def test_pgd_finds_the_corner_that_fgsm_finds_on_a_linear_classifier(linear):
-    pixels, targets = grey()
+    pixels, targets = gray()
     one = attacked(linear, pixels, targets, Attack("fgsm", 0.05), SPACE)
     many = attacked(linear, pixels, targets, Attack("pgd", 0.05, steps=8), SPACE)
     torch.testing.assert_close(one, many)
 
 
 def test_the_gradient_is_that_of_finite_differences(network):
-    pixels, _ = grey(2)
+    pixels, _ = gray(2)
     targets = torch.tensor([0, 3])
-    loss = _Loss(network.double(), SPACE, targets)
-    found = loss.gradient(pixels)
+    network = network.double()
+    gradient, margin = AttackLoss(network, SPACE, targets).gradient(pixels)
     towards = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(2)).double()
     step = 1e-4
 
-    def each(x):  # in double precision, as differences are small
-        logits = network(SPACE.standardised(x))
-        return functional.cross_entropy(logits, targets, reduction="none")
+    def log_odds(x):
+        probabilities = network(SPACE.normalized(x)).softmax(1)
+        return -torch.logit(probabilities.gather(1, targets[:, None])[:, 0])
 
     with torch.no_grad():
-        slope = (each(pixels + step * towards) - each(pixels - step * towards)) / (2 * step)
-    torch.testing.assert_close((found * towards).sum((1, 2, 3)), slope, rtol=1e-4, atol=1e-7)
+        rise = log_odds(pixels + step * towards) - log_odds(pixels - step * towards)
+        logits = network(SPACE.normalized(pixels))
+    slope = rise / (2 * step)
+    torch.testing.assert_close((gradient * towards).sum((1, 2, 3)), slope, rtol=1e-4, atol=1e-7)
     assert all(p.grad is None for p in network.parameters())
+    expected = [max(z - row[t] for i, z in enumerate(row) if i != t)
+                for row, t in zip(logits.tolist(), targets.tolist(), strict=True)]  # fmt: skip
+    assert margin.tolist() == pytest.approx(expected)
 
 
-# Limits.
+def test_the_cross_entropy_attack_follows_the_gradient_of_the_cross_entropy(network):
+    pixels, _ = gray(3)
+    targets = torch.tensor([0, 1, 3])
+    network = network.double()
+    gradient, _ = AttackLoss(network, SPACE, targets).gradient(pixels)
+    variable = pixels.clone().requires_grad_()
+    losses = functional.cross_entropy(network(SPACE.normalized(variable)), targets)
+    (expected,) = torch.autograd.grad(losses, variable)
+    cosine = functional.cosine_similarity(gradient.flatten(1), expected.flatten(1))
+    assert cosine.tolist() == pytest.approx([1.0] * 3, abs=1e-12)
+
+
+# PerturbationBall.
 
 
 @pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("frequency", [None, 0.5])
 def test_no_attack_goes_too_far(network, name, norm, frequency):
-    pixels, targets = grey(4)
+    pixels, _ = gray(4)
     pixels = pixels.float()
     pixels[0], pixels[1] = 0, 1
+    targets = predicted(network, pixels)
     attack = Attack(name, 0.3, norm, steps=4, restarts=2, frequency=frequency)
     change = attacked(network, pixels, targets, attack, SPACE) - pixels
     length = change.abs().amax((1, 2, 3)) if norm == "linf" else change.flatten(1).norm(dim=1)
@@ -137,54 +166,137 @@ def test_no_attack_goes_too_far(network, name, norm, frequency):
         assert outside.max() < 1e-4
 
 
-def test_stronger_attacks_raise_the_loss_more(network):
-    pixels, targets = grey(6)
-    pixels = pixels.float()
-    loss = _Loss(network, SPACE, targets)
-    reached = [
-        loss.each(attacked(network, pixels, targets, attack, SPACE)).sum()
+def test_stronger_attacks_raise_the_margin_more(network):
+    pixels = gray(6)[0].float()
+    targets = predicted(network, pixels)
+    loss = AttackLoss(network, SPACE, targets)
+    margins = [
+        loss.margin(attacked(network, pixels, targets, attack, SPACE)).sum()
         for attack in (
             Attack("random", 0.1),
             Attack("fgsm", 0.1),
             Attack("pgd", 0.1, steps=20),
         )
     ]
-    assert loss.each(pixels).sum() < reached[1]
-    assert reached[0] < reached[1] <= reached[2] + 1e-6
+    assert loss.margin(pixels).sum() < margins[1]
+    assert margins[0] < margins[1] <= margins[2] + 1e-6
 
 
-def test_more_starts_never_find_less(network):
-    pixels, targets = grey(6)
-    loss = _Loss(network, SPACE, targets)
-    found = [
-        loss.each(
+def test_more_starts_and_more_steps_never_find_less(network):
+    pixels = gray(6)[0].float()
+    targets = predicted(network, pixels)
+    loss = AttackLoss(network, SPACE, targets)
+    margins = [
+        loss.margin(
             attacked(
-                network, pixels.float(), targets, Attack("pgd", 0.2, steps=2, restarts=n), SPACE
+                network, pixels, targets,
+                Attack("pgd", 0.2, steps=steps, restarts=n, step_size=0.5), SPACE,
             )
         )
-        for n in (1, 2, 4)
+        for n, steps in ((1, 2), (2, 2), (4, 2), (4, 9))
+    ]  # fmt: skip
+    for fewer, more in pairwise(margins):
+        assert (fewer <= more).all()
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
+def test_misclassified_images_stay_as_they_are(network, name):
+    pixels = gray(4)[0].float()
+    targets = predicted(network, pixels)
+    targets[::2] = (targets[::2] + 1) % 4
+    result = attack_images(network, pixels, targets, Attack(name, 0.5), SPACE)
+    assert result.correct.tolist() == [False, True, False, True]
+    assert torch.equal(result.pixels[::2], pixels[::2])
+    assert not torch.equal(result.pixels[1::2], pixels[1::2])
+
+
+class Scaled(nn.Module):
+    """The same decisions with another scale of the logits."""
+
+    def __init__(self, model, scale):
+        super().__init__()
+        self.model, self.scale = model, scale
+
+    def forward(self, x):
+        return self.scale * self.model(x)
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd"])
+@pytest.mark.parametrize("scale", [16.0, 4096.0])
+def test_larger_logits_do_not_make_a_model_look_more_robust(network, name, scale):
+    # Logit gaps of a trained network: at scale 16 beyond 17, where 1 - p_t is 0 in float32.
+    network = Scaled(network, 60.0)
+    pixels = gray(40)[0].float()
+    targets = predicted(network, pixels)
+    batches = [(SPACE.normalized(pixels), targets)]
+    attacks = [Attack(name, 0.01, loss=loss) for loss in ("cross-entropy", "margin")]
+    results = [
+        adversarial(model.eval(), batches, attacks, mean=MEAN, std=STD)[0]
+        for model in (network, Scaled(network, scale))
     ]
-    assert (found[0] <= found[1]).all()
-    assert (found[1] <= found[2]).all()
+    with torch.no_grad():
+        leading = Scaled(network, scale)(SPACE.normalized(pixels)).topk(2).values
+    assert ((leading[:, 0] - leading[:, 1]) > 17).sum() > 20
+    assert 0.05 < results[0].accuracy[1] < 0.95
+    assert results[1].accuracy[1] == results[0].accuracy[1]  # the margin: exactly
+    assert results[1].accuracy[0] <= results[0].accuracy[0] + 0.05
+    assert results[1].accuracy[2] <= results[0].accuracy[2] + 0.05  # the worst case
+    assert (results[1].zero_gradient[:2] == 0).all()
 
 
-def test_a_loss_without_a_slope_changes_nothing():
+def test_the_worst_case_is_correct_under_every_attack(network):
+    pixels = gray(40)[0].float()
+    targets = predicted(network, pixels)
+    attacks = [Attack("fgsm", 0.02), Attack("random", 0.02), Attack("pgd", 0.02, steps=3)]
+    batches = [(SPACE.normalized(pixels), targets)]
+    rows, images = adversarial(network, batches, [*attacks, Attack("fgsm", 0.1)], mean=MEAN,
+                               std=STD)  # fmt: skip
+    correct = torch.ones(len(pixels), dtype=torch.bool)
+    for attack in attacks:
+        correct &= (
+            predicted(network, attacked(network, pixels, targets, attack, SPACE)) == targets
+        )
+    assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
+    assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
+    assert rows.epsilon[4] == 0.02
+    at, values = images.values_of("robust accuracy, worst case, linf 5.1/255")
+    assert at.tolist() == list(range(40))
+    assert values.tolist() == correct.double().tolist()
+
+
+def test_images_that_are_wrong_without_attack_are_wrong_under_it(network):
+    pixels = gray(20)[0].float()
+    targets = (predicted(network, pixels) + 1) % 4  # all wrong
+    batches = [(SPACE.normalized(pixels), targets)]
+    attacks = [Attack("random", 0.9), Attack("pgd", 0.5)]
+    rows, _ = adversarial(network, batches, attacks, mean=MEAN, std=STD)
+    assert (rows.accuracy == 0).all()
+
+
+def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
     class Deaf(nn.Module):
         def forward(self, x):
             return torch.zeros(len(x), 2) + 0 * x.mean()
 
-    pixels, targets = grey(2)
+    pixels, targets = gray(2)
     pixels = pixels.float()
     for norm in ("linf", "l2"):
         attack = Attack("fgsm", 0.5, norm)
         assert torch.equal(attacked(Deaf().eval(), pixels, targets, attack, SPACE), pixels)
+    batches = [(SPACE.normalized(pixels), 0 * targets)]
+    rows, _ = adversarial(Deaf().eval(), batches, [Attack("fgsm")], mean=MEAN, std=STD)
+    assert rows.zero_gradient.tolist() == [1.0]
+    assert [f.code for f in rows.findings()] == ["", "VP103"]
 
 
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"epsilon": 4.0}, "pixels are 0 ... 1; four steps of 255 are written 4/255"),
-        ({"name": "pgd", "step_size": -0.01}, "wants a length above 0"),
+        ({"epsilon": 4.0}, "epsilon must be at most 1, as pixels are in 0 ... 1, got 4.0"),
+        (
+            {"name": "pgd", "step_size": -0.01},
+            "step_size must be finite and greater than 0, got -0.01",
+        ),
     ],
 )
 def test_refuses_sizes_that_make_no_sense(wrong, match):
@@ -196,9 +308,9 @@ def test_refuses_sizes_that_make_no_sense(wrong, match):
 
 
 def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
-    pixels, _ = grey(8)
+    pixels, _ = gray(8)
     pixels = pixels.float()
-    images = SPACE.standardised(pixels)
+    images = SPACE.normalized(pixels)
     with torch.no_grad():
         targets = network(images).argmax(1)
     attacks = [
@@ -213,40 +325,40 @@ def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
             attacks,
             mean=MEAN,
             std=STD,
-        )
+        )[0]
         for size in (8, 3)
     ]
-    for name in ("accuracy", "drop", "drop_error", "nll_rise", "nll_rise_error"):
+    for name in ("accuracy", "drop", "drop_low", "nll_rise", "nll_rise_error"):
         one, cut = (getattr(r, name) for r in results)
         assert one == pytest.approx(cut, abs=1e-5)
     found = results[0]
     assert found.clean_accuracy == 1
-    assert found.steps.tolist() == [3, 1, 1]
-    np.testing.assert_array_equal(found.frequency, [np.nan, np.nan, 0.5])
+    assert found.steps.tolist() == [3, 0, 1, 0]  # the last is the worst case of both
+    np.testing.assert_array_equal(found.frequency, [np.nan, np.nan, 0.5, np.nan])
     new = attacked(network, pixels, targets, attacks[2], SPACE)
     with torch.no_grad():
-        right = (network(SPACE.standardised(new)).argmax(1) == targets).double().mean()
+        right = (network(SPACE.normalized(new)).argmax(1) == targets).double().mean()
     assert found.accuracy[2] == pytest.approx(float(right))
 
 
 def test_results_are_saved_and_read(network, tmp_path):
-    pixels, targets = grey(2)
-    batches = [(SPACE.standardised(pixels.float()), targets)]
-    found = adversarial(network, batches, [Attack()], mean=MEAN, std=STD)
+    pixels, targets = gray(2)
+    batches = [(SPACE.normalized(pixels.float()), targets)]
+    found, _ = adversarial(network, batches, [Attack()], mean=MEAN, std=STD)
     found.save(tmp_path / "a.npz")
     assert Result.load(tmp_path / "a.npz").attack.tolist() == ["fgsm"]
-    assert "of the images are right under fgsm with linf 8/255" in found.sentences()[0]
+    assert "under fgsm (cross-entropy) with L∞ norm 8/255" in found.findings()[0].text
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"name": "carlini"}, "unknown attack 'carlini'; wants fgsm, pgd, random"),
-        ({"norm": "l1"}, "norm is 'l1'; wants linf or l2"),
-        ({"ring": "oval"}, "ring is 'oval'; wants square or round"),
-        ({"epsilon": 0.0}, "epsilon is 0.0, steps 10, restarts 1; wants a change above 0"),
-        ({"steps": 0}, "epsilon is 0.031.*steps 0"),
-        ({"frequency": 2.0}, "there is no band at 2.0; wants the middle of one"),
+        ({"name": "carlini"}, "name must be one of fgsm, pgd, random, got 'carlini'"),
+        ({"norm": "l1"}, "norm must be one of linf, l2, got 'l1'"),
+        ({"ring": "oval"}, "ring must be one of square, round, got 'oval'"),
+        ({"epsilon": 0.0}, "epsilon must be finite and greater than 0, got 0.0"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"frequency": 2.0}, "frequency must be between 0 and 1 .* got 2.0"),
     ],
 )
 def test_an_attack_that_makes_no_sense_is_refused(options, sentence):
@@ -262,14 +374,14 @@ class Detached(nn.Sequential):
 
 
 def test_a_model_that_passes_no_gradient_is_refused_and_random_changes_are_not(network):
-    pixels, targets = grey(2)
-    batches = [(SPACE.standardised(pixels.float()), targets)]
+    pixels, targets = gray(2)
+    batches = [(SPACE.normalized(pixels.float()), targets)]
     given = {"mean": MEAN, "std": STD}
     detached = Detached(network).eval()
     for model in (detached, detached.requires_grad_(requires_grad=False)):
         adversarial(model, batches, [Attack("random")], **given)
         for name in ("fgsm", "pgd"):
-            with pytest.raises(InputError, match="Detached passes no gradient back to its im"):
+            with pytest.raises(InputError, match="Detached must pass a gradient to its images"):
                 adversarial(model, batches, [Attack(name)], **given)
 
 
@@ -280,23 +392,25 @@ def test_the_interval_is_that_of_so_many_images():
     linear[1].bias.data = torch.tensor([0.0, 2.0])
     targets = (torch.arange(148) < 15).long()
     images = torch.zeros(148, 3, 8, 8)
-    found = adversarial(linear, [(images, targets)], [Attack("random")], mean=MEAN, std=STD)
+    found, _ = adversarial(linear, [(images, targets)], [Attack("random")], mean=MEAN, std=STD)
     assert [round(float(v), 4) for v in (found.low[0], found.high[0])] == [0.0624, 0.1605]
 
 
 def test_what_a_user_can_get_wrong(network):
-    pixels, targets = grey(2)
-    images = SPACE.standardised(pixels.float())
+    pixels, targets = gray(2)
+    images = SPACE.normalized(pixels.float())
     given = {"mean": MEAN, "std": STD}
-    with pytest.raises(InputError, match=r"there is no attack; give at least one"):
+    with pytest.raises(InputError, match="attacks must hold at least one, got none"):
         adversarial(network, [(images, targets)], [], **given)
-    with pytest.raises(InputError, match=r"once their standardisation is undone, and not in 0"):
+    with pytest.raises(
+        InputError, match="pixels must be between 0 and 1 when the normalization is undone"
+    ):
         adversarial(network, [(images * 9, targets)], [Attack()], **given)
-    with pytest.raises(InputError, match="4 channels, but there are 3 means"):
+    with pytest.raises(InputError, match="one value for each of 4 channels, got 3 and 3"):
         adversarial(network, [(torch.zeros(2, 4, 8, 8), targets)], [Attack()], **given)
-    with pytest.raises(InputError, match="metrics need targets"):
+    with pytest.raises(InputError, match="this measurement needs targets"):
         adversarial(network, [images], [Attack()], **given)
-    with pytest.raises(InputError, match=r"8x8 have no frequency in the band at 0\.1 pi"):
+    with pytest.raises(InputError, match=r"holds frequencies of 8x8 images, got 0\.1"):
         adversarial(network, [(images, targets)], [Attack(frequency=0.1)], **given)
-    with pytest.raises(InputError, match="training mode"):
+    with pytest.raises(InputError, match="evaluation mode"):
         adversarial(network.train(), [(images, targets)], [Attack()], **given)

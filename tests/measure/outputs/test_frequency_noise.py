@@ -5,18 +5,18 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs import fourier_sensitivity, frequency_noise
 from visprism.measure.outputs.bands import (
-    CENTRES,
+    BAND_CENTERS,
     band,
     filtered,
-    of_rms,
     paper_band,
     radius,
+    with_rms,
 )
-from visprism.measure.outputs.fourier_sensitivity import direction, half_plane
-from visprism.result import Result
+from visprism.measure.outputs.fourier_sensitivity import basis_image, half_plane
+from visprism.results.base import Result
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
 GREY = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -56,9 +56,9 @@ def test_bands_part_the_plane(size, ring, last):
 @pytest.mark.parametrize("ring", ["square", "round"])
 def test_a_band_holds_the_frequencies_about_its_middle(size, ring):
     far = radius(size, ring)
-    for centre in CENTRES:
-        inside = far[band(size, centre, ring=ring)]
-        assert ((inside - centre).abs() <= 0.05 + 1e-6).all()
+    for center in BAND_CENTERS:
+        inside = far[band(size, center, ring=ring)]
+        assert ((inside - center).abs() <= 0.05 + 1e-6).all()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -66,16 +66,16 @@ def test_a_band_holds_the_frequencies_about_its_middle(size, ring):
 def test_a_band_holds_the_opposite_of_each_frequency(size, ring):
     height, width = size
     i, j = np.indices(size)
-    for centre in CENTRES:
-        mask = band(size, centre, ring=ring).numpy()
+    for center in BAND_CENTERS:
+        mask = band(size, center, ring=ring).numpy()
         assert (mask == mask[-i % height, -j % width]).all()
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_what_a_band_lets_pass_is_real(size):
     noise = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
-    for centre in CENTRES:
-        mask = band(size, centre)
+    for center in BAND_CENTERS:
+        mask = band(size, center)
         found = torch.fft.ifft2(torch.fft.fft2(noise) * mask)
         assert found.imag.abs().max() < 1e-6
         torch.testing.assert_close(filtered(noise, mask), found.real)
@@ -85,10 +85,10 @@ def test_what_a_band_lets_pass_is_real(size):
 @pytest.mark.parametrize("channels", [1, 3, 5])
 def test_noise_has_the_same_energy_in_every_band(size, channels):
     noise = torch.randn(2, channels, *size, generator=torch.Generator().manual_seed(0))
-    for centre in CENTRES:
-        mask = band(size, centre)
+    for center in BAND_CENTERS:
+        mask = band(size, center)
         if mask.any():
-            found = of_rms(filtered(noise, mask), 0.1)
+            found = with_rms(filtered(noise, mask), 0.1)
             rms = found.double().square().mean((1, 2, 3)).sqrt()
             assert rms == pytest.approx(0.1, rel=1e-3)
             outside = torch.fft.fft2(found.double()).abs()[..., ~mask]
@@ -119,14 +119,14 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
 
 
 def test_only_noise_of_the_models_own_frequency_costs_anything():
-    wave = direction((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
+    wave = basis_image((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
     model = Waves(wave).eval()
-    found = frequency_noise(model, flat(20, (20, 20)), **GREY, rms=0.2)
+    found, _ = frequency_noise(model, flat(20, (20, 20)), **GREY, rms=0.2)
     assert found.frequency[found.drop > 0].tolist() == [0.3]
-    assert (found.drop_error[found.drop == 0] == 0).all()
+    assert (found.drop_low[found.drop == 0] < 0).all()
     assert found.clean_accuracy == 1
     assert found.drop == pytest.approx(1 - found.accuracy)
-    assert "Noise at 0.3π costs most accuracy" in found.sentences()[0]
+    assert "largest drop of 9 at 0.3 π rad/pixel" in found.findings()[0].text
 
 
 def test_the_noise_that_is_added_has_the_strength_that_is_said():
@@ -137,7 +137,7 @@ def test_the_noise_that_is_added_has_the_strength_that_is_said():
             seen.append(x)
             return x.mean((2, 3))
 
-    found = frequency_noise(
+    found, _ = frequency_noise(
         Looking().eval(), flat(4, (33, 33)), mean=(0.5,) * 3, std=(0.2, 0.25, 0.4), rms=0.05
     )
     assert found.rms == pytest.approx(0.05, rel=1e-3)
@@ -151,7 +151,7 @@ def test_the_noise_that_is_added_has_the_strength_that_is_said():
 
 @pytest.mark.parametrize("protocol", ["default", "paper"])
 def test_an_images_noise_depends_on_its_number_alone(protocol):
-    model = Waves(direction((16, 16), (4, 1))).eval()
+    model = Waves(basis_image((16, 16), (4, 1))).eval()
     images, targets = flat(20)[0][0].repeat(2, 1, 1, 1), torch.zeros(20, dtype=torch.long)
     results = [
         frequency_noise(
@@ -160,7 +160,7 @@ def test_an_images_noise_depends_on_its_number_alone(protocol):
             **GREY,
             protocol=protocol,
             epsilon=0.3,
-        )
+        )[0]
         for size in (20, 7, [3, 12, 5])  # the last grows before it shrinks
     ]
     for name in ("accuracy", "nll_rise", "nll_rise_error", "rms"):
@@ -171,11 +171,13 @@ def test_an_images_noise_depends_on_its_number_alone(protocol):
 
 
 def test_bands_without_a_frequency_are_left_out_and_named():
-    model = Waves(direction((7, 7), (1, 0))).eval()
-    found = frequency_noise(model, flat(4, (7, 7)), **GREY)
+    model = Waves(basis_image((7, 7), (1, 0))).eval()
+    found, _ = frequency_noise(model, flat(4, (7, 7)), **GREY)
     assert found.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
     assert found.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
-    with pytest.raises(InputError, match="images of 7x7 have no frequency in any of the bands"):
+    with pytest.raises(
+        InputError, match="frequencies must include a band that holds frequencies of 7x7 images"
+    ):
         frequency_noise(model, flat(4, (7, 7)), **GREY, frequencies=[0.1])
 
 
@@ -185,7 +187,7 @@ def test_bands_without_a_frequency_are_left_out_and_named():
 @pytest.mark.parametrize("size", [(8, 8), (7, 9), (8, 12)])
 def test_directions_are_a_basis(size):
     reach = min(size) // 2
-    waves = torch.stack([direction(size, k).flatten() for k in half_plane(reach, 1)]).double()
+    waves = torch.stack([basis_image(size, k).flatten() for k in half_plane(reach, 1)]).double()
     assert waves.norm(dim=1) == pytest.approx(1)
     for k, wave in zip(half_plane(reach, 1), waves, strict=True):
         own = torch.fft.fft2(wave.view(size)).abs() > 1e-5
@@ -196,8 +198,8 @@ def test_directions_are_a_basis(size):
 
 
 def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
-    model = Waves(direction((16, 16), (2, 3))).eval()
-    found = fourier_sensitivity(model, flat(), **GREY, reach=4, rms=0.05)
+    model = Waves(basis_image((16, 16), (2, 3))).eval()
+    found, _ = fourier_sensitivity(model, flat(), **GREY, max_frequency=4, rms=0.05)
     assert len(found) == 81
     bright = found.error > 0
     places = set(zip(found.vertical[bright], found.horizontal[bright], strict=True))
@@ -205,12 +207,12 @@ def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     assert (found.error[bright] == 1).all()
     assert found.clean_error == 0
     assert found.nyquist == 8
-    assert "A wave of (2, 3) cycles makes 100.0% of the images wrong" in found.sentences()[0]
+    assert "largest error rate of 81 frequencies: 100.0% at (" in found.findings()[1].text
 
 
 def test_of_every_second_frequency_every_second_is_looked_at():
-    model = Waves(direction((16, 16), (2, 3))).eval()
-    found = fourier_sensitivity(model, flat(2), **GREY, reach=4, step=2)
+    model = Waves(basis_image((16, 16), (2, 3))).eval()
+    found, _ = fourier_sensitivity(model, flat(2), **GREY, max_frequency=4, step=2)
     assert sorted({*found.vertical.tolist()}) == [-4, -2, 0, 2, 4]
 
 
@@ -218,43 +220,52 @@ def test_of_every_second_frequency_every_second_is_looked_at():
 
 
 def test_results_are_saved_and_read(tmp_path):
-    model = Waves(direction((16, 16), (2, 3))).eval()
-    found = frequency_noise(model, flat(), **GREY, frequencies=[0.3])
+    model = Waves(basis_image((16, 16), (2, 3))).eval()
+    found, _ = frequency_noise(model, flat(), **GREY, frequencies=[0.3])
     found.save(tmp_path / "a.npz")
     assert Result.load(tmp_path / "a.npz").ring == "square"
 
 
 def test_what_a_user_can_get_wrong():
-    model, good = Waves(direction((16, 16), (4, 1))).eval(), flat()
+    model, good = Waves(basis_image((16, 16), (4, 1))).eval(), flat()
     with pytest.raises(
-        InputError, match=r"lie in -0\.25 \.\.\. -0\.25 once .* not in 0 \.\.\. 1"
+        InputError, match=r"pixels must be between 0 and 1 .* got -0\.25 to -0\.25"
     ):
         frequency_noise(model, flat(level=-0.25), **GREY)
-    with pytest.raises(InputError, match="3 channels, but there are 1 means and 1 deviations"):
+    with pytest.raises(
+        InputError, match="must have one value for each of 3 channels, got 1 and 1"
+    ):
         frequency_noise(model, good, mean=(0.5,), std=(0.5,))
-    with pytest.raises(InputError, match=r"there is no band at 3.0; wants the middle of one"):
+    with pytest.raises(InputError, match=r"frequency must be between 0 and 1 .* got 3.0"):
         frequency_noise(model, good, **GREY, frequencies=[3.0])
-    with pytest.raises(InputError, match=r"width is 0.0; wants more than 0"):
+    with pytest.raises(InputError, match=r"width must be above 0 and at most 2 .* got 0.0"):
         band((8, 8), 0.5, width=0.0)
-    with pytest.raises(InputError, match="ring is 'oval'; wants square or round"):
+    with pytest.raises(InputError, match="ring must be one of square, round, got 'oval'"):
         frequency_noise(model, good, **GREY, ring="oval")
-    with pytest.raises(InputError, match="protocol is 'papers'; wants 'default' or 'paper'"):
+    with pytest.raises(InputError, match="protocol must be 'default' or 'paper', got 'papers'"):
         frequency_noise(model, good, **GREY, protocol="papers")
-    with pytest.raises(
-        InputError, match=r"rms is 0.0 and epsilon is 0.7; both want to be above"
-    ):
+    with pytest.raises(InputError, match=r"rms must be finite and greater than 0, got 0\.0"):
         frequency_noise(model, good, **GREY, rms=0.0)
-    with pytest.raises(InputError, match="metrics need targets"):
+    with pytest.raises(InputError, match="this measurement needs targets"):
         frequency_noise(model, [good[0][0]], **GREY)
-    with pytest.raises(InputError, match="have no label"):
+    with pytest.raises(InputError, match="targets must be labels"):
         frequency_noise(model, [(good[0][0], good[0][1] - 1)], **GREY)
-    with pytest.raises(
-        InputError, match=r"wanted images .* got dict; noise and attacks change"
-    ):
+    with pytest.raises(InputError, match=r"images must be one tensor .* got dict"):
         frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GREY)
-    with pytest.raises(InputError, match="16x16 have frequencies up to 8, not to 9"):
-        fourier_sensitivity(model, good, **GREY, reach=9)
-    with pytest.raises(InputError, match="reach is 0, step 1 and rms"):
-        fourier_sensitivity(model, good, **GREY, reach=0)
-    with pytest.raises(InputError, match=r"training mode; call model.eval\(\) first"):
+    with pytest.raises(
+        InputError,
+        match="max_frequency must be at most 8, the Nyquist frequency of 16x16 images, got 9",
+    ):
+        fourier_sensitivity(model, good, **GREY, max_frequency=9)
+    with pytest.raises(InputError, match="max_frequency must be at least 1, got 0"):
+        fourier_sensitivity(model, good, **GREY, max_frequency=0)
+    for step in (0, 3, 1000):
+        with pytest.raises(InputError, match=rf"step must be between 1 and 2 .*, got {step}"):
+            fourier_sensitivity(model, good, **GREY, max_frequency=2, step=step)
+    for rms in (0.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="rms must be finite and greater than 0"):
+            fourier_sensitivity(model, good, **GREY, rms=rms)
+        with pytest.raises(InputError, match="rms must be finite and greater than 0"):
+            frequency_noise(model, good, **GREY, rms=rms)
+    with pytest.raises(InputError, match=r"evaluation mode. Call model.eval\(\) first"):
         frequency_noise(model.train(), good, **GREY)

@@ -1,4 +1,4 @@
-"""Laws of prediction (src/visprism/measure/outputs/predict.py, predictions.py)."""
+"""Tests of prediction (src/visprism/measure/outputs/{predict,dropout,predictions}.py)."""
 
 import os
 import runpy
@@ -12,10 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.errors import InputError
-from visprism.measure.outputs import Predictions, predict, uncertainty
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.run import Run
+from visprism.measure.outputs import Predictions, calibration, predict
+from visprism.measure.outputs.dropout import dropout_modules
 from visprism.measure.outputs.predictions import check_shapes, check_tensors
-from visprism.parallel import Compute
 
 SCRIPT = Path(__file__).with_name("predict_in_processes.py")
 
@@ -32,7 +34,7 @@ def model(script):
 
 @pytest.fixture
 def pairs(script):
-    """Ten labelled images, in batches of four."""
+    """Ten labeled images, in batches of four."""
     images, targets = script["images"](10), torch.arange(10) % 5
     return list(zip(images.split(4), targets.split(4), strict=True))
 
@@ -41,7 +43,7 @@ def targets(*values):
     return torch.tensor(values)
 
 
-# What it gives.
+# Logits.
 
 
 def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
@@ -75,7 +77,7 @@ def test_the_mean_of_many_stochastic_passes_is_the_pass_without_dropout(model, p
 
 def test_a_seed_repeats_its_passes_and_another_does_not(model, pairs):
     first, again, other = (
-        predict(model, pairs, samples=2, seed=seed).logits for seed in (0, 0, 1)
+        predict(model, pairs, samples=2, run=Run(seed=seed)).logits for seed in (0, 0, 1)
     )
     torch.testing.assert_close(first, again, rtol=0, atol=0)
     assert (first != other).any()
@@ -87,7 +89,91 @@ def test_several_models_are_an_ensemble(model, pairs, script):
     found = predict([model, other], pairs)
     torch.testing.assert_close(found.logits[0], predict(model, pairs).logits)
     torch.testing.assert_close(found.logits[1], predict(other, pairs).logits)
-    assert uncertainty(found, resamples=0).passes == 2
+    assert calibration(found, resamples=0).passes == 2
+
+
+# Dropout.
+
+
+class FusedAttention(nn.Module):
+    """Attention that passes its dropout probability on if it is itself in training mode."""
+
+    def __init__(self, p: float):
+        super().__init__()
+        self.embed = nn.Conv2d(3, 8, 2, 2)
+        self.attn_drop = nn.Dropout(p)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = self.embed(x).flatten(2).mT
+        p = self.attn_drop.p if self.training else 0.0
+        x = nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=p)
+        return self.head(x.mean(1))
+
+
+class FunctionalDropout(nn.Module):
+    """Dropout as a function, with the probability as a number of the module."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop_rate = 0.5
+        self.linear = nn.Linear(48, 5)
+
+    def forward(self, x):
+        return self.linear(nn.functional.dropout(x.flatten(1), self.drop_rate, self.training))
+
+
+class MultiHeadAttention(nn.Module):
+    """Attention of torch, which has its dropout probability as a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True)
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = x.flatten(2)[..., :4]
+        return self.head(self.attention(x, x, x, need_weights=False)[0].mean(1))
+
+
+class UnusedDropout(nn.Module):
+    """Has dropout that no pass applies."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout = nn.Dropout()
+        self.linear = nn.Linear(48, 5)
+
+    def forward(self, x):
+        return self.linear(x.flatten(1))
+
+
+class DropPath(nn.Module):
+    """Stochastic depth, as timm has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop_prob = 0.5
+
+
+@pytest.mark.parametrize(
+    "network", [lambda: FusedAttention(0.5), FunctionalDropout, MultiHeadAttention]
+)
+def test_dropout_of_attention_and_of_functions_is_drawn(network, pairs):
+    model = network().eval()
+    logits = predict(model, pairs, samples=4).logits
+    assert all((logits[0] != other).any() for other in logits[1:])
+    assert not any(module.training for module in model.modules())
+
+
+def test_passes_that_are_all_equal_are_refused(pairs):
+    with pytest.raises(InputError, match="samples must be 1 for UnusedDropout, all 3 passes"):
+        predict(UnusedDropout().eval(), pairs, samples=3)
+
+
+def test_normalization_and_stochastic_depth_stay_in_evaluation_mode():
+    block = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.Dropout(0.5), DropPath())
+    assert dropout_modules(block.eval()) == [block[2]]
 
 
 class OfDict(nn.Module):
@@ -108,7 +194,7 @@ def test_a_mapping_of_images_and_a_dict_of_outputs_are_understood(model, pairs):
 
 
 def test_half_precision_gives_logits_in_float32(model, pairs):
-    found = predict(model, pairs, compute=Compute(precision="bf16"))
+    found = predict(model, pairs, run=Run(Compute(precision="bf16")))
     assert found.logits.dtype == torch.float32
     assert found.provenance.precision == "bf16"
 
@@ -146,39 +232,39 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch, script):
         torch.testing.assert_close(its, mine, rtol=0, atol=0)
 
 
-# What it refuses.
+# Errors.
 
 
 @pytest.mark.parametrize("make", [np.asarray, lambda x: x.tolist()])
-def test_what_is_no_tensor_is_refused(make):
+def test_arrays_and_lists_are_refused(make):
     logits, t = torch.randn(3, 4), torch.arange(3)
-    with pytest.raises(InputError, match=r"logits are of type .*; wants tensors, as torch"):
+    with pytest.raises(InputError, match=r"logits must be a tensor, got .*\. Use torch"):
         check_tensors(logits=make(logits), targets=t)
-    with pytest.raises(InputError, match=r"targets are of type .*; wants tensors, as torch"):
+    with pytest.raises(InputError, match=r"targets must be a tensor, got .*\. Use torch"):
         check_tensors(logits=logits, targets=make(t))
 
 
-def test_what_is_nearly_probabilities_is_refused_too():
+def test_logits_that_are_probabilities_for_most_images_are_refused():
     logits = 3 * torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     p, t = logits.softmax(1), torch.arange(40) % 6
     mixed = torch.cat([logits[:15], p[15:]])
-    with pytest.raises(InputError, match=r"of 25 of 40 images lie in 0 \.\.\. 1 and sum"):
+    with pytest.raises(InputError, match="between 0 and 1 that sum to 1 in 25 of 40 images"):
         Predictions(mixed, t)
-    with pytest.raises(InputError, match="of 40 of 40 images are not below 0 and sum to 100"):
+    with pytest.raises(InputError, match="of at least 0 that sum to 100 in 40 of 40 images"):
         Predictions(100 * p, t)
     # By chance a few rows of logits can look so; and logits may well lie in 0 ... 1.
     Predictions(torch.cat([logits[:30], p[30:]]), t)
     Predictions(logits.sigmoid(), t)
 
 
-def test_probabilities_are_refused_and_their_logarithm_is_the_way_out():
+def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():
     logits = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     p, t = logits.softmax(1), torch.arange(20) % 4
     for given in (p, p.half(), p.bfloat16(), p[:1].expand(2, 20, 4)):
-        with pytest.raises(InputError, match=r"are probabilities; give the model's output"):
+        with pytest.raises(InputError, match="logits must not be probabilities"):
             Predictions(given, t)
     ours, theirs = (
-        uncertainty(Predictions(x, t), resamples=0).value for x in (logits, p.log())
+        calibration(Predictions(x, t), resamples=0).value for x in (logits, p.log())
     )
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6, equal_nan=True)
 
@@ -190,12 +276,14 @@ def test_logits_that_only_look_like_probabilities_here_and_there_are_taken():
 
 @pytest.mark.parametrize("wrong", [5, -2])
 def test_a_target_that_is_no_class_is_named(wrong):
-    with pytest.raises(InputError, match=rf"target {wrong} is none of the model's 5 classes"):
+    with pytest.raises(InputError, match=rf"targets must be between 0 and 4 .*, got {wrong}\."):
         Predictions(torch.randn(2, 5), targets(0, wrong))
 
 
 def test_images_without_labels_are_counted():
-    with pytest.raises(InputError, match=r"1 of 2 images have no label \(target -1\), which"):
+    with pytest.raises(
+        InputError, match=r"targets must be labels, got 1 of 2 images without one \(-1\)"
+    ):
         Predictions(torch.randn(2, 5), targets(0, -1))
 
 
@@ -203,7 +291,9 @@ def test_images_without_labels_are_counted():
 def test_logits_that_are_not_numbers_are_refused(value):
     logits = torch.zeros(3, 4)
     logits[1, 2] = value
-    with pytest.raises(InputError, match="1 of 3 rows of logits hold NaN or"):
+    with pytest.raises(
+        InputError, match="logits must be finite, got NaN or infinity in 1 of 3"
+    ):
         Predictions(logits, targets(0, 1, 2))
 
 
@@ -211,36 +301,42 @@ def test_logits_that_are_not_numbers_are_refused(value):
     ("logits", "number"), [((3,), 3), ((2, 3, 4, 4), 4), ((3, 4), 2), ((0, 4), 0)]
 )
 def test_shapes_that_do_not_fit_are_refused(logits, number):
-    with pytest.raises(InputError, match=r"logits are floating|targets are one class index"):
+    with pytest.raises(
+        InputError, match=r"logits must be floating|targets must be one class index"
+    ):
         check_shapes(torch.zeros(logits), torch.zeros(number, dtype=torch.long))
 
 
 def test_targets_that_are_no_indices_are_refused(model, pairs):
     images, _ = pairs[0]
-    with pytest.raises(InputError, match="a batch of 4 images has targets of shape"):
-        predict(model, [(images, torch.rand(4, 5))])
     with pytest.raises(
-        InputError, match=r"a batch is \(images, targets\), got Tensor; metrics"
+        InputError, match=r"targets must be one class index per image \(4\), got shape"
     ):
+        predict(model, [(images, torch.rand(4, 5))])
+    with pytest.raises(InputError, match=r"a batch must be \(images, targets\), got Tensor"):
         predict(model, [images])
-    with pytest.raises(InputError, match="wanted floating-point images"):
+    with pytest.raises(InputError, match="floating-point"):
         predict(model, [(images.byte(), torch.zeros(4, dtype=torch.long))])
 
 
-def test_a_model_that_cannot_be_asked_is_refused(model, pairs):
-    with pytest.raises(InputError, match=r"in training mode; call model.eval\(\) first"):
+def test_models_and_data_without_predictions_are_refused(model, pairs):
+    with pytest.raises(
+        InputError, match=r"model must be in evaluation mode\. Call model\.eval\(\) first"
+    ):
         predict(model.train(), pairs)
     plain = nn.Sequential(nn.Flatten(), nn.Linear(48, 5), nn.Dropout(0.0)).eval()
-    with pytest.raises(InputError, match=r"has no dropout .* ask for samples=1"):
-        predict(plain, pairs, samples=3)
-    with pytest.raises(InputError, match="samples is 0; wants at least 1"):
-        predict(plain, pairs, samples=0)
     with pytest.raises(
-        InputError, match="wanted a model, or several for an ensemble; got none"
+        InputError, match="samples must be 1 for Sequential, which has no dropout"
     ):
+        predict(plain, pairs, samples=3)
+    with pytest.raises(InputError, match="samples must be at least 1, got 0"):
+        predict(plain, pairs, samples=0)
+    with pytest.raises(InputError, match="a module or a sequence of at least one, got none"):
         predict([], pairs)
-    with pytest.raises(InputError, match="no images were seen"):
+    with pytest.raises(InputError, match="data must hold at least one image, got none"):
         predict(plain, [])
     maps = nn.Sequential(nn.Conv2d(3, 5, 1)).eval()
-    with pytest.raises(InputError, match=r"gives \(4, 5, 4, 4\) for 4 images; wants logits"):
+    with pytest.raises(
+        InputError, match=r"must be logits \(images, classes\), got \(4, 5, 4, 4\)"
+    ):
         predict(maps, pairs)

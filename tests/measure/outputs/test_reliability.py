@@ -1,20 +1,20 @@
-"""Laws of reliability diagrams, risk-coverage curves and temperature scaling."""
+"""Tests of reliability diagrams, risk-coverage curves and temperature scaling."""
 
 import numpy as np
 import pytest
 import torch
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.measure.outputs import (
     Predictions,
+    calibration,
     outcomes,
     reliability,
     risk_coverage,
     temperature,
-    uncertainty,
 )
 
-# What it measures: closed forms.
+# Closed forms.
 
 
 def test_a_reliability_diagram_by_hand(by_hand):
@@ -67,7 +67,7 @@ def test_the_temperature_undoes_a_factor_on_the_logits(drawn, factor):
 def test_no_other_temperature_has_a_lower_nll_on_the_part_it_is_fitted_on(drawn, members):
     predictions = drawn(600, 4, scale=3.0, members=members, seed=2)
     doubled = Predictions(2 * predictions.logits, predictions.targets)
-    found, _ = temperature(doubled, held_out=0.999)  # all but one
+    found, _ = temperature(doubled, fitted_fraction=0.999)  # all but one
     tried = [0.9, 0.99, 1.0, 1.01, 1.1]
     nll = [
         outcomes(
@@ -80,18 +80,41 @@ def test_no_other_temperature_has_a_lower_nll_on_the_part_it_is_fitted_on(drawn,
 
 def test_the_part_that_is_measured_is_not_the_part_that_is_fitted(drawn):
     predictions = drawn(100)
-    _, scaled = temperature(predictions, held_out=0.3)
+    _, scaled = temperature(predictions, fitted_fraction=0.3)
     assert len(scaled) == 70
-    found, _ = temperature(predictions, held_out=0.3, seed=1)
+    found, _ = temperature(predictions, fitted_fraction=0.3, seed=1)
     assert found.provenance.seed == 1
 
 
-# What leaves it unchanged.
+def test_the_interval_of_the_temperature_holds_the_truth_in_95_percent(drawn):
+    inside = 0
+    for seed in range(120):
+        true = drawn(400, 4, seed=seed)  # targets are drawn from the softmax of these logits
+        found, _ = temperature(Predictions(2 * true.logits, true.targets), seed=seed)
+        inside += found.temperature_low <= 2 <= found.temperature_high
+    assert 105 <= inside <= 119  # 114 expected, deviation 2.4
+
+
+def test_the_change_of_the_nll_is_paired(drawn):
+    predictions = drawn(400, 4)
+    result, scaled = temperature(Predictions(2 * predictions.logits, predictions.targets))
+    rest = Predictions(scaled.logits * result.temperature, scaled.targets)
+    change = outcomes(scaled).nll - outcomes(rest).nll
+    assert result.nll_change == pytest.approx(change.mean(), rel=1e-4)
+    half = 1.96 * change.std(ddof=1) / np.sqrt(200)
+    assert result.nll_change_high - result.nll_change == pytest.approx(half, rel=1e-3)
+    fitted, effect = (finding.text for finding in result.findings())
+    assert fitted.startswith(f"temperature {result.temperature:.3g} [")
+    assert "fitted on 200 images" in fitted
+    assert "not significant" not in effect  # the logits were doubled
+
+
+# Consistency.
 
 
 def test_the_diagram_the_curve_and_the_metrics_agree(drawn):
     predictions = drawn(500)
-    metrics = uncertainty(predictions, resamples=0)
+    metrics = calibration(predictions, resamples=0)
     assert reliability(predictions).ece == pytest.approx(metrics.of("ece"))
     assert risk_coverage(predictions).aurc == pytest.approx(metrics.of("aurc"))
 
@@ -101,18 +124,23 @@ def test_the_diagram_the_curve_and_the_metrics_agree(drawn):
 
 def test_parts_that_cannot_be_are_refused(drawn):
     predictions = drawn(10)
-    with pytest.raises(InputError, match=r"held_out is 0\.0, which is 0 of 10 images; wants a"):
-        temperature(predictions, held_out=0.0)
-    with pytest.raises(InputError, match="points is 0; wants at least 1"):
+    with pytest.raises(
+        InputError,
+        match=r"fitted_fraction must leave at least one image .*, got 0\.0 of 10 images",
+    ):
+        temperature(predictions, fitted_fraction=0.0)
+    with pytest.raises(InputError, match="points must be at least 1, got 0"):
         risk_coverage(predictions, points=0)
-    with pytest.raises(InputError, match="bins is 0; wants a whole number, at least 1"):
+    with pytest.raises(InputError, match="bins must be an integer of at least 1, got 0"):
         reliability(predictions, bins=0)
 
 
 def test_where_no_finite_temperature_is_best_it_says_why():
     right = torch.eye(4).repeat(5, 1)
     targets = torch.arange(4).repeat(5)
-    with pytest.raises(InputError, match="best at temperature 0: all 10 images that it is"):
+    with pytest.raises(
+        InputError, match=r"at least one of the 10 images .* highest at temperature 0"
+    ):
         temperature(Predictions(2 * right, targets))
-    with pytest.raises(InputError, match="the logits tell nothing of the targets"):
+    with pytest.raises(InputError, match=r"better than by chance, .* infinite temperature"):
         temperature(Predictions(-2 * right, targets))

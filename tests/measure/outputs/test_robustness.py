@@ -1,28 +1,20 @@
-"""Laws of robustness, corruption errors and stability (src/visprism/measure/outputs)."""
-
-from dataclasses import replace
+"""Tests of robustness, corruption errors and stability (src/visprism/measure/outputs)."""
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
-from visprism.errors import InputError
-from visprism.measure.outputs import (
-    ALEXNET,
-    CLEAN,
-    Robustness,
-    corruption_errors,
-    predict,
-    robustness,
-    stability,
-    uncertainty,
-)
-from visprism.result import Result
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.measure.outputs import calibration, predict, robustness, stability
+from visprism.results.base import Result
+from visprism.results.robustness import ALEXNET, CLEAN, Robustness
 
 
 class Brightest(nn.Module):
-    """Names the channel with the highest mean, the more surely the more it is ahead."""
+    """Predicts the channel with the highest mean, more confidently the more it leads."""
 
     def forward(self, x):
         return 4 * x.mean((2, 3))
@@ -40,7 +32,7 @@ def colours(*channels, level=1.0):
     return images
 
 
-def measured(accuracies):
+def measured(accuracies, *, size=32, classes=10):
     """A `Robustness` with this accuracy under each condition."""
     names, severities = zip(*accuracies, strict=True)
     number = len(names)
@@ -52,6 +44,11 @@ def measured(accuracies):
         value=np.append(list(accuracies.values()), np.full(number, 0.125)),
         low=np.zeros(2 * number),
         high=np.ones(2 * number),
+        change=np.full(2 * number, np.nan),
+        change_low=np.full(2 * number, np.nan),
+        change_high=np.full(2 * number, np.nan),
+        classes=classes,
+        provenance=Provenance(image_shape=(3, size, size), images=50),
     )
 
 
@@ -65,21 +62,22 @@ def test_each_condition_has_the_metrics_of_its_own_images(model):
         ("fog", 1): [(colours(0, 1, 2, 1), targets)],
         ("fog", 5): [(colours(1, 2, 0, 1, level=0.5), targets)],
     }
-    found = robustness(model, data, resamples=20)
+    found, _ = robustness(model, data, resamples=20)
     assert found.of("accuracy", *CLEAN) == 1
     assert found.of("accuracy", "fog", 1) == 0.75
     assert found.of("accuracy", "fog", 5) == 0
     for condition, batches in data.items():
-        alone = uncertainty(predict(model, batches), resamples=20)
-        rows = found.rows((found.corruption == condition[0]) & (found.severity == condition[1]))
+        alone = calibration(predict(model, batches), resamples=20)
+        rows = found.select(
+            (found.corruption == condition[0]) & (found.severity == condition[1])
+        )
         for name in ("metric", "cutoff", "value", "low", "high"):
             np.testing.assert_array_equal(getattr(rows, name), getattr(alone, name))
 
 
 def test_the_mean_error_is_that_over_corruptions_and_severities_without_clean_images():
-    found = corruption_errors(
-        measured({CLEAN: 1.0, ("fog", 1): 0.9, ("fog", 2): 0.7, ("snow", 1): 0.5})
-    )
+    conditions = {CLEAN: 1.0, ("fog", 1): 0.9, ("fog", 2): 0.7, ("snow", 1): 0.5}
+    found = measured(conditions).corruption_errors()
     assert found.corruption.tolist() == ["fog", "snow"]
     np.testing.assert_allclose(found.error, [0.2, 0.5])
     assert found.mean_error == pytest.approx(0.35)
@@ -90,7 +88,7 @@ def test_the_mean_error_is_that_over_corruptions_and_severities_without_clean_im
 
 def test_alexnet_has_an_mce_of_1():
     conditions = {(name, s): 1 - e for name, e in ALEXNET.items() for s in range(1, 6)}
-    found = corruption_errors(measured(conditions), reference=ALEXNET)
+    found = measured(conditions).corruption_errors(reference=ALEXNET)
     np.testing.assert_allclose(found.relative, 1)
     assert found.mce == pytest.approx(1)
 
@@ -101,46 +99,121 @@ def test_the_published_errors_have_the_published_mean_of_alexnet():
     assert [round(100 * e) for e in ALEXNET.values()] == rounded
 
 
-def test_an_mce_wants_all_severities_and_all_corruptions_of_the_reference():
+def test_the_mce_needs_all_severities_and_all_corruptions_of_the_reference():
     conditions = {(name, s): 0.5 for name in ALEXNET for s in range(1, 6)}
     del conditions["fog", 3]
-    found = corruption_errors(measured(conditions), reference=ALEXNET)
+    found = measured(conditions).corruption_errors(reference=ALEXNET)
     assert np.isnan(found.relative[found.corruption == "fog"]).all()
     assert np.isnan(found.mce)
     assert np.isfinite(found.mean_error)
     few = {key: value for key, value in conditions.items() if key[0] != "fog"}
-    assert np.isnan(corruption_errors(measured(few), reference=ALEXNET).mce)
+    assert np.isnan(measured(few).corruption_errors(reference=ALEXNET).mce)
     extra = conditions | {("fog", 3): 0.5} | {("spatter", s): 0.0 for s in range(1, 6)}
-    found = corruption_errors(measured(extra), reference=ALEXNET)
+    found = measured(extra).corruption_errors(reference=ALEXNET)
     assert found.mce == pytest.approx(np.mean([0.5 / e for e in ALEXNET.values()]))
 
 
-def test_what_was_found_is_said():
-    found = corruption_errors(measured({CLEAN: 1.0, ("fog", 1): 0.9, ("snow", 1): 0.5}))
-    assert found.sentences() == [
-        "30.0% of the corrupted images are wrong, 0.0% of clean ones; most under snow (50.0%)"
-    ]
-    assert (
-        found.sentences()[0].replace("; most", ", mCE 90.0%; most")
-        in replace(found, mce=0.9).sentences()
+@pytest.mark.parametrize(
+    ("size", "classes", "given"),
+    [(224, 1000, True), (160, 1000, False), (384, 1000, False), (224, 100, False)],
+)
+def test_the_mce_is_given_for_224_pixels_and_1000_classes_only(size, classes, given):
+    conditions = {(name, s): 1 - e for name, e in ALEXNET.items() for s in range(1, 6)}
+    found = measured(conditions, size=size, classes=classes).corruption_errors()
+    assert np.isfinite(found.mce) == given
+    *_, last = (finding.text for finding in found.findings())
+    assert last == (
+        "mCE 100.0% relative to AlexNet"
+        if given
+        else "mCE not given: AlexNet's errors are those of 224x224 pixels and 1000 classes"
     )
 
 
-def test_the_worst_condition_and_the_calibration_are_said(model):
-    targets = torch.arange(30) % 3
+def test_errors_are_reported_with_the_severities_that_were_measured():
+    conditions = {CLEAN: 1.0, ("fog", 1): 0.9, ("fog", 3): 0.9, ("snow", 3): 0.5}
+    mean, highest, _ = measured(conditions).corruption_errors().findings()
+    assert mean.text == (
+        "mean error rate 30.0% over 2 corruptions at severities 1, 3, 0.0% on clean images"
+    )
+    assert highest.text == "highest of 2: snow, 50.0%"
+    one = measured({("fog", 3): 0.9}).corruption_errors().findings()[0].text
+    assert one == "mean error rate 10.0% over 1 corruption at severity 3"
+
+
+def shifted(targets, number):
+    """Images of these classes, the first `number` of which show the next class."""
+    return colours(*((targets + (torch.arange(len(targets)) < number)) % 3).tolist())
+
+
+def test_the_drop_is_paired_by_image(model):
+    # 100 images, 10 errors; under each of 45 conditions the same six others are lost and none
+    # is gained: an exact paired test of one condition has p = 2 / 2^6.
+    targets = torch.arange(100) % 3
+    clean = [(shifted(targets, 10), targets)]
+    corrupted = [(shifted(targets, 16), targets)]
+    conditions = {(f"fog{i}", s): corrupted for i in range(9) for s in range(1, 6)}
+    found, _ = robustness(model, {CLEAN: clean} | conditions, resamples=0)
+    rows = found.select((found.metric == "accuracy") & (found.corruption == "fog0"))
+    np.testing.assert_allclose(rows.change, -0.06)
+    # Bonett and Price (2012), by hand: p = 1 / 102, q = 7 / 102.
+    p, q = 1 / 102, 7 / 102
+    half = 1.959964 * np.sqrt((p + q - (p - q) ** 2) / 102)
+    np.testing.assert_allclose(rows.change_low, p - q - half)
+    np.testing.assert_allclose(rows.change_high, p - q + half)
+    assert (rows.change_high < 0).all()
+    assert found.mean_drop == pytest.approx(0.06)
+    half = 1.959964 * np.sqrt(0.06 * 0.94 / 99)
+    assert found.mean_drop_low == pytest.approx(0.06 - half)
+    mean, lowest, _ = (finding.text for finding in found.findings())
+    assert mean.startswith("mean accuracy on corrupted images 84.0% [")
+    assert "over 9 corruptions at severities 1, 2, 3, 4, 5 (100 images); drop" in mean
+    assert "not significant" not in mean
+    assert lowest.startswith("lowest accuracy of 45 conditions: fog0 at severity 1, 84.0% [")
+    assert lowest.endswith(", intervals not adjusted for this selection")
+
+
+def test_a_drop_within_its_paired_interval_is_not_significant(model):
+    targets = torch.arange(100) % 3
     data = {
-        CLEAN: [(colours(*targets.tolist()), targets)],
-        ("fog", 1): [(colours(*targets.tolist()), targets)],
-        ("fog", 5): [(colours(*(targets + 1).remainder(3).tolist()), targets)],
+        CLEAN: [(shifted(targets, 10), targets)],
+        ("fog", 3): [(shifted(targets, 11), targets)],
     }
-    found = robustness(model, data, resamples=20)
-    ece = [found.of("ece", *c) for c in (("fog", 1), ("fog", 5))]
-    (said,) = found.sentences()
-    assert said.startswith("fog at severity 5 does most harm: 0.0% of the images are right (95")
-    assert f"mean ECE on corrupted images is {np.mean(ece):.1%}, " in said
-    del data["fog", 5]
-    (said,) = robustness(model, data, resamples=20).sentences()
-    assert said == "No corruption costs accuracy that can be told from chance"
+    found, _ = robustness(model, data, resamples=0)
+    assert found.findings()[0].text.endswith("paired by image, not significant")
+
+
+def test_values_of_images_are_means_over_conditions(model):
+    targets = torch.tensor([0, 1, 2, 0])
+    data = {
+        CLEAN: [(colours(0, 1, 2, 0), targets)],
+        ("fog", 1): [(colours(0, 1, 2, 1), targets)],
+        ("fog", 5): [(colours(1, 1, 0, 1), targets)],
+    }
+    found, per_image = robustness(model, data, resamples=0)
+    images, accuracy = per_image.values_of("accuracy on corrupted images")
+    assert images.tolist() == [0, 1, 2, 3]
+    assert accuracy.tolist() == [0.5, 1, 0.5, 0]
+    assert found.mean_accuracy == 0.5
+    _, nll = per_image.values_of("NLL on corrupted images")
+    expected = np.mean([found.of("nll", "fog", 1), found.of("nll", "fog", 5)])
+    assert nll.mean() == pytest.approx(expected)
+    answers = {answer.quantity: answer.value for answer in found.answers()}
+    assert answers == {
+        "mean accuracy on corrupted images": 0.5,
+        "mean accuracy drop from clean images": 0.5,
+    }
+
+
+def test_different_images_under_the_conditions_have_no_paired_drop(model):
+    targets = torch.tensor([0, 1, 2])
+    data = {
+        CLEAN: [(colours(0, 1, 2), targets)],
+        ("fog", 1): [(colours(0, 1), targets[:2])],
+    }
+    found, per_image = robustness(model, data, resamples=0)
+    assert np.isnan(found.change).all()
+    assert np.isnan(found.mean_drop)
+    assert per_image.values_of("accuracy on corrupted images")[1].tolist() == [1, 1]
 
 
 # Sequences.
@@ -148,56 +221,76 @@ def test_the_worst_condition_and_the_calibration_are_said(model):
 
 def test_flips_count_against_the_frame_before_and_of_noise_against_the_first(model):
     frames = torch.stack([colours(0, 0, 1, 1, 0), colours(2, 2, 2, 2, 2)])
-    found = stability(model, {"rotate": [frames], "shot_noise": [frames]}, resamples=50)
+    found, _ = stability(model, {"rotate": [frames], "shot_noise": [frames]})
     np.testing.assert_allclose(found.flip_rate, [(2 / 4 + 0) / 2, (2 / 4 + 0) / 2])
     np.testing.assert_allclose(found.consistency, [3 / 4, 3 / 4])
     back = torch.stack([colours(0, 1, 0, 1, 0)])
-    found = stability(model, {"rotate": [back], "shot_noise": [back]}, resamples=0)
+    found, per_image = stability(model, {"rotate": [back], "shot_noise": [back]})
     np.testing.assert_allclose(found.flip_rate, [1, 1 / 2])
     np.testing.assert_allclose(found.consistency, [0, 0])
     assert found.mean_flip_rate == 0.75
-    assert np.isnan(found.flip_low).all()
+    assert np.isnan(found.flip_low).all()  # of one image
+    assert per_image.value.tolist() == [0.75]
     assert found.provenance.images == 1
-    assert found.sentences() == [
-        "75.00% of the frames change the prediction; most of rotate (100.00%)"
+    assert [finding.text for finding in found.findings()] == [
+        "mean flip rate 75.00% over 2 perturbations (1 image)",
+        "highest of 2: rotate, 100.00%",
     ]
 
 
 def test_the_interval_is_over_images_not_over_frames(model):
-    # Half of the images flip in every frame: the deviation of their mean is 0.5 / sqrt(n).
+    # Half of the images flip in every frame: the deviation of their mean is 0.5 / sqrt(n - 1).
     frames = torch.stack([colours(0, 1, 0, 1), colours(2, 2, 2, 2)] * 50)
-    found = stability(model, {"tilt": frames.split(30)}, resamples=1000)
-    half = 1.96 * 0.5 / 10
-    assert found.flip_low[0] == pytest.approx(0.5 - half, abs=0.15 * half)
-    assert found.flip_high[0] == pytest.approx(0.5 + half, abs=0.15 * half)
+    found, _ = stability(model, {"tilt": frames.split(30)})
+    half = 1.959964 * 0.5 / np.sqrt(99)
+    assert found.flip_low[0] == pytest.approx(0.5 - half)
+    assert found.flip_high[0] == pytest.approx(0.5 + half)
+    assert found.mean_flip_low == found.flip_low[0]
+
+
+def test_without_any_flip_the_interval_does_not_shrink_to_a_point(model):
+    frames = torch.stack([colours(1, 1, 1)] * 40)
+    found, _ = stability(model, {"tilt": [frames]})
+    expected = stats.binomtest(0, 40).proportion_ci(method="exact")
+    assert (found.flip_low[0], found.flip_high[0]) == pytest.approx((0, expected.high))
 
 
 # Contracts and errors.
 
 
 def test_results_are_saved_and_read(tmp_path):
-    found = corruption_errors(measured({("fog", 1): 0.9}))
+    found = measured({("fog", 1): 0.9}).corruption_errors()
     found.save(tmp_path / "a.npz")
     assert Result.load(tmp_path / "a.npz").mean_error == found.mean_error
 
 
 def test_nothing_to_measure_is_refused(model):
-    with pytest.raises(InputError, match="no corrupted data; name a corruption"):
+    with pytest.raises(
+        InputError, match="corrupted must hold at least one condition, got none"
+    ):
         robustness(model, {})
-    with pytest.raises(InputError, match="no corruption was measured; there is nothing"):
-        corruption_errors(measured({CLEAN: 0.5}))
-    with pytest.raises(InputError, match="no 'ece' of 'fog' at severity 2"):
+    with pytest.raises(
+        InputError, match="must hold at least one corruption, got clean images only"
+    ):
+        measured({CLEAN: 0.5}).corruption_errors()
+    with pytest.raises(
+        InputError, match="must have been measured, got 'ece' of 'fog' at severity 2"
+    ):
         measured({("fog", 1): 0.5}).of("ece", "fog", 2)
-    with pytest.raises(InputError, match="there are no sequences; name a perturbation"):
+    with pytest.raises(
+        InputError, match="sequences must hold at least one perturbation, got none"
+    ):
         stability(model, {})
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 4), (2, 1, 3, 4, 4)])
 def test_sequences_that_are_no_frames_are_refused(model, shape):
-    with pytest.raises(InputError, match=r"sequences are frames \(images, frames, C, H, W\)"):
+    with pytest.raises(
+        InputError, match=r"sequences must be frames \(images, frames, C, H, W\)"
+    ):
         stability(model, {"tilt": [torch.zeros(shape)]})
 
 
 def test_sequences_of_different_lengths_are_refused(model):
-    with pytest.raises(InputError, match="sequences of 3 and of 2 frames; wants one number"):
+    with pytest.raises(InputError, match="must have one number of frames, got 2 and 3"):
         stability(model, {"tilt": [torch.zeros(1, n, 3, 4, 4) for n in (2, 3)]})

@@ -1,13 +1,15 @@
-"""Laws of a model's first kernels (src/visprism/measure/weights/filters.py)."""
+"""Laws of a model's first kernels (src/visprism/measure/weights/patch_filters.py)."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.core.run import Run
 from visprism.measure.weights import patch_filters
-from visprism.result import Provenance, Result
+from visprism.results.base import Result
 from visprism.testing import assert_results_equal
 
 
@@ -128,8 +130,8 @@ def test_kernels_are_found_in_a_gained_convolution(taken_apart):
 
 
 def test_it_knows_where_it_comes_from(with_kernels, noise, tmp_path):
-    about = Provenance(model="ours", seed=3)
-    result = patch_filters(with_kernels(noise(4, 3, 2, 2)), provenance=about)
+    about = Run(provenance=Provenance(model="ours", seed=3))
+    result = patch_filters(with_kernels(noise(4, 3, 2, 2)), run=about)
     assert (result.provenance.model, result.provenance.seed) == ("ours", 3)
     assert result.provenance.image_shape == (3, 9, 9)
     result.save(tmp_path / "result.npz")
@@ -149,33 +151,37 @@ class Flat(nn.Module):
         return self.head((x + self.mlp(x)).mean(1))
 
 
-def test_a_stem_without_a_convolution_over_colours_is_refused(taken_apart):
+def test_a_stem_without_a_convolution_over_colors_is_refused(taken_apart):
     with pytest.raises(
-        InputError, match=r"first read by linear with .*'patches.weight' \(8x12"
+        InputError, match=r"must be a convolution .* got linear with .*patches.weight \(8x12"
     ):
         patch_filters(taken_apart(Flat(), 3, 8, 8))
     head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)
     apart = nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.ReLU(), nn.Conv2d(6, 6, 1), *head)
-    with pytest.raises(InputError, match=r"'0.weight' \(6x1x3x3\); patch filters want a conv"):
+    with pytest.raises(
+        InputError, match=r"must be a convolution over the 3 channels .*0.weight \(6x1x3x3\)"
+    ):
         patch_filters(taken_apart(apart, 3, 9, 9))
 
 
 def test_a_stem_without_weights_is_refused(taken_apart):
     head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 5)
     model = nn.Sequential(nn.AvgPool2d(2), nn.Tanh(), *head)
-    with pytest.raises(InputError, match="no convolution reads the image in the first block"):
+    with pytest.raises(InputError, match=r"and the first block, .*, has no convolution"):
         patch_filters(taken_apart(model, 3, 8, 8))
 
 
 def test_kernels_that_are_alike_or_not_finite_are_refused(with_kernels):
     alike = torch.full((4, 3, 2, 2), 0.1)
-    with pytest.raises(InputError, match=r"the 4 kernels of '0.weight' are all alike"):
+    with pytest.raises(InputError, match=r"kernels must differ .* the 4 of 0.weight are equal"):
         patch_filters(with_kernels(alike))
     alike[0, 0, 0, 0] = torch.nan
-    with pytest.raises(InputError, match=r"'0.weight' is NaN or infinite in places"):
+    with pytest.raises(
+        InputError, match=r"0.weight must be finite, got NaN or infinite weights"
+    ):
         patch_filters(with_kernels(alike))
 
 
 def test_no_components_are_refused(with_kernels, noise):
-    with pytest.raises(InputError, match="components is 0; wants at least 1"):
+    with pytest.raises(InputError, match="components must be at least 1, got 0"):
         patch_filters(with_kernels(noise(4, 3, 2, 2)), components=0)

@@ -1,4 +1,4 @@
-"""Laws of tables of positions (src/visprism/measure/weights/positions.py)."""
+"""Laws of tables of positions (src/visprism/measure/weights/position_embeddings.py)."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,12 @@ import torch
 from torch import nn
 
 from visprism.anatomy import dissect
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.core.run import Run
 from visprism.measure.weights import positional_similarity
 from visprism.models import load_model
-from visprism.result import Provenance, Result
+from visprism.results.base import Result
 from visprism.testing import assert_results_equal
 
 
@@ -186,10 +188,8 @@ def test_an_entry_of_zeros_has_no_direction(similarity, noise):
 
 
 def test_it_knows_where_it_comes_from(taken_apart, noise, tmp_path):
-    about = Provenance(model="ours", seed=3)
-    result = positional_similarity(
-        taken_apart(Tokens(noise(1, 12, 8)), 3, 6, 8), provenance=about
-    )
+    about = Run(provenance=Provenance(model="ours", seed=3))
+    result = positional_similarity(taken_apart(Tokens(noise(1, 12, 8)), 3, 6, 8), run=about)
     assert result.parameter == "table"
     assert (result.provenance.model, result.provenance.seed) == ("ours", 3)
     assert result.provenance.image_shape == (3, 6, 8)
@@ -200,13 +200,15 @@ def test_it_knows_where_it_comes_from(taken_apart, noise, tmp_path):
 def test_a_model_without_a_table_is_refused(taken_apart, noise):
     plain = Unplaced(noise(8))
     for model in (load_model("resnet20").model, plain):
-        with pytest.raises(InputError, match="'stem', adds no table of positions to its tok"):
+        with pytest.raises(InputError, match="its first block, stem, adds none"):
             positional_similarity(taken_apart(model, 3, 8, 8))
 
 
 def test_relative_positions_are_no_table(taken_apart):
     name = "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=4&depths=[1,1]"
-    with pytest.raises(InputError, match="wants a model with absolute positions"):
+    with pytest.raises(
+        InputError, match="model must add position embeddings that are a parameter"
+    ):
         positional_similarity(taken_apart(load_model(name).model, 3, 64, 64))
 
 
@@ -218,7 +220,10 @@ def test_a_resampled_table_is_refused(taken_apart, noise):
             )
             return (x + table).permute(0, 2, 3, 1)
 
-    with pytest.raises(InputError, match=r"computed from 'table' \(1x12x8\); positional simil"):
+    with pytest.raises(
+        InputError,
+        match=r"must be one parameter, and the model computes them from table \(1x12x8\)",
+    ):
         positional_similarity(taken_apart(Resampled(noise(1, 12, 8)), 3, 12, 16))
 
 
@@ -231,5 +236,5 @@ def test_a_table_made_of_two_is_refused(taken_apart, noise):
         def placed(self, x):
             return x.flatten(2).transpose(1, 2) + (self.table + self.tilt)
 
-    with pytest.raises(InputError, match=r"from 'table' \(1x12x8\), 'tilt' \(1x12x1\)"):
+    with pytest.raises(InputError, match=r"from table \(1x12x8\), tilt \(1x12x1\)"):
         positional_similarity(taken_apart(Sum(), 3, 6, 8))

@@ -22,14 +22,14 @@ def test_the_middle_of_the_table_is_the_query_itself():
     table = torch.zeros(1, 3, 5)
     table[0, 1, 2] = table[0, 0, 4] = 9
     result = vp.relative_scores(table)
-    high = result.rows(result.score > 1)
+    high = result.select(result.score > 1)
     assert [high.dy.tolist(), high.dx.tolist()] == [[-1, 0], [2, 0]]
 
 
 def test_heads_of_a_convolution_look_at_one_offset_each():
     attention = vp.attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))
     result = vp.relative_scores(attention.scores)
-    seen = result.rows(result.weight > 0)
+    seen = result.select(result.weight > 0)
     assert seen.weight.tolist() == [1] * 9
     offsets = list(zip(seen.dy.tolist(), seen.dx.tolist(), strict=True))
     assert offsets == [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1)]
@@ -75,12 +75,12 @@ def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
 
 
 def test_a_table_without_a_middle_is_refused():
-    with pytest.raises(vp.InputError, match="relative scores of 3x4 offsets has no middle"):
+    with pytest.raises(vp.InputError, match="odd number of rows and columns, got 3x4 offsets"):
         vp.relative_scores(torch.zeros(2, 3, 4))
 
 
 def test_a_head_that_looks_nowhere_is_refused():
     table = torch.zeros(2, 3, 3)
     table[1] = -torch.inf
-    with pytest.raises(vp.InputError, match="head 2 has no finite score; give each head"):
+    with pytest.raises(vp.InputError, match="and head 2 has none"):
         vp.relative_scores(table)

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from visprism.core.rng import stream
 from visprism.models.layers.heads import AttentionPool, MeanPool, classifier_of, pool_of
 from visprism.models.layers.smoothing import SpatialSmoothing
-from visprism.rng import stream
 
 
 def images(*shape):

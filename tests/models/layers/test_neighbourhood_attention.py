@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from visprism.core.rng import stream
 from visprism.models.layers.neighbourhood_attention import NeighbourhoodAttention
-from visprism.rng import stream
 
 
 def made(*arguments, **options):

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from visprism.core.rng import stream
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
 from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
-from visprism.rng import stream
 
 HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
 BLOCKS = {

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from visprism.core.rng import stream
 from visprism.models.layers.window_attention import WindowAttention
-from visprism.rng import stream
 
 
 def made(seed=0, *arguments, **options):

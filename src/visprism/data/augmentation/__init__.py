@@ -1,11 +1,12 @@
 """Augmentation of training images: settings, and the batched operations that follow them."""
 
-from visprism.data.augmentation.notation import RandAugment, read_rand_augment
+from visprism.data.augmentation.rand_augment_spec import RandAugment, read_rand_augment
 from visprism.data.augmentation.settings import (
     PLAIN,
     STRONG,
     STRONG_LARGE,
     WEAK,
+    WEAK_LARGE,
     Augmentation,
 )
 
@@ -14,6 +15,7 @@ __all__ = [
     "STRONG",
     "STRONG_LARGE",
     "WEAK",
+    "WEAK_LARGE",
     "Augmentation",
     "RandAugment",
     "read_rand_augment",

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
-from visprism.data.augmentation.grouping import put_together
+from visprism.data.augmentation.regroup import put_together
 
 Images = UInt8[Tensor, "b c h w"]
 Amounts = Float64[Tensor, " b"]

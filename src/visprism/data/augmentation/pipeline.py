@@ -1,4 +1,4 @@
-"""The pipeline: from the images of a batch to what the model is trained on, by one plan."""
+"""The augmentation pipeline: from the images of a batch to the model's input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,27 +7,28 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from visprism.data.augmentation.cutting import cut_out
-from visprism.data.augmentation.draws import Drawn, draw
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
+from visprism.data.augmentation.draws import RandomNumbers, draw
 from visprism.data.augmentation.erasing import erased
-from visprism.data.augmentation.framing import framed
+from visprism.data.augmentation.mix_pairs import RankSlice, share
 from visprism.data.augmentation.mixing import Mix, draw_mix, mixed, soft
+from visprism.data.augmentation.pad_crop_flip import framed
 from visprism.data.augmentation.rand_augment import rand_augmented
+from visprism.data.augmentation.random_resized_crop import cut_out
+from visprism.data.augmentation.regroup import put_together
 from visprism.data.augmentation.settings import Augmentation
-from visprism.data.augmentation.share import Share, share
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 SoftBatch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one process does for one batch."""
+    """The augmentation of one batch in one process."""
 
-    numbers: Int64[Tensor, " m"]  # of the images that it prepares, in the data set
-    share: Share
-    drawn: Drawn  # for these images
+    numbers: Int64[Tensor, " m"]  # indices of the images that it prepares, in the data set
+    share: RankSlice
+    random: RandomNumbers  # of these images
     mix: Mix
 
 
@@ -39,38 +40,61 @@ def planned(
     *use: object,
     seed: int,
 ) -> Plan:
-    """The plan for the batch of the images `numbers`; `use` tells it from all other batches."""
+    """The plan for the batch of the images `numbers`; `use` names its random stream."""
     generator = stream(seed, "augment", *use)
-    drawn = draw(augmentation, len(numbers), size, generator)
+    random = draw(augmentation, len(numbers), size, generator)
     mix = draw_mix(augmentation, size, generator)
-    own = share(len(numbers), part, mixes=augmentation.mixes)
-    return Plan(numbers[own.places], own, drawn.of(own.places), mix)
+    rank_slice = share(len(numbers), part, mixes=augmentation.mixes)
+    places = rank_slice.places
+    return Plan(numbers[places], rank_slice, random.of(places), mix)
 
 
 def changed(
     pixels: UInt8[Tensor, "b c h w"],
-    drawn: Drawn,
+    random: RandomNumbers,
     augmentation: Augmentation,
     preprocessing: Preprocessing,
 ) -> UInt8[Tensor, "b c h w"]:
-    """The images cut out, mirrored, and after the operations of RandAugment."""
+    """The images after random crops, flips and RandAugment."""
     device, settings = pixels.device, augmentation.operations
     if augmentation.area < 1:
-        pixels = cut_out(pixels, drawn.window, preprocessing.interpolation)
+        pixels = _cropped(pixels, random, augmentation, preprocessing)
     if augmentation.padding or augmentation.flip:
-        corner, flip = drawn.corner.to(device), drawn.flip.to(device)
+        corner, flip = random.corner.to(device), random.flip.to(device)
         pixels = framed(pixels, corner, flip, augmentation.padding)
     if settings is None:
         return pixels
     return rand_augmented(
         pixels,
-        drawn.operation,
-        drawn.magnitude,
-        drawn.negative,
-        drawn.cubic,
+        random.operation,
+        random.magnitude,
+        random.negative,
+        random.cubic,
         fill=[min(255, round(255 * value)) for value in preprocessing.mean],
         increasing=settings.increasing,
     )
+
+
+def _cropped(
+    pixels: UInt8[Tensor, "b c h w"],
+    random: RandomNumbers,
+    augmentation: Augmentation,
+    preprocessing: Preprocessing,
+) -> UInt8[Tensor, "b c h w"]:
+    """The random crops, each image by its interpolation."""
+    if augmentation.crop_interpolation == "preprocessing":
+        return cut_out(pixels, random.window, preprocessing.interpolation)
+    groups = []
+    for selected, interpolation in (
+        (~random.crop_cubic, "bilinear"),
+        (random.crop_cubic, "bicubic"),
+    ):
+        positions = selected.nonzero().ravel()
+        if len(positions):
+            images = pixels.index_select(0, positions.to(pixels.device))
+            crops = cut_out(images, random.window[:, positions], interpolation)
+            groups.append((positions, crops))
+    return put_together(groups) if groups else pixels
 
 
 def finished(
@@ -81,22 +105,27 @@ def finished(
     preprocessing: Preprocessing,
     num_classes: int,
 ) -> SoftBatch:
-    """Images standardised, erased and mixed, and the probabilities of their classes."""
-    images = erased(standardised(pixels, preprocessing), plan.drawn.box, plan.drawn.noise)
+    """Images normalized, erased and mixed, and the probabilities of their classes."""
+    images = erased(
+        normalized(pixels, preprocessing),
+        plan.random.box,
+        plan.random.noise,
+        augmentation.erasing_mode,
+    )
     rows = soft(targets, num_classes, augmentation.smoothing)
     own, partner = plan.share.own.to(pixels.device), plan.share.partner.to(pixels.device)
-    mine, probabilities = images.index_select(0, own), rows[own]
+    inputs, probabilities = images.index_select(0, own), rows[own]
     if plan.mix.own == 1:
-        return mine, probabilities
-    theirs = images.index_select(0, partner)
+        return inputs, probabilities
+    partners = images.index_select(0, partner)
     probabilities = plan.mix.own * probabilities + (1 - plan.mix.own) * rows[partner]
-    return mixed(mine, theirs, plan.mix), probabilities
+    return mixed(inputs, partners, plan.mix), probabilities
 
 
-def standardised(
+def normalized(
     pixels: UInt8[Tensor, "b c h w"], preprocessing: Preprocessing
 ) -> Float[Tensor, "b c h w"]:
-    """Pixels in 0 ... 1, less the mean, over the standard deviation, on their device."""
+    """Pixels in [0, 1] minus the mean, divided by the standard deviation, on their device."""
     mean, std = (
         255 * torch.tensor(values, device=pixels.device)[:, None, None]
         for values in (preprocessing.mean, preprocessing.std)

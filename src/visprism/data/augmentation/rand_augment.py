@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from visprism.data.augmentation import geometric, photometric
-from visprism.data.augmentation.grouping import put_together
+from visprism.data.augmentation.regroup import put_together
 
 Images = UInt8[Tensor, "b 3 h w"]
 Operation = Callable[[Images, "Strength"], Images]
@@ -56,7 +56,7 @@ def rand_augmented(
 ) -> Images:
     """The images after their operations, one layer after the other.
 
-    What is drawn lies on the CPU, the images anywhere; nothing waits for their device.
+    What is drawn lies on the CPU, the images random_start; nothing waits for their device.
 
     Args:
         images: RGB in eight bits.

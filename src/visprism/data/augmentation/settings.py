@@ -1,61 +1,67 @@
-"""Settings of augmentation: how training images are changed, as numbers to be written down."""
+"""Hyperparameters of augmentation, and the settings of the paper."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from visprism.data.augmentation.notation import RandAugment, read_rand_augment
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.data.augmentation.rand_augment_spec import RandAugment, read_rand_augment
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How training images are changed; by default not at all.
+    """How training images are augmented; by default not at all.
 
     Raises:
-        InputError: if a field is outside of its range, or `rand_augment` is not understood.
+        InputError: if a field is out of range or would have no effect, or `rand_augment` is not
+            in timm's notation.
 
     Source: Park and Kim (2022), How do vision transformers work?, appendix A; Cubuk et al.
     (2020), RandAugment; Zhong et al. (2020), Random erasing data augmentation; Zhang et al.
     (2018), mixup; Yun et al. (2019), CutMix; all as timm defines them.
     """
 
-    padding: int = 0  # pixels of black about an image, out of which it is cut again
-    area: float = 1.0  # smallest part that is cut out and resized; 1: the image as it is
-    flip: float = 0.0  # probability of mirroring
-    rand_augment: str = ""  # as timm spells it: "rand-m9-n2-mstd1.0"
-    erasing: float = 0.0  # probability that a rectangle is replaced by noise
-    mixup: float = 0.0  # alpha of the Beta distribution of the part that is the image's own
-    cutmix: float = 0.0  # the same where a rectangle is taken from the other image
-    mix_probability: float = 1.0  # of a batch, to be mixed at all
-    switch_probability: float = 0.5  # of cutmix, where both are on
-    smoothing: float = 0.0  # part of a target that is spread over all classes
+    padding: int = 0  # black pixels on each side, out of which the image is cropped at random
+    area: float = 1.0  # smallest fraction of the area that is cropped and resized; 1: no crop
+    # Interpolation of the crop: that of the preprocessing, or bilinear or bicubic at random.
+    crop_interpolation: Literal["preprocessing", "random"] = "preprocessing"
+    flip: float = 0.0  # probability of a horizontal flip
+    rand_augment: str = ""  # in timm's notation, such as "rand-m9-n2-mstd1.0"; empty: none
+    erasing: float = 0.0  # probability that a rectangle is erased
+    # Values in the rectangle, after normalization: normal noise by pixel, or zero.
+    erasing_mode: Literal["pixel", "const"] = "pixel"
+    mixup: float = 0.0  # alpha of the Beta distribution of the weight of the image itself
+    cutmix: float = 0.0  # alpha of the Beta distribution of the area of the image itself
+    mix_probability: float = 1.0  # that a batch is mixed
+    switch_probability: float = 0.5  # of cutmix instead of mixup, where both are on
+    smoothing: float = 0.0  # probability that is spread over all classes
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{name} is {value}; wants a finite number")
-        names = ("flip", "erasing", "mix_probability", "switch_probability", "smoothing")
-        for name in ("area", *names):
+                raise InputError(f"{name} must be finite, got {value}")
+        check_choices(self)
+        names = ("flip", "erasing", "mix_probability", "switch_probability")
+        for name in names:
             if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is {getattr(self, name)}; wants a number from 0 to 1")
+                raise InputError(f"{name} must be in [0, 1], got {getattr(self, name)}")
         for name in ("padding", "mixup", "cutmix"):
             if getattr(self, name) < 0:
-                raise InputError(f"{name} is {getattr(self, name)}; wants 0 (off) or more")
-        if self.smoothing == 1:
-            raise InputError("smoothing is 1, which leaves nothing of the class; wants less")
-        if not self.area:
-            raise InputError("area is 0; wants the smallest part of an image that is cut out")
-        for name, wants in unread(vars(self)).items():
-            value, usual = getattr(self, name), getattr(Augmentation, name)
-            if value != usual:
+                raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not 0 <= self.smoothing < 1:
+            raise InputError(f"smoothing must be in [0, 1), got {self.smoothing}")
+        if not 0 < self.area <= 1:
+            raise InputError(f"area must be in (0, 1], got {self.area}")
+        for name, purpose in unused_fields(vars(self)).items():
+            value, default = getattr(self, name), getattr(Augmentation, name)
+            if value != default:
                 raise InputError(
-                    f"{name} is {value} and would do nothing; it is for {wants}, without which "
-                    f"it stays {usual}"
+                    f"{name} must be {default} without {purpose}, got {value}, which would "
+                    "have no effect"
                 )
-        _ = self.operations  # said now, not in the middle of an epoch
+        _ = self.operations  # raises here, not in the middle of an epoch
 
     @property
     def mixes(self) -> bool:
@@ -64,22 +70,43 @@ class Augmentation:
 
     @cached_property
     def operations(self) -> RandAugment | None:
-        """What `rand_augment` says, or None where it is empty."""
+        """The settings of `rand_augment`, or None where it is empty."""
         return read_rand_augment(self.rand_augment) if self.rand_augment else None
 
 
-def unread(values: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that others leave without effect, and what each is for."""
+@cache
+def _choices(kind: type) -> dict[str, tuple[Any, ...]]:
+    """The values of each field that has a fixed set of them."""
+    hints = get_type_hints(kind)
+    return {n: get_args(hint) for n, hint in hints.items() if get_origin(hint) is Literal}
+
+
+def check_choices(settings: object) -> None:
+    """Require that the fields of a dataclass with a fixed set of values have one of these.
+
+    Raises:
+        InputError: if a field has another value.
+    """
+    for name, choices in _choices(type(settings)).items():
+        value = getattr(settings, name)
+        if value not in choices:
+            raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that have no effect, and the setting that each one belongs to."""
     mixup, cutmix = values["mixup"] > 0, values["cutmix"] > 0
-    read_for = {
+    used = {
+        "crop_interpolation": (values["area"] < 1, "a random crop (area below 1)"),
+        "erasing_mode": (values["erasing"] > 0, "erasing"),
         "mix_probability": (mixup or cutmix, "mixup or cutmix"),
-        "switch_probability": (mixup and cutmix, "mixup with cutmix"),
+        "switch_probability": (mixup and cutmix, "both mixup and cutmix"),
     }
-    return {name: wants for name, (is_read, wants) in read_for.items() if not is_read}
+    return {name: purpose for name, (is_used, purpose) in used.items() if not is_used}
 
 
 PLAIN = Augmentation()
-# What the paper trains on, small images and large ones.
+# The paper's strong augmentation of small and of large images.
 STRONG = Augmentation(
     padding=4,
     flip=0.5,
@@ -90,11 +117,14 @@ STRONG = Augmentation(
 )
 STRONG_LARGE = Augmentation(
     area=0.08,
+    crop_interpolation="random",
     flip=0.5,
     rand_augment="rand-m9-n2-mstd0.5",
     erasing=0.25,
+    erasing_mode="const",
     mixup=1.0,
     cutmix=0.8,
     smoothing=0.1,
 )
 WEAK = Augmentation(padding=4, flip=0.5)
+WEAK_LARGE = Augmentation(area=0.08, crop_interpolation="random", flip=0.5)

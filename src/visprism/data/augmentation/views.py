@@ -17,10 +17,10 @@ from timm.data.auto_augment import rand_augment_transform
 from timm.data.transforms import RandomResizedCropAndInterpolation
 from torch import Tensor
 
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.rng import stream
 from visprism.data.augmentation.settings import Augmentation
 from visprism.data.batches import cropped
-from visprism.preprocessing import Preprocessing
-from visprism.rng import stream
 
 _GLOBAL = threading.Lock()  # of the generators that all threads share
 
@@ -44,7 +44,11 @@ class Views:
         self._crop = RandomResizedCropAndInterpolation(
             preprocessing.size,
             scale=(augmentation.area, 1.0),
-            interpolation=preprocessing.interpolation,
+            interpolation=(
+                "random"
+                if augmentation.crop_interpolation == "random"
+                else preprocessing.interpolation
+            ),
         )
         colour = tuple(min(255, round(255 * value)) for value in preprocessing.mean)
         self._rand_augment = (

@@ -9,9 +9,9 @@ from visprism.data.corruptions import (  # noqa: F401 (each registers its corrup
     spatter,
     weather,
 )
-from visprism.data.corruptions.corrupt import corrupt
+from visprism.data.corruptions.corrupt import change_of, corrupt
 from visprism.data.corruptions.registry import COMMON, CORRUPTIONS, EXTRA
-from visprism.data.corruptions.sequences import PERTURBATIONS, sequence
+from visprism.data.corruptions.sequences import PERTURBATIONS, SequenceBatches, sequence
 from visprism.data.corruptions.severities import table_for
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "CORRUPTIONS",
     "EXTRA",
     "PERTURBATIONS",
+    "SequenceBatches",
+    "change_of",
     "corrupt",
     "sequence",
     "table_for",

@@ -41,12 +41,12 @@ def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images
 @CORRUPTIONS.register
 @in_unit
 def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """The mean of the image and of itself, enlarged step by step."""
-    steps, step = settings("zoom_blur", severity, images)
+    """The mean of the image and of itself, enlarged by each of several factors."""
+    factors = settings("zoom_blur", severity, images)
     total = 2 * images  # itself, and enlarged by 1
-    for i in range(1, steps):
-        total += zoomed(images, 1 + i * step)
-    return total.div_(steps + 1)
+    for factor in factors[1:]:
+        total += zoomed(images, factor)
+    return total.div_(len(factors) + 1)
 
 
 @CORRUPTIONS.register

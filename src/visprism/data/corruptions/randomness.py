@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
-from visprism.rng import stream
+from visprism.core.rng import stream
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A corruption takes images of eight bits, a severity and the randomness of each i
 images of eight bits; `scale.in_unit` makes one of a function of numbers in 0 ... 1.
 """
 
-from visprism.registry import Registry
+from visprism.core.registry import Registry
 
 CORRUPTIONS = Registry("corruption")
 

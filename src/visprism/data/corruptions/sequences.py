@@ -1,11 +1,13 @@
 """Sequences: an image that is perturbed a little more, or anew, from frame to frame."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from visprism.core.errors import InputError
 from visprism.data.corruptions.corrupt import check_images
 from visprism.data.corruptions.digital import brightened
 from visprism.data.corruptions.filters import motion_blurred
@@ -14,7 +16,6 @@ from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.scale import eight_bit
 from visprism.data.corruptions.severities import SIZES, table_for
 from visprism.data.corruptions.weather import flakes_of, snowed
-from visprism.errors import InputError
 
 Images = Float[Tensor, "b 3 h w"]
 Frames = list[Float[Tensor, "b 3 h w"]]
@@ -78,15 +79,33 @@ def sequence(
     return torch.stack([eight_bit(frame) for frame in cut], dim=1)
 
 
+@dataclass(frozen=True)
+class SequenceBatches:
+    """Batches of normalized sequences (images, frames, 3, H, W); the same in every pass."""
+
+    pixels: Callable[[], Iterable[tuple[Sequence[int], Tensor]]]  # indices, and eight-bit RGB
+    perturbation: str
+    mean: Sequence[float]
+    std: Sequence[float]
+    seed: int = 0
+
+    def __iter__(self) -> Iterator[Float[Tensor, "b frames 3 h w"]]:
+        for indices, images in self.pixels():
+            frames = sequence(images, self.perturbation, seed=self.seed, numbers=indices)
+            mean, std = (torch.tensor(v)[:, None, None] for v in (self.mean, self.std))
+            yield (frames.float() / 255 - mean) / std
+
+
 def check_perturbation(perturbation: str) -> None:
-    """Whether there is such a perturbation.
+    """Check the name of a perturbation.
 
     Raises:
-        InputError: if not.
+        InputError: if it is none of `PERTURBATIONS`.
     """
     if perturbation not in PERTURBATIONS:
-        known = ", ".join(PERTURBATIONS)
-        raise InputError(f"unknown perturbation {perturbation!r}; there is {known}")
+        raise InputError(
+            f"perturbation must be one of {', '.join(PERTURBATIONS)}, got {perturbation!r}"
+        )
 
 
 def _gaussian_noise(images: Images, scale: float | int, randomness: Randomness) -> Frames:

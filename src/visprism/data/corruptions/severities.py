@@ -1,4 +1,4 @@
-"""Severities: what 1 to 5 mean for each corruption, by the size of the images.
+"""Severities: parameters of each corruption for severities 1 to 5, by the size of the images.
 
 The numbers are those from which CIFAR-10-C, Tiny ImageNet-C and ImageNet-C were made.
 
@@ -8,28 +8,35 @@ corruptions and perturbations, and the code that they published with it.
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 SIZES = ("CIFAR", "Tiny ImageNet", "ImageNet")
 # Sides at which a table gives way to the next: the geometric means of 32, 64 and 224.
 _UPTO = (45, 119)
 
+
+def _factors(stop: float, step: float) -> tuple[float, ...]:
+    """Zoom factors from 1, as `numpy.arange` rounds them: (1, 1.06, 0.01) has 7 values."""
+    return tuple(np.arange(1, stop, step).tolist())
+
+
 _CIFAR: dict[str, list[Any]] = {
     "gaussian_noise": [0.04, 0.06, 0.08, 0.09, 0.10],  # standard deviation
     "shot_noise": [500, 250, 100, 75, 50],  # photons of a white pixel
-    "impulse_noise": [0.01, 0.02, 0.03, 0.05, 0.07],  # share of values
+    "impulse_noise": [0.01, 0.02, 0.03, 0.05, 0.07],  # fraction of values
     "speckle_noise": [0.06, 0.1, 0.12, 0.16, 0.2],  # deviation, relative to the value
     "gaussian_blur": [0.4, 0.6, 0.7, 0.8, 1],  # sigma in pixels
-    # sigma, farthest move, repeats
+    # sigma, largest displacement, repeats
     "glass_blur": [(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
     "defocus_blur": [(0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)],  # radius, sigma
     "motion_blur": [(6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)],  # radius, sigma
-    "zoom_blur": [(6, 0.01), (11, 0.01), (16, 0.01), (21, 0.01), (26, 0.01)],  # steps, step
+    "zoom_blur": [_factors(stop, 0.01) for stop in (1.06, 1.11, 1.16, 1.21, 1.26)],
     "fog": [(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],  # strength, decay
     "frost": [(1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)],  # image, ice
-    # mean, deviation, zoom, threshold, blur's radius and sigma, share of the image
+    # mean, deviation, zoom, threshold, radius and sigma of the blur, weight of the image
     "snow": [
         (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
         (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
@@ -98,8 +105,10 @@ _IMAGENET = _TINY | {
     "glass_blur": [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)],
     "defocus_blur": [(3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)],
     "motion_blur": [(10, 3), (15, 5), (15, 8), (15, 12), (20, 15)],
-    # NumPy's arange(1, 1.16, 0.01) has 16 numbers, and so on for the others.
-    "zoom_blur": [(11, 0.01), (16, 0.01), (11, 0.02), (13, 0.02), (11, 0.03)],
+    "zoom_blur": [
+        _factors(1.11, 0.01), _factors(1.16, 0.01), _factors(1.21, 0.02), _factors(1.26, 0.02),
+        _factors(1.31, 0.03),
+    ],
     "fog": [(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
     "frost": [(1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)],
     "snow": [
@@ -130,22 +139,22 @@ _TABLES = dict(zip(SIZES, (_CIFAR, _TINY, _IMAGENET), strict=True))
 
 
 def table_for(height: int, width: int) -> str:
-    """Which of `SIZES` has the severities for images of this size: the nearest by ratio."""
+    """The one of `SIZES` that is nearest by ratio, whose severities apply."""
     side = min(height, width)
     return SIZES[sum(side > upto for upto in _UPTO)]
 
 
 def check_severity(severity: int) -> None:
-    """Whether there is such a severity.
+    """Check a severity.
 
     Raises:
-        InputError: if not.
+        InputError: if it is no integer from 1 to 5.
     """
     if isinstance(severity, bool) or severity not in (1, 2, 3, 4, 5):
-        raise InputError(f"severity is {severity!r}; wants 1 (mild) to 5 (severe)")
+        raise InputError(f"severity must be 1 (mild) to 5 (severe), got {severity!r}")
 
 
 def settings(corruption: str, severity: int, images: Tensor) -> Any:  # noqa: ANN401
-    """What a severity means for images of this size."""
+    """The parameters of a corruption at a severity, for images of this size."""
     height, width = images.shape[2:]
     return _TABLES[table_for(height, width)][corruption][severity - 1]

@@ -1,46 +1,35 @@
 """Analyses of feature maps: probes gather them in one pass over the data."""
 
-from visprism.measure.features.attention import AttentionProbe, AttentionStatistics
-from visprism.measure.features.block_structure import BlockStructure, block_structure
-from visprism.measure.features.cka import CKAProbe, Similarity
-from visprism.measure.features.compare import compare
-from visprism.measure.features.fourier import (
-    FourierProbe,
-    HighFrequency,
-    Spectrum,
-    high_frequency,
-)
+from visprism.measure.features.attention import AttentionProbe
+from visprism.measure.features.attention_maps import Query, attention_maps
+from visprism.measure.features.attention_rollout import rollout, rollouts
+from visprism.measure.features.band_energy import BandEnergyProbe
+from visprism.measure.features.branch_transfer import BranchTransferProbe
+from visprism.measure.features.cka import CKAProbe
+from visprism.measure.features.cka_between_models import compare
+from visprism.measure.features.fourier import FourierProbe
 from visprism.measure.features.observe import observe
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.singular_values import (
-    EffectiveRanks,
-    SingularValueProbe,
-    SingularValues,
-    effective_ranks,
-)
-from visprism.measure.features.tally import Tally, tally
-from visprism.measure.features.variance import VarianceProbe, Variances
+from visprism.measure.features.receptive_field_gradients import receptive_field
+from visprism.measure.features.residual_branches import residual_branches
+from visprism.measure.features.singular_values import SingularValueProbe
+from visprism.measure.features.variance import VarianceProbe
 
 __all__ = [
     "AttentionProbe",
-    "AttentionStatistics",
-    "BlockStructure",
+    "BandEnergyProbe",
+    "BranchTransferProbe",
     "CKAProbe",
-    "EffectiveRanks",
     "FourierProbe",
-    "HighFrequency",
     "Probe",
-    "Similarity",
+    "Query",
     "SingularValueProbe",
-    "SingularValues",
-    "Spectrum",
-    "Tally",
     "VarianceProbe",
-    "Variances",
-    "block_structure",
+    "attention_maps",
     "compare",
-    "effective_ranks",
-    "high_frequency",
     "observe",
-    "tally",
+    "receptive_field",
+    "residual_branches",
+    "rollout",
+    "rollouts",
 ]

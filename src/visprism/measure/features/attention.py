@@ -1,12 +1,11 @@
-"""Attention: how far it reaches, how sharp it is, and whether its heads differ.
+"""Attention probe: distance, entropy, mutual information and redundancy of every head.
 
 Source: Dosovitskiy et al. (2021), An image is worth 16x16 words, fig. 7 (distance); Park et al.
-(2023), What do self-supervised vision transformers learn?, sec. 2 (normalised mutual
+(2023), What do self-supervised vision transformers learn?, sec. 2 (normalized mutual
 information).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,51 +13,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Attention, Weights, attentions
-from visprism.anatomy.places import NOWHERE, Places
+from visprism.anatomy.trace.token_grids import OFF_GRID, TokenGrid
+from visprism.core.statistics import standard_error
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.sums import standard_error
-from visprism.result import Result
+from visprism.results.attention import AttentionStatistics
 
 # In the order in which `AttentionProbe.extract` stacks them.
 QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
-
-
-@dataclass(frozen=True)
-class AttentionStatistics(Result):
-    """What each head of each attention does; one row per head. Errors are over images."""
-
-    block: np.ndarray  # name of the attention's block; "#2" for the second in one block
-    stage: np.ndarray
-    depth: np.ndarray  # 0 for the stem ... 1 for the last block before the head
-    head: np.ndarray  # from 1
-    distance: np.ndarray  # mean distance to what is attended to, in pixels of the image
-    distance_error: np.ndarray
-    entropy: np.ndarray  # of a query's weights, in nats; log(keys) for uniform attention
-    entropy_error: np.ndarray
-    keys: np.ndarray  # that a query can attend to
-    nmi: np.ndarray  # 0: all queries attend alike; 1: each to a key of its own
-    nmi_error: np.ndarray
-    prefix_share: np.ndarray  # of the weight, on class tokens, registers and padding
-    prefix_share_error: np.ndarray
-    redundancy: np.ndarray  # mean cosine of its weights with other heads'; NaN for one head
-    redundancy_error: np.ndarray
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        names = list(dict.fromkeys(self.block.tolist()))
-        return [
-            f"{words} of attention, mean over heads, goes from {_least_to_most(names, means)}"
-            for words, values in (
-                ("the distance in pixels", self.distance),
-                ("the normalised mutual information", self.nmi),
-            )
-            for means in [[values[self.block == name].mean() for name in names]]
-        ]
-
-
-def _least_to_most(names: list[str], means: list[float]) -> str:
-    least, most = int(np.argmin(means)), int(np.argmax(means))
-    return f"{means[least]:.3g} ({names[least]}) to {means[most]:.3g} ({names[most]})"
 
 
 class AttentionProbe(Probe):
@@ -68,7 +29,7 @@ class AttentionProbe(Probe):
 
     - distance: sum_k A[q, k] |place of q - place of k| over sum_k A[q, k], k on the grid;
     - entropy: -sum_k A[q, k] log A[q, k];
-    - normalised mutual information: I(q; k) / sqrt(H(q) H(k)), queries equally likely, within a
+    - normalized mutual information: I(q; k) / sqrt(H(q) H(k)), queries equally likely, within a
       window; 0 where all attend to one key;
     - share of the weight on keys that are on no grid;
     - cosine between the weights of two heads, mean over the other heads.
@@ -79,22 +40,22 @@ class AttentionProbe(Probe):
     sees = "attention"
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
-        """Attention blocks without attention that can be shown; see `Probe.notes`."""
-        shown = {attention.block.name for attention in attentions(anatomy)}
-        hidden = [
-            b.name for b in anatomy if b.kind.startswith("attention") and b.name not in shown
+        """Attention blocks whose attention has no weights over tokens; see `Probe.notes`."""
+        covered = {attention.block.name for attention in attentions(anatomy)}
+        missing = [
+            b.name for b in anatomy if b.kind.startswith("attention") and b.name not in covered
         ]
-        if not hidden:
+        if not missing:
             return ()
         return (
-            f"Attention that is not shown: {', '.join(hidden)} (over channels, without a "
+            f"Attention that is not measured: {', '.join(missing)} (over channels, without a "
             "softmax, or with tokens that could not be followed).",
         )
 
     def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
         """The quantities of `QUANTITIES` by image and head."""
         attention, weights = x.attention, x.values
-        queries, keys = attention.attended.queries, attention.attended.keys
+        queries, keys = attention.geometry.queries, attention.geometry.keys
         placed = _on_grid(queries, weights)
         share = placed / placed.sum(1, keepdim=True).clamp(min=1)  # of a query in its window
         window = placed.sum(1) / placed.sum()  # of a window in the image
@@ -109,7 +70,7 @@ class AttentionProbe(Probe):
             [
                 mean(torch.where(on_grid > 0, reach / on_grid, 0)),
                 mean(entropy),
-                torch.einsum("bwh,w->bh", _shared(weights, entropy, share), window),
+                torch.einsum("bwh,w->bh", _mutual_information(weights, entropy, share), window),
                 mean(1 - on_grid),
                 _cosine_with_others(weights),
             ],
@@ -118,54 +79,59 @@ class AttentionProbe(Probe):
 
     def update(self, batch: Mapping[Attention, Float[Tensor, "b quantities heads"]]) -> None:
         """Add one batch; see `Probe.update`."""
-        for attention, extract in batch.items():
-            value = extract.cpu().double().numpy()
+        values = {a: extract.cpu().double().numpy() for a, extract in batch.items()}
+        for attention, value in values.items():
             self.add({attention: np.stack([np.ones_like(value), value, value**2]).sum(1)})
+        mean = np.concatenate(list(values.values()), axis=-1).mean(-1)  # over all heads
+        self.add({"mean": np.stack([np.ones_like(mean), mean, mean**2]).sum(1)})
 
     def result(self) -> AttentionStatistics:
         """The statistics of every head; see `Probe.result`."""
-        rows = [
-            (attention, head)
-            for attention in self.gathered()
-            for head in range(attention.attended.heads)
-        ]
-        images, total, squares = np.concatenate(
-            [self.sums[attention] for attention in self.gathered()], axis=-1
-        )
+        members = [key for key in self.gathered() if isinstance(key, Attention)]
+        rows = [(a, head) for a in members for head in range(a.geometry.heads)]
+        images, total, squares = np.concatenate([self.sums[a] for a in members], axis=-1)
         mean, error = total / images, standard_error(total, squares, images)
-        alone = np.array([attention.attended.heads == 1 for attention, _ in rows])
+        alone = np.array([attention.geometry.heads == 1 for attention, _ in rows])
         mean[-1, alone] = error[-1, alone] = np.nan
         columns = dict(zip(QUANTITIES, mean, strict=True))
         errors = {f"{name}_error": e for name, e in zip(QUANTITIES, error, strict=True)}
+        all_heads = {}
+        images, total, squares = self.sums["mean"]
+        mean_error = standard_error(total, squares, images)
+        for name in ("distance", "nmi"):
+            i = QUANTITIES.index(name)
+            all_heads[f"mean_{name}"] = float(total[i] / images[i])
+            all_heads[f"mean_{name}_error"] = float(mean_error[i])
         return AttentionStatistics(
             block=np.array([attention.name for attention, _ in rows]),
             stage=np.array([attention.block.stage for attention, _ in rows]),
             depth=np.array([attention.block.depth for attention, _ in rows]),
             head=np.array([head + 1 for _, head in rows]),
-            keys=np.array([attention.attended.keys.index.shape[1] for attention, _ in rows]),
+            keys=np.array([attention.geometry.keys.index.shape[1] for attention, _ in rows]),
             **columns,
             **errors,
+            **all_heads,
         )
 
 
-def _on_grid(places: Places, like: Tensor) -> Float[Tensor, "windows tokens"]:
+def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]:
     """1 for tokens that have a place, 0 for others."""
-    return torch.from_numpy(places.index != NOWHERE).to(like)
+    return torch.from_numpy(places.index != OFF_GRID).to(like)
 
 
 def _distances(attention: Attention, like: Tensor) -> Float[Tensor, "windows queries keys"]:
-    """Distances between the centres of tokens in pixels; 0 where one has no place."""
+    """Distances between the centers of tokens in pixels; 0 where one has no place."""
     ends = []
-    for places in (attention.attended.queries, attention.attended.keys):
+    for places in (attention.geometry.queries, attention.geometry.keys):
         (height, width), (rows, columns) = attention.image, places.grid
         y = (places.index // columns + 0.5) * height / rows
         x = (places.index % columns + 0.5) * width / columns
         ends.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(like))
-    placed = [_on_grid(p, like) for p in (attention.attended.queries, attention.attended.keys)]
+    placed = [_on_grid(p, like) for p in (attention.geometry.queries, attention.geometry.keys)]
     return torch.cdist(*ends) * placed[0][:, :, None] * placed[1][:, None, :]
 
 
-def _shared(
+def _mutual_information(
     weights: Float[Tensor, "b w h q k"],
     entropy: Float[Tensor, "b w h q"],
     share: Float[Tensor, "w q"],
@@ -183,8 +149,8 @@ _ROUNDING = 1e-6  # an entropy that is 0 but for rounding
 
 def _cosine_with_others(weights: Float[Tensor, "b w h q k"]) -> Float[Tensor, "b h"]:
     """Mean cosine of each head's weights with those of the other heads; 0 for one head."""
-    each = weights.transpose(1, 2).flatten(2)
-    products = each @ each.mT
+    heads = weights.transpose(1, 2).flatten(2)
+    products = heads @ heads.mT
     norm = products.diagonal(dim1=1, dim2=2).sqrt()
     cosine = products / (norm[:, :, None] * norm[:, None, :])
     return (cosine.sum(2) - 1) / max(1, weights.shape[2] - 1)

@@ -1,15 +1,13 @@
-"""Fourier spectra of feature maps: how much of a block's output is fine detail.
+"""Fourier probe: gathers how much of a block's output is fine detail.
 
 The spectrum is the mean over images and channels of the log amplitude of the feature map's
-Fourier transform (`visprism.measure.features.profiles`), as a function of frequency. What
-counts is what a block changes: a fall at high frequencies makes it a low-pass filter, a rise a
-high-pass one.
+Fourier transform (`visprism.measure.features.profiles`), as a function of frequency. What a
+block does is the change from the spectrum of the previous block.
 
 Source: Park and Kim (2022), How do vision transformers work?, fig. 2a and 8.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -17,12 +15,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.core.statistics import standard_error
 from visprism.measure.features import profiles
-from visprism.measure.features.per_block import PerBlock, described, grid_of, on_one_grid
+from visprism.measure.features.per_block import (
+    block_columns,
+    grid_of,
+    kind_sums,
+    on_one_grid,
+    predecessors,
+)
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.sums import standard_error
-from visprism.result import Provenance
+from visprism.results.fourier import Spectrum
 
 Profile = Literal["diagonal", "radial"]
 Protocol = Literal["default", "paper"]
@@ -33,42 +38,10 @@ PROFILES = {  # how it is measured, and at which frequencies of a grid
     ("diagonal", "paper"): (profiles.paper_diagonal, profiles.paper_frequency),
 }
 
-
-@dataclass(frozen=True)
-class Spectrum(PerBlock):
-    """Log amplitude by block and spatial frequency; one row for each pair."""
-
-    frequency: np.ndarray  # in pi rad/pixel: 0 is the mean, 1 the Nyquist frequency
-    log_amplitude: np.ndarray  # natural log, mean over channels and images
-    relative: np.ndarray  # log_amplitude less its value at frequency 0
-    relative_error: np.ndarray  # standard error of `relative` over images; NaN for one image
-    change: np.ndarray  # relative, less that of the block before; NaN where grids differ
-    change_error: np.ndarray  # its standard error over images, paired
-    profile: str = "diagonal"  # frequency along each axis; or "radial"
-
-
-@dataclass(frozen=True)
-class HighFrequency(PerBlock):
-    """The highest frequency of a `Spectrum`; one row for each block that has one but 0."""
-
-    frequency: np.ndarray  # in pi rad/pixel, the highest on the block's grid
-    relative: np.ndarray  # log amplitude less its value at frequency 0
-    relative_error: np.ndarray  # standard error over images
-    change: np.ndarray  # relative, less that of the block before; NaN where grids differ
-    change_error: np.ndarray  # its standard error over images, paired
-    profile: str = "diagonal"
-
-
-def high_frequency(spectrum: Spectrum) -> HighFrequency:
-    """The rows of the highest frequency of each block.
-
-    A feature map of one pixel has only frequency 0, so its block is left out.
-
-    Source: Park and Kim (2022), fig. 8.
-    """
-    last = np.append(spectrum.block[1:] != spectrum.block[:-1], True)
-    rows = spectrum.rows(last & (spectrum.frequency > 0))
-    return HighFrequency(**{k: v for k, v in vars(rows).items() if k != "log_amplitude"})
+# What is summed over images, each with its square: the log amplitude, less that at frequency 0,
+# and less that at the lowest frequency that is not 0; then the changes of these three.
+_REFERENCES = ("log_amplitude", "relative", "relative_lowest")
+_CHANGES = ("log_amplitude_change", "change", "change_lowest")
 
 
 class FourierProbe(Probe):
@@ -86,9 +59,10 @@ class FourierProbe(Probe):
 
     def __init__(self, profile: Profile = "diagonal", protocol: Protocol = "default") -> None:
         if (profile, protocol) not in PROFILES:
-            known = "; ".join(f"{p!r} with protocol {q!r}" for p, q in PROFILES)
+            pairs = "; ".join(f"{p!r} with {q!r}" for p, q in PROFILES)
             raise InputError(
-                f"no profile {profile!r} with protocol {protocol!r}; there is {known}"
+                f"profile with protocol must be one of {pairs}, got {profile!r} with "
+                f"{protocol!r}"
             )
         super().__init__()
         self.profile = profile
@@ -112,40 +86,67 @@ class FourierProbe(Probe):
         if not sparse:
             return ()
         return (
-            f"The diagonal of a grid of {', '.join(sparse)} holds only the frequencies that "
-            "both of its sides have; the radial profile (--profile radial) holds all.",
+            f"The diagonal of a {', '.join(sparse)} grid holds only the frequencies that both "
+            "of its sides have. The radial profile holds all.",
         )
 
     def update(self, batch: Mapping[Block, Float[Tensor, "_ _"]]) -> None:
         """Add one batch; see `Probe.update`."""
-        before, relative_before = None, None
+        before, levels_before = None, None
+        highest: list[dict[Block, np.ndarray]] = [{} for _ in _CHANGES]
         for block, extract in batch.items():
-            level = extract.cpu().double().numpy()
-            relative = level - level[:, :1]
-            change = np.full_like(relative, np.nan)
+            levels = references(extract.cpu().double().numpy())
+            changes = np.full_like(levels, np.nan)
             if on_one_grid(block, before):
-                change = relative - relative_before
-            ones = np.ones_like(level)
-            terms = np.stack([ones, level, relative, relative**2, change, change**2])
-            self.add({block: terms.sum(1)})
-            before, relative_before = block, relative
+                changes = levels - levels_before
+                for i, by_block in enumerate(highest):
+                    if levels.shape[2] > _FEWEST[i]:
+                        by_block[block] = changes[i, :, -1]
+            terms = np.concatenate([levels, changes])
+            count = np.full((1, levels.shape[2]), float(levels.shape[1]))
+            self.add({block: np.concatenate([count, terms.sum(1), (terms**2).sum(1)])})
+            before, levels_before = block, levels
+        for name, by_block in zip(_CHANGES, highest, strict=True):
+            sums = kind_sums(by_block, self.between)
+            self.add({(name, kind): values for kind, values in sums.items()})
 
     def result(self) -> Spectrum:
         """The mean spectrum of every block; see `Probe.result`."""
         _, frequency = PROFILES[self.profile, self.protocol]
-        blocks = list(self.gathered())
+        blocks = [key for key in self.gathered() if isinstance(key, Block)]
         axes = [frequency(grid_of(block)) for block in blocks]
-        rows = [block for block, axis in zip(blocks, axes, strict=True) for _ in axis]
+        lengths = [len(axis) for axis in axes]
+        rows = [block for block, n in zip(blocks, lengths, strict=True) for _ in range(n)]
         sums = np.concatenate([self.sums[block] for block in blocks], axis=1)
-        images, level, relative, relative_squares, change, change_squares = sums
+        images, total, squares = sums[0], sums[1:7], sums[7:]
+        error = standard_error(total, squares, np.broadcast_to(images, total.shape))
+        names = (*_REFERENCES, *_CHANGES)
+        columns = dict(zip(names, total / images, strict=True))
+        errors = {f"{name}_error": e for name, e in zip(names, error, strict=True)}
+        del errors["log_amplitude_error"]
+        neighbors = predecessors(blocks, self.between)
         return Spectrum(
-            **described(rows),
+            **block_columns(rows),
+            **{name: np.repeat(values, lengths) for name, values in neighbors.items()},
+            **columns,
+            **errors,
+            **{
+                f"kind_{name}_error": self.kind_errors(name, blocks, lengths)
+                for name in _CHANGES
+            },
             frequency=np.concatenate(axes),
-            log_amplitude=level / images,
-            relative=relative / images,
-            relative_error=standard_error(relative, relative_squares, images),
-            change=change / images,
-            change_error=standard_error(change, change_squares, images),
             profile=self.profile,
             provenance=Provenance(protocol=self.protocol),
         )
+
+
+# Frequencies that a block must exceed for its highest one to be unlike the reference.
+_FEWEST = (1, 1, 2)
+
+
+def references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:
+    """Log amplitude, and less its value at frequency 0 and at the lowest other frequency."""
+    lowest = (
+        level[:, 1:2] if level.shape[1] > _FEWEST[2] else np.full_like(level[:, :1], np.nan)
+    )
+    return np.stack([level, level - level[:, :1], level - lowest])

@@ -1,10 +1,10 @@
-"""HSIC: how alike two kernels over the images of a batch are, for many kernels at once.
+"""HSIC: the dependence of two kernels over the images of a batch, for many kernels at once.
 
-The Hilbert-Schmidt independence criterion is the sum of the products of two centred kernel
-matrices. With U-centred ones it is unbiased: 0 on average for features that are independent,
+The Hilbert-Schmidt independence criterion is the sum of the products of two centered kernel
+matrices. With U-centered ones it is unbiased: 0 on average for features that are independent,
 however few images and however many features there are.
 
-Source: Song et al. (2012), Feature selection via dependence maximization, eq. 5; U-centring:
+Source: Song et al. (2012), Feature selection via dependence maximization, eq. 5; U-centering:
 Szekely and Rizzo (2014), Partial distance correlation with methods for dissimilarities, def. 2.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 FEWEST = 4  # images; the unbiased estimate divides by n (n - 3)
@@ -86,13 +86,13 @@ def hsic(
 ) -> tuple[Float[Tensor, "m m"], Float[Tensor, "m m"]]:
     """HSIC of all pairs of m kernels over n images: unbiased, and biased.
 
-    The first is the sum of the products of U-centred kernels over n (n - 3), the second that of
-    centred ones over (n - 1)². One matrix product gives both: with d the diagonal of a centred
-    kernel and D its sum,
+    The first is the sum of the products of U-centered kernels over n (n - 3), the second that
+    of centered ones over (n - 1)². One matrix product gives both: with d the diagonal of a
+    centered kernel and D its sum,
 
-        tr(K L) = <K, L> of the U-centred + n/(n - 2) d_K.d_L - D_K D_L / ((n - 1) (n - 2)).
+        tr(K L) = <K, L> of the U-centered + n/(n - 2) d_K.d_L - D_K D_L / ((n - 1) (n - 2)).
 
-    Changes `kernels`. Costs m² n² multiplications.
+    Changes `kernels` to the U-centered ones. Costs m² n² multiplications.
     """
     n = kernels.shape[1]
     rows = kernels.mean(2)
@@ -111,3 +111,17 @@ def hsic(
     traces = products + n / (n - 2) * spread @ spread.T
     traces -= total @ total.T / ((n - 1) * (n - 2))
     return products / (n * (n - 3)), traces / (n - 1) ** 2
+
+
+def paired_hsic(
+    centered: Float[Tensor, "m n n"], order: Int64[Tensor, "n"]
+) -> Float[Tensor, "m m"]:
+    """Unbiased HSIC of each kernel with each kernel whose images are in another order.
+
+    Args:
+        centered: U-centered kernels, as `hsic` leaves them.
+        order: image of the second kernel that is paired with each image of the first.
+    """
+    n = centered.shape[1]
+    shuffled = centered[:, order][:, :, order]
+    return centered.flatten(1) @ shuffled.flatten(1).T / (n * (n - 3))

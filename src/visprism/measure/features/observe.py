@@ -1,22 +1,22 @@
 """Observation: one pass over the data that feeds every probe."""
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from visprism.anatomy import Anatomy, batch_size
-from visprism.errors import InputError
-from visprism.measure.features.intake import Batch, blocks_on_grid, images_of
+import torch
+from torch import Tensor
+
+from visprism.anatomy import Anatomy, Images, batch_size, forward, watch
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import gather
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.watched import (
-    Progress,
-    measured,
-    shown,
-    together,
-    watched,
-)
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
+from visprism.measure.features.taps import Extracts, taps
+from visprism.results.base import Result
 
 
 def observe(
@@ -24,26 +24,22 @@ def observe(
     batches: Iterable[Batch],
     probes: Iterable[Probe],
     *,
-    compute: Compute = CPU,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> tuple[Result, ...]:
     """Run the model once over the data and let every probe see every block.
 
     Memory does not grow with the number of images. The model and the probes stay as they are:
     copies of the probes gather, and parameters that went to another device come back.
 
-    Several processes (started by ``torchrun``, see `visprism.parallel.processes`) take turns
-    with the batches; each gets the same results, those of one process up to rounding.
+    Several processes (started by ``torchrun``, see `visprism.core.processes.processes`) take
+    turns with the batches; each gets the same results, those of one process up to rounding.
 
     Args:
         anatomy: of a model in evaluation mode.
         batches: each is images, or (images, targets); images are a tensor (B, C, H, W) or a
             mapping of tensors, of the size that the model was dissected with.
         probes: what to measure.
-        compute: device and precision of the forward pass.
-        progress: wraps the batches to show how far it is, as ``tqdm.tqdm`` does.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        run: device, precision, seed, progress and provenance.
 
     Returns:
         One result for each probe, in their order.
@@ -52,35 +48,122 @@ def observe(
         InputError: if the model is in training mode, there are no images or they do not fit, or
             a block gives no feature map or one that is not finite.
     """
-    blocks_on_grid(anatomy)  # there are some
     probes = [probes] if isinstance(probes, Probe) else list(probes)
     for probe in probes:
         if not isinstance(probe, Probe):
-            raise InputError(f"wanted probes, such as [FourierProbe()], got {probe!r}")
+            raise InputError(f"probes must be probes, such as [FourierProbe()], got {probe!r}")
     probes = [copy.deepcopy(probe) for probe in probes]
-    images, largest = _pass(anatomy, batches, probes, compute, progress)
-    images, largest = together(probes, images, largest)
-    facts = measured(provenance, anatomy, compute, images=images, largest=largest)
+    between = blocks_off_grid(anatomy)
+    for probe in probes:
+        probe.seed, probe.between = run.seed, between
+    images = largest = 0
+    with observing(anatomy, probes, run.compute) as extract:
+        for batch in run.track_share(batches, "observing feature maps"):
+            pixels = images_of(batch, anatomy, run.compute)
+            for probe, extracts in zip(probes, extract(pixels), strict=True):
+                probe.update(extracts)
+            images += batch_size(pixels)
+            largest = max(largest, batch_size(pixels))
+    images, largest = all_reduce_probes(probes, images, largest)
+    origin = run.measured(images=images, batch_size=largest, image_shape=image_shape(anatomy))
     results = [probe.result() for probe in probes]
     return tuple(
-        replace(r, provenance=replace(facts, protocol=r.provenance.protocol)) for r in results
+        replace(r, provenance=replace(origin, protocol=r.provenance.protocol)) for r in results
     )
 
 
-def _pass(
-    anatomy: Anatomy,
-    batches: Iterable[Batch],
-    probes: Sequence[Probe],
-    compute: Compute,
-    progress: Progress | None,
-) -> tuple[int, int]:
-    """Fill the probes from this process's batches; count the images, all and of one batch."""
-    seen = largest = 0
-    with watched(anatomy, probes, compute) as run:
-        for batch in shown(batches, progress):
-            images = images_of(batch, anatomy, compute)
-            for probe, extracts in zip(probes, run(images), strict=True):
-                probe.update(extracts)
-            seen += batch_size(images)
-            largest = max(largest, batch_size(images))
-    return seen, largest
+@contextmanager
+def observing(
+    anatomy: Anatomy, probes: Sequence[Probe], compute: Compute
+) -> Iterator[Callable[[Images], list[Extracts]]]:
+    """Inside, a function that runs the model on images and returns what each probe extracts.
+
+    Raises:
+        InputError: if the model is in training mode, or no block has a feature map; on images,
+            if a block gives no feature map or one that is not finite.
+    """
+    blocks_on_grid(anatomy)  # refuses a model without any
+    # Not inference mode: what a model caches in it, it could never be differentiated through.
+    with compute.borrow(anatomy.model), torch.no_grad(), ExitStack() as stack:
+        every_tap = taps(anatomy, probes, stack)
+
+        def run_model(images: Images) -> list[Extracts]:
+            for tap in every_tap:
+                tap.extracted.clear()
+            with compute.autocast():
+                forward(anatomy.model, images)
+            by_probe = {
+                id(probe): extracts
+                for tap in every_tap
+                for probe, extracts in zip(tap.probes, tap.extracts(), strict=True)
+            }
+            if not all(
+                torch.isfinite(e).all() for es in by_probe.values() for e in es.values()
+            ):
+                raise _not_finite(anatomy, images, compute)
+            return [by_probe[id(probe)] for probe in probes]
+
+        yield run_model
+
+
+def all_reduce_probes(probes: Sequence[Probe], images: int, largest: int) -> tuple[int, int]:
+    """Give each process's probes the sums of all, added in the order of ranks: equal bits.
+
+    Args:
+        probes: that saw this process's batches.
+        images: number of images that this process saw.
+        largest: number of images in its largest batch.
+
+    Returns:
+        Number of images and largest batch of all processes.
+
+    Raises:
+        InputError: if no process saw any image.
+    """
+    sums, counts, sizes = zip(*gather(([p.sums for p in probes], images, largest)), strict=True)
+    for probe, parts in zip(probes, zip(*sums, strict=True), strict=True):
+        probe.sums = {}
+        for part in parts:
+            probe.add(part)
+    if not any(counts):
+        raise InputError("batches must hold at least one image, got none")
+    return sum(counts), max(sizes)
+
+
+def blocks_off_grid(anatomy: Anatomy) -> dict[str, str]:
+    """Names of the blocks off the grid that stand right before a block on it, by its name."""
+    between, missing = dict[str, str](), list[str]()
+    for block in anatomy:
+        if block.layout is None:
+            missing.append(block.name)
+        elif missing:
+            between[block.name], missing = ", ".join(missing), []
+    return between
+
+
+def _not_finite(anatomy: Anatomy, images: Images, compute: Compute) -> InputError:
+    """Names the first block whose feature map is not finite, and the number of images.
+
+    Costs another forward pass; the probes' extracts only show that there is one.
+    """
+
+    def count(x: Tensor) -> int:
+        return int((~torch.isfinite(x)).flatten(1).any(1).sum())
+
+    with watch(anatomy, count) as counts, compute.autocast():
+        forward(anatomy.model, images)
+    for block in anatomy:
+        if counts.get(block.name):
+            remedy = (
+                "Check the weights and the preprocessing."
+                if compute.precision == "fp32"
+                else f"{compute.precision} may overflow: try precision 'fp32'."
+            )
+            return InputError(
+                f"feature maps must be finite, got NaN or infinity from block {block.name!r} "
+                f"for {counts[block.name]} of {batch_size(images)} images of a batch. {remedy}"
+            )
+    return InputError(
+        "the feature maps are finite but so large that statistics of them overflow. "
+        "Check the weights and the preprocessing."
+    )

@@ -1,27 +1,15 @@
-"""Results with rows for blocks: the columns that say which block a row is about."""
+"""Blocks as rows: the columns that describe a block, and means over the blocks of one kind."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from visprism.anatomy import Block
-from visprism.result import Result
 
 
-@dataclass(frozen=True)
-class PerBlock(Result):
-    """One or more rows for each block, in forward order."""
-
-    block: np.ndarray  # its name
-    kind: np.ndarray  # "conv", "attention", ...
-    stage: np.ndarray  # 0 for the stem, then one more each time that the grid shrinks
-    depth: np.ndarray  # 0 for the stem ... 1 for the last block before the head
-    subsampling: np.ndarray  # whether its grid is smaller than that of the block before
-
-
-def described(blocks: Sequence[Block]) -> dict[str, Any]:
+def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
     """The columns of `PerBlock`, one row for each of `blocks`, which may repeat."""
     return {
         "block": np.array([b.name for b in blocks]),
@@ -29,6 +17,21 @@ def described(blocks: Sequence[Block]) -> dict[str, Any]:
         "stage": np.array([b.stage for b in blocks]),
         "depth": np.array([b.depth for b in blocks]),
         "subsampling": np.array([b.subsampling for b in blocks]),
+    }
+
+
+def predecessors(blocks: Sequence[Block], between: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """The columns `previous` and `between` of one row per block.
+
+    Args:
+        blocks: that were observed, in forward order.
+        between: names of the blocks off the grid before a block, by its name.
+    """
+    previous = [None, *blocks[:-1]]
+    pairs = list(zip(blocks, previous, strict=True))
+    return {
+        "previous": np.array([p.name if p and on_one_grid(b, p) else "" for b, p in pairs]),
+        "between": np.array([between.get(b.name, "") for b in blocks]),
     }
 
 
@@ -41,3 +44,25 @@ def grid_of(block: Block) -> tuple[int, int]:
 def on_one_grid(block: Block, before: Block | None) -> bool:
     """Whether two blocks' feature maps have the same height and width."""
     return before is not None and grid_of(block) == grid_of(before)
+
+
+def kind_sums(
+    changes: Mapping[Block, Float[np.ndarray, "b"]], between: Mapping[str, str]
+) -> dict[str, Float[np.ndarray, "3"]]:
+    """Number, sum and sum of squares over images of the mean change across each kind's blocks.
+
+    An image whose change is not finite in one of the blocks is left out of its kind. Blocks
+    that subsample or come after blocks off the grid do not count.
+    """
+    by_kind: dict[str, list[np.ndarray]] = {}
+    for block, change in changes.items():
+        if not block.subsampling and block.name not in between:
+            by_kind.setdefault(block.kind, []).append(change)
+    means = {kind: np.mean(members, axis=0) for kind, members in by_kind.items()}
+    return {kind: image_sums(mean) for kind, mean in means.items()}
+
+
+def image_sums(values: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "3"]:
+    """Number, sum and sum of squares of the values that are finite."""
+    finite = values[np.isfinite(values)]
+    return np.array([len(finite), finite.sum(), (finite**2).sum()])

@@ -1,15 +1,19 @@
 """Probes: statistics of feature maps, gathered batch by batch in one pass over the data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+from jaxtyping import Float
 from torch import Tensor
 
-from visprism.anatomy import Anatomy
-from visprism.errors import InputError
-from visprism.measure.features.sums import Sums
-from visprism.result import Result
+from visprism.anatomy import Anatomy, Block
+from visprism.core.errors import InputError
+from visprism.core.statistics import Sums, standard_error
+from visprism.results.base import Result
+
+Sees = Literal["feature maps", "attention", "residual branches"]
 
 
 class Probe(ABC):
@@ -20,14 +24,18 @@ class Probe(ABC):
     it. (`CKAProbe`, which compares the images of a batch, adds up over batches.)
     """
 
-    sees: ClassVar[Literal["feature maps", "attention"]] = "feature maps"
+    sees: ClassVar[Sees] = "feature maps"
 
     def __init__(self) -> None:
         self.sums: Sums = {}
+        self.seed = 0  # of random draws; `observe` sets it
+        self.between: Mapping[
+            str, str
+        ] = {}  # blocks off the grid before a block; `observe` too
 
     @abstractmethod
     def extract(self, x: Any) -> Tensor:  # noqa: ANN401 (by `sees`)
-        """What to keep of one block's feature map; called inside the forward pass.
+        """What is needed of one block's feature map; called inside the forward pass.
 
         It is new memory, does not change `x`, and is finite where `x` is. `x` is the feature
         map (B, C, H, W), float32 or float64, in any order of memory: tokens come as a view with
@@ -36,7 +44,7 @@ class Probe(ABC):
 
     @abstractmethod
     def update(self, batch: Mapping[Any, Tensor]) -> None:
-        """Add one batch: block or attention -> what `extract` kept of it, in forward order."""
+        """Add one batch: block or attention -> what `extract` returned, in forward order."""
 
     @abstractmethod
     def result(self) -> Result:
@@ -47,13 +55,30 @@ class Probe(ABC):
         """
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:  # noqa: ARG002 (for subclasses)
-        """What a reader must know of this statistic on these blocks, in sentences."""
+        """Sentences on what this statistic does not cover for these blocks."""
         return ()
 
     def add(self, sums: Sums) -> None:
         """Add the sums of one batch, or of another process."""
         for block, value in sums.items():
             self.sums[block] = self.sums[block] + value if block in self.sums else value
+
+    def kind_errors(
+        self, name: str, blocks: Sequence[Block], lengths: Sequence[int]
+    ) -> Float[np.ndarray, "rows"]:
+        """Standard errors over images of a kind's mean, in the last of each block's rows.
+
+        Args:
+            name: of a quantity whose `kind_sums` stand in `sums` under (name, kind).
+            blocks: in the order of the result.
+            lengths: number of rows of each block.
+        """
+        errors = np.full(sum(lengths), np.nan)
+        for last, block in zip(np.cumsum(lengths) - 1, blocks, strict=True):
+            if (name, block.kind) in self.sums:
+                images, total, squares = self.sums[name, block.kind]
+                errors[last] = standard_error(*(np.array(v) for v in (total, squares, images)))
+        return errors
 
     def gathered(self) -> Sums:
         """The sums, for `result` to divide.
@@ -62,5 +87,7 @@ class Probe(ABC):
             InputError: if nothing was added.
         """
         if not self.sums:
-            raise InputError("no feature maps were observed; is the data empty?")
+            raise InputError(
+                "a probe must see at least one batch before it has a result, got none"
+            )
         return self.sums

@@ -19,8 +19,8 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.errors import InputError
-from visprism.measure.features.pieces import channel_mean, pieces
+from visprism.core.errors import InputError
+from visprism.measure.features.cache_chunks import cache_chunks, channel_mean
 
 # Keeps log finite where an amplitude is 0; the paper's code has 1e-6 too.
 _FLOOR = 1e-6
@@ -31,11 +31,11 @@ Grid = tuple[int, int]  # (height, width)
 # Log amplitude.
 
 
-def _level(amplitude: Float[Tensor, "m n r"]) -> Float[Tensor, "m n r"]:
+def _log_amplitude(amplitude: Float[Tensor, "m n r"]) -> Float[Tensor, "m n r"]:
     return (amplitude + _FLOOR).log()
 
 
-def _mean_of_live(
+def _mean_over_live(
     amplitude: Float[Tensor, "m n r"], x: Float[Tensor, "b c h w"]
 ) -> Float[Tensor, "_ n"]:
     """Mean log amplitude over the channels of an image that are not zero everywhere.
@@ -44,9 +44,9 @@ def _mean_of_live(
     frequency. Where all are dead the log amplitude is that of 1e-6.
     """
     live = (amplitude.amax(1, keepdim=True) != 0).to(amplitude)  # NaN is not dead
-    share = channel_mean(live, x)
-    level = channel_mean(live * _level(amplitude), x) / share
-    return torch.where(share == 0, math.log(_FLOOR), level)
+    fraction = channel_mean(live, x)
+    level = channel_mean(live * _log_amplitude(amplitude), x) / fraction
+    return torch.where(fraction == 0, math.log(_FLOOR), level)
 
 
 # Along the diagonal.
@@ -67,18 +67,18 @@ def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
         InputError: if height and width have no frequency in common but 0.
     """
     side = common_side((x.shape[2], x.shape[3]))
-    amplitudes = (_diagonal_of(piece, side) for piece in pieces(x))
-    return torch.cat([_mean_of_live(amplitude, x) for amplitude in amplitudes])
+    amplitudes = (_diagonal_of(chunk, side) for chunk in cache_chunks(x))
+    return torch.cat([_mean_over_live(amplitude, x) for amplitude in amplitudes])
 
 
-def _diagonal_of(piece: Float[Tensor, "m h w r"], side: int) -> Float[Tensor, "m k r"]:
+def _diagonal_of(chunk: Float[Tensor, "m h w r"], side: int) -> Float[Tensor, "m k r"]:
     """Amplitude on the diagonal."""
-    m, h, w, r = piece.shape
-    mean = piece.mean((1, 2), keepdim=True)
+    m, h, w, r = chunk.shape
+    mean = chunk.mean((1, 2), keepdim=True)
     # A column of zeros more, and place (u, v) comes to u (w + 1) + v = u + v mod side. Without
     # the mean, the sums keep their digits where it is large.
-    padded = piece.new_empty(m, h, w + 1, r)
-    torch.sub(piece, mean, out=padded[:, :, :w])
+    padded = chunk.new_empty(m, h, w + 1, r)
+    torch.sub(chunk, mean, out=padded[:, :, :w])
     padded[:, :, w] = 0
     antidiagonals = padded.view(m, -1, side, r).sum(1)
     amplitude = torch.fft.rfft(antidiagonals, dim=1).abs()
@@ -95,8 +95,8 @@ def common_side(grid: Grid) -> int:
     side = gcd(*grid)
     if side == 1 and prod(grid) > 1:
         raise InputError(
-            f"a feature map of {grid[0]}x{grid[1]} has no frequency but 0 on its diagonal; use "
-            "the radial profile: --profile radial, or FourierProbe('radial')"
+            f"height and width must have a common divisor for the diagonal profile, got "
+            f"{grid[0]}x{grid[1]}. Use profile='radial'."
         )
     return side
 
@@ -120,11 +120,11 @@ def paper_diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     h, w = x.shape[2:]
     if h != w:
         raise InputError(
-            f"the paper's protocol needs square feature maps, got {h}x{w}; use "
-            "protocol='default'"
+            f"feature maps must be square for protocol='paper', got {h}x{w}. Use "
+            "protocol='default'."
         )
-    amplitudes = (_diagonal_of(piece, h)[:, : (h + 1) // 2] for piece in pieces(x))
-    return torch.cat([channel_mean(_level(amplitude), x) for amplitude in amplitudes])
+    amplitudes = (_diagonal_of(chunk, h)[:, : (h + 1) // 2] for chunk in cache_chunks(x))
+    return torch.cat([channel_mean(_log_amplitude(amplitude), x) for amplitude in amplitudes])
 
 
 # Over rings.
@@ -142,15 +142,15 @@ def radial(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     the highest frequency along an axis, so the corners of the plane are in none.
     """
     weights = torch.from_numpy(_rings((x.shape[2], x.shape[3]))[0]).to(x)
-    amplitudes = (_plane_of(piece) for piece in pieces(x))
-    return torch.cat([_mean_of_live(amplitude, x) for amplitude in amplitudes]) @ weights
+    amplitudes = (_plane_of(chunk) for chunk in cache_chunks(x))
+    return torch.cat([_mean_over_live(amplitude, x) for amplitude in amplitudes]) @ weights
 
 
-def _plane_of(piece: Float[Tensor, "m h w r"]) -> Float[Tensor, "m n r"]:
+def _plane_of(chunk: Float[Tensor, "m h w r"]) -> Float[Tensor, "m n r"]:
     """Amplitude on the half of the plane that the other mirrors."""
-    mean = piece.mean((1, 2), keepdim=True)
-    amplitude = torch.fft.rfft2(piece - mean, dim=(1, 2)).abs()
-    amplitude[:, 0, 0] = mean[:, 0, 0].abs() * prod(piece.shape[1:3])
+    mean = chunk.mean((1, 2), keepdim=True)
+    amplitude = torch.fft.rfft2(chunk - mean, dim=(1, 2)).abs()
+    amplitude[:, 0, 0] = mean[:, 0, 0].abs() * prod(chunk.shape[1:3])
     return rearrange(amplitude, "m h w r -> m (h w) r")
 
 

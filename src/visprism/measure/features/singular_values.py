@@ -1,14 +1,13 @@
-"""Singular values of features: how many directions of its channels a block makes use of.
+"""Singular values of features: gathers what directions of its channels a block uses.
 
 Rows of the feature matrix are either tokens, the channel vectors of all positions of all
-images, or images, the means of those over positions. Their mean is taken off; the squared
+images, or images, the means of those over positions. Their mean is subtracted; the squared
 singular values are then the variances along the principal directions.
 
 Source: Roy and Vetterli (2007), The effective rank: a measure of effective dimensionality.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,66 +16,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Block
-from visprism.measure.features.per_block import PerBlock, described
+from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.probe import Probe
+from visprism.results.singular_values import LEVELS, SingularValues
 
-LEVELS = ("tokens", "images")
-
-# Times the number of channels and the mean square: variances below this are what rounding may
-# leave of none. Ten times the bound that numpy.linalg.matrix_rank takes.
+# Times the number of channels and the mean square: variances below this may be rounding. Ten
+# times the bound that numpy.linalg.matrix_rank takes.
 _FLOOR = 10 * np.finfo(float).eps
-
-
-@dataclass(frozen=True)
-class SingularValues(PerBlock):
-    """Singular values of centred features; one row for each block, level and rank."""
-
-    level: np.ndarray  # "tokens", or "images" for means over positions
-    rank: np.ndarray  # 1 for the largest singular value ... number of channels
-    relative: np.ndarray  # singular value over the largest; NaN where nothing varies
-    share: np.ndarray  # of the variance that lies in this direction
-
-
-@dataclass(frozen=True)
-class EffectiveRanks(PerBlock):
-    """How many directions features fill; one row for each block. NaN where nothing varies."""
-
-    channels: np.ndarray  # how many there are, which no rank exceeds
-    token_rank: np.ndarray  # exp(entropy) of the tokens' singular values, scaled to sum to 1
-    token_participation: np.ndarray  # 1 / sum of squared shares of the variance
-    image_rank: np.ndarray  # the same two of the images' means; under the number of images
-    image_participation: np.ndarray
-
-
-def effective_ranks(values: SingularValues) -> EffectiveRanks:
-    """How many directions the features of each block fill, in one number.
-
-    With p the singular values over their sum, the effective rank is exp(-sum p log p); with q
-    the shares of the variance, the participation ratio is 1 / sum q^2, which weak directions
-    count less in. Both are r for r equal singular values.
-
-    Source: Roy and Vetterli (2007), eq. 1 to 4.
-    """
-    starts = np.flatnonzero((values.rank == 1) & (values.level == LEVELS[0]))
-    blocks = values.block[starts]
-    ranks = {level: ([], []) for level in LEVELS}
-    for name in blocks.tolist():
-        for level in LEVELS:
-            rows = values.rows((values.block == name) & (values.level == level))
-            p = rows.relative / rows.relative.sum()
-            entropy = -(p * np.log(np.where(p > 0, p, 1))).sum()
-            ranks[level][0].append(np.exp(entropy))
-            ranks[level][1].append(1 / (rows.share**2).sum())
-    columns = ("block", "kind", "stage", "depth", "subsampling")
-    return EffectiveRanks(
-        **{name: getattr(values, name)[starts] for name in columns},
-        channels=np.array([values.rank[values.block == name].max() for name in blocks]),
-        token_rank=np.array(ranks["tokens"][0]),
-        token_participation=np.array(ranks["tokens"][1]),
-        image_rank=np.array(ranks["images"][0]),
-        image_participation=np.array(ranks["images"][1]),
-        provenance=values.provenance,
-    )
 
 
 class SingularValueProbe(Probe):
@@ -110,7 +56,7 @@ class SingularValueProbe(Probe):
         sizes = [v.shape[1] for v in variances]
         rows = [b for b, size in zip(blocks, sizes, strict=True) for _ in range(2 * size)]
         return SingularValues(
-            **described(rows),
+            **block_columns(rows),
             level=np.concatenate([np.repeat(LEVELS, size) for size in sizes]),
             rank=np.concatenate([np.tile(np.arange(1, size + 1), 2) for size in sizes]),
             relative=np.concatenate(relative),

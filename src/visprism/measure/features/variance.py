@@ -1,64 +1,77 @@
-"""Feature-map variance: how much the places of a feature map differ.
+"""Variance probe: gathers how much the positions of a feature map differ.
 
 The variance over grid positions of one image and channel, unbiased, and its mean over channels
-and images. Blocks that average over places lower it.
+and images. Blocks that average over positions lower it.
 
 Source: Park and Kim (2022), How do vision transformers work?, fig. 9.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Block
-from visprism.measure.features.per_block import PerBlock, described, grid_of, on_one_grid
-from visprism.measure.features.pieces import channel_mean, pieces
+from visprism.core.statistics import standard_error
+from visprism.measure.features.cache_chunks import cache_chunks, channel_mean
+from visprism.measure.features.per_block import (
+    block_columns,
+    grid_of,
+    image_sums,
+    kind_sums,
+    on_one_grid,
+    predecessors,
+)
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.sums import standard_error
+from visprism.results.variance import Variances
 
-
-@dataclass(frozen=True)
-class Variances(PerBlock):
-    """Feature-map variance; one row for each block. NaN where a map has only one position."""
-
-    variance: np.ndarray  # over positions, unbiased; mean over channels and images
-    variance_error: np.ndarray  # standard error over images; NaN for one image
-    relative: np.ndarray  # mean variance over mean square, free of the map's scale
-    relative_error: np.ndarray  # its standard error over images
-    change: np.ndarray  # variance over that of the block before, less 1; NaN where grids differ
-    change_error: np.ndarray  # its standard error over images, paired
+_LOGS = ("log_ratio", "relative_log_ratio")
 
 
 class VarianceProbe(Probe):
     """Gathers the `Variances` of all blocks."""
 
-    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 2"]:
-        """Mean squared deviation over positions, and mean square, by image; mean over channels.
+    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
+        """Mean squared deviation over positions and mean square, mean over channels, by image.
 
-        Costs one read of the map.
+        Then follows, for each of the c channels, whether it is 0 everywhere (d = c + 2). Costs
+        one read of the map.
         """
-        return torch.cat([channel_mean(_moments(piece), x) for piece in pieces(x)])
+        chunks = [_moments(chunk) for chunk in cache_chunks(x)]
+        means = torch.cat([channel_mean(moments, x) for moments in chunks])
+        dead = torch.cat([_by_channel(moments[:, 1], x) == 0 for moments in chunks])
+        return torch.cat([means, dead.to(means)], dim=1)
 
-    def update(self, batch: Mapping[Block, Float[Tensor, "_ 2"]]) -> None:
+    def update(self, batch: Mapping[Block, Float[Tensor, "_ _"]]) -> None:
         """Add one batch; see `Probe.update`."""
-        before, deviation_before = None, None
+        before, moments_before = None, None
+        ratios: dict[str, dict[Block, np.ndarray]] = {name: {} for name in _LOGS}
         for block, extract in batch.items():
-            deviation, square = extract.cpu().double().numpy().T
+            values = extract.cpu().double().numpy()
+            deviation, square = moments = values[:, :2].T
             earlier = np.full_like(deviation, np.nan)
-            if on_one_grid(block, before):
-                earlier = deviation_before
+            if moments_before is not None and on_one_grid(block, before):
+                earlier = moments_before[0]
+                if prod(grid_of(block)) > 1:
+                    for name, ratio in zip(_LOGS, _logs(moments, moments_before), strict=True):
+                        ratios[name][block] = ratio
+                        self.add({(name, block): image_sums(ratio)})
             terms = np.stack([np.ones_like(deviation), deviation, square, earlier])
             self.add({block: terms @ terms.T})  # sums, and sums of products
-            before, deviation_before = block, deviation
+            self.add({("dead", block): values[:, 2:].sum(0)})
+            before, moments_before = block, moments
+        for name, by_block in ratios.items():
+            sums = kind_sums(by_block, self.between)
+            self.add({(name, kind): values for kind, values in sums.items()})
 
     def result(self) -> Variances:
         """The variances of every block; see `Probe.result`."""
-        blocks = list(self.gathered())
+        blocks = [key for key in self.gathered() if isinstance(key, Block)]
         sums = np.stack([self.sums[block] for block in blocks])
         positions = np.array([prod(grid_of(block)) for block in blocks])
         with np.errstate(divide="ignore"):
@@ -66,24 +79,60 @@ class VarianceProbe(Probe):
         images, deviation, _, _ = sums[:, 0].T
         relative, relative_error = _ratio(sums, 1, 2)
         growth, growth_error = _ratio(sums, 1, 3)
+        logs: dict[str, Any] = {}
+        for name in _LOGS:
+            logs[name], logs[f"{name}_error"] = self._means(name, blocks)
+            _, logs[f"kind_{name}_error"] = self._means(name, [block.kind for block in blocks])
+        dead = [self.sums["dead", block] for block in blocks]
         return Variances(
-            **described(blocks),
+            **block_columns(blocks),
+            **predecessors(blocks, self.between),
+            **logs,
             variance=unbiased * deviation / images,
             variance_error=unbiased * standard_error(deviation, sums[:, 1, 1], images),
             relative=unbiased * relative,
             relative_error=unbiased * relative_error,
             change=growth - 1 + 0 * unbiased,
             change_error=growth_error + 0 * unbiased,
+            dead_channels=np.array(
+                [(d == n).mean() for d, n in zip(dead, images, strict=True)]
+            ),
         )
 
+    def _means(
+        self, name: str, keys: list[Any]
+    ) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
+        """Means over images and their standard errors, by block or by kind; NaN without one."""
+        empty = np.zeros(3)
+        count, total, squares = np.stack([self.sums.get((name, key), empty) for key in keys]).T
+        with np.errstate(invalid="ignore"):
+            return total / count, standard_error(total, squares, count)
 
-def _moments(piece: Float[Tensor, "m h w r"]) -> Float[Tensor, "m 2 r"]:
+
+def _logs(
+    moments: Float[np.ndarray, "2 b"], before: Float[np.ndarray, "2 b"]
+) -> Float[np.ndarray, "2 b"]:
+    """Change of the log variance, and of the log of variance over mean square, by image."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log, log_before = np.log(moments), np.log(before)
+        variance, square = log - log_before
+    return np.stack([variance, variance - square])
+
+
+def _by_channel(
+    values: Float[Tensor, "m r"], x: Float[Tensor, "b c h w"]
+) -> Float[Tensor, "_ c"]:
+    """One row per image of what was computed from a chunk of `x`, whatever its memory order."""
+    return rearrange(values, "(b q) r -> b (q r)", q=x.shape[1] // values.shape[1])
+
+
+def _moments(chunk: Float[Tensor, "m h w r"]) -> Float[Tensor, "m 2 r"]:
     """Mean squared deviation from the mean, and mean square.
 
     The mean goes first: the difference of two large sums would leave no digits.
     """
-    mean = piece.mean((1, 2), keepdim=True)
-    deviation = (piece - mean).square_().mean((1, 2))
+    mean = chunk.mean((1, 2), keepdim=True)
+    deviation = (chunk - mean).square_().mean((1, 2))
     return torch.stack([deviation, deviation + mean[:, 0, 0].square()], dim=1)
 
 

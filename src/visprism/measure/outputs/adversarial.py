@@ -1,124 +1,194 @@
-"""Adversarial robustness: what attacks of several kinds and strengths cost."""
+"""Adversarial robustness: robust accuracy under attacks of several kinds and sizes."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.errors import InputError
-from visprism.measure.outputs.attacks import attacked
-from visprism.measure.outputs.conditions import Progress, under_conditions
-from visprism.measure.outputs.intake import Labelled
-from visprism.measure.outputs.limits import Attack
+from visprism.core.errors import InputError
+from visprism.core.processes import add_up
+from visprism.core.provenance import Provenance
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.statistics import paired_proportions_interval, wilson
+from visprism.measure.batches import Batch
+from visprism.measure.outputs.attacks import attack_images
+from visprism.measure.outputs.paired import Paired
+from visprism.measure.outputs.perturbation_ball import Attack
+from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.measure.outputs.wilson import wilson
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
-
-
-@dataclass(frozen=True)
-class Adversarial(Result):
-    """One row for each attack."""
-
-    attack: np.ndarray  # "fgsm", "pgd", "random"
-    norm: np.ndarray  # "linf" or "l2"
-    epsilon: np.ndarray  # in pixels of 0 ... 1
-    frequency: np.ndarray  # middle of the band, in pi rad/pixel; NaN without one
-    steps: np.ndarray  # 1 but for PGD
-    restarts: np.ndarray
-    accuracy: np.ndarray  # under the attack
-    low: np.ndarray  # 95 % Wilson interval of the accuracy
-    high: np.ndarray
-    drop: np.ndarray
-    drop_error: np.ndarray  # standard error, paired by image
-    nll: np.ndarray
-    nll_rise: np.ndarray
-    nll_rise_error: np.ndarray
-    clean_accuracy: float = float("nan")
-    clean_nll: float = float("nan")
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        worst = int(np.lexsort((self.epsilon, self.accuracy))[0])  # by the smallest change
-        size = f"{self.epsilon[worst]:.3g}"
-        if self.norm[worst] == "linf":
-            size = f"{255 * self.epsilon[worst]:.3g}/255"
-        return [
-            f"{self.accuracy[worst]:.1%} of the images are right under {self.attack[worst]} "
-            f"with {self.norm[worst]} {size}, {self.clean_accuracy:.1%} without"
-        ]
+from visprism.results.per_image import PerImage
+from visprism.results.perturbations import WORST_CASE, Adversarial
 
 
 def adversarial(
     model: nn.Module,
-    batches: Iterable[Labelled],
+    batches: Iterable[Batch],
     attacks: Sequence[Attack],
     *,
     mean: Sequence[float],
     std: Sequence[float],
-    seed: int = 0,
-    compute: Compute = CPU,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-) -> Adversarial:
-    """Accuracy and NLL under each attack, on the same images.
+    run: Run = DEFAULT_RUN,
+) -> tuple[Adversarial, PerImage]:
+    """Robust accuracy: images classified correctly without and under each attack.
 
-    Attacks know the model and the targets. A low accuracy is a bound from above of what the
-    best attack would leave; a high one under few steps proves nothing.
+    Images that are misclassified without attack count as misclassified under it. Where several
+    attacks of one norm and size are given, a row for the worst case is added: images that are
+    classified correctly under all of them. Robust accuracy is an upper bound of what the
+    strongest possible attack would leave.
 
     Args:
         model: in evaluation mode.
         batches: each is (images, targets), all of one size but the last.
         attacks: one or several.
-        mean: by which the images were standardised, of each channel.
-        std: the same.
-        seed: of random starts and signs.
-        compute: device and precision.
-        progress: wraps the batches to show how far it is.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        mean: of the normalization, by channel.
+        std: of the normalization, by channel.
+        run: device, precision, seed of random starts and signs, and progress.
+
+    Returns:
+        One row per attack, and per image whether it is classified correctly without and under
+        each attack.
 
     Raises:
         InputError: if there is no attack; the images have no labels or other channels, or are
-            not in 0 ... 1 when the standardisation is undone; or the model is in training mode.
+            not in 0 ... 1 without normalization; or the model is in training mode.
 
-    Source: see `visprism.measure.outputs.attacks`.
+    Source: see `visprism.measure.outputs.attacks`; Croce and Hein (2020), Reliable evaluation
+    of adversarial robustness with an ensemble of diverse parameter-free attacks, for the worst
+    case over attacks.
     """
     if not attacks:
-        raise InputError("there is no attack; give at least one, as Attack('fgsm')")
+        raise InputError("attacks must hold at least one, got none. Pass Attack('fgsm').")
     space = PixelSpace(mean, std)
+    # Correct images with a zero gradient, and correct images, by attack.
+    flat = torch.zeros(len(attacks), 2, dtype=torch.float64)
 
-    def changed(which: int, pixels: Tensor, targets: Tensor, numbers: range) -> Tensor:
-        with compute.autocast():
-            return attacked(
-                model, pixels, targets, attacks[which], space, seed=seed, numbers=numbers
+    def perturb(condition: int, pixels: Tensor, targets: Tensor, indices: range) -> Tensor:
+        attack = attacks[condition]
+        with run.compute.autocast():
+            attacked = attack_images(
+                model, pixels, targets, attack, space, seed=run.seed, indices=indices
             )
+        counts = [attacked.zero_gradient.sum(), attacked.correct.sum()]
+        flat[condition] += torch.stack(counts).double().cpu()
+        return attacked.pixels
 
-    sums, facts = under_conditions(
-        model,
-        batches,
-        space,
-        len(attacks),
-        changed,
-        compute=compute,
-        progress=progress,
-        provenance=provenance,
+    paired, provenance = evaluate_perturbed(
+        model, batches, space, len(attacks), perturb, run=run
     )
-    many = [a.name == "pgd" for a in attacks]
-    columns = sums.columns()
-    right = (columns["accuracy"] * sums.images).round().astype(np.int64)
-    low, high = wilson(right, np.full(len(right), sums.images))
-    return Adversarial(
-        attack=np.array([a.name for a in attacks]),
-        norm=np.array([a.norm for a in attacks]),
-        epsilon=np.array([a.epsilon for a in attacks]),
-        frequency=np.array([np.nan if a.frequency is None else a.frequency for a in attacks]),
-        steps=np.array([a.steps if m else 1 for a, m in zip(attacks, many, strict=True)]),
-        restarts=np.array([a.restarts if m else 1 for a, m in zip(attacks, many, strict=True)]),
-        **columns,
+    rows = [*_rows(attacks, paired, add_up(flat).numpy()), *_worst_cases(attacks, paired)]
+    return _result(rows, paired, provenance)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An attack, or the worst case over several, with its outcome for each image."""
+
+    attack: Attack
+    name: str
+    loss: str
+    steps: int
+    restarts: int
+    correct: Float[np.ndarray, " n"]  # without and under the attack
+    losses: Float[np.ndarray, " n"]  # NLL
+    zero_gradient: float
+
+
+def _rows(
+    attacks: Sequence[Attack], paired: Paired, flat: Float[np.ndarray, "attacks 2"]
+) -> list[_Row]:
+    clean = paired.correct[:, 0]
+    return [
+        _Row(
+            attack=attack,
+            name=attack.name,
+            loss=attack.loss if attack.gradients else "",
+            steps={"random": 0, "fgsm": 1, "pgd": attack.steps}[attack.name],
+            restarts=attack.restarts if attack.name == "pgd" else 1,
+            correct=clean * paired.correct[:, 1 + i],
+            losses=paired.losses[:, 1 + i],
+            zero_gradient=flat[i, 0] / max(1, flat[i, 1]) if attack.gradients else np.nan,
+        )
+        for i, attack in enumerate(attacks)
+    ]
+
+
+def _worst_cases(attacks: Sequence[Attack], paired: Paired) -> list[_Row]:
+    """Images that are classified correctly under all attacks of one size."""
+    sizes = [(a.norm, a.epsilon, a.frequency, a.ring) for a in attacks]
+    rows = []
+    for size in dict.fromkeys(sizes):
+        members = [i for i, other in enumerate(sizes) if other == size]
+        if len(members) > 1:
+            columns = [0, *(1 + i for i in members)]
+            rows.append(
+                _Row(
+                    attack=attacks[members[0]],
+                    name=WORST_CASE,
+                    loss="",
+                    steps=0,
+                    restarts=0,
+                    correct=paired.correct[:, columns].min(1),
+                    losses=paired.losses[:, columns].max(1),
+                    zero_gradient=np.nan,
+                )
+            )
+    return rows
+
+
+def _result(
+    rows: Sequence[_Row], paired: Paired, provenance: Provenance
+) -> tuple[Adversarial, PerImage]:
+    n = paired.images
+    clean, clean_losses = paired.correct[:, 0], paired.losses[:, 0]
+    correct = np.stack([row.correct for row in rows], axis=1)
+    losses = np.stack([row.losses for row in rows], axis=1)
+    low, high = wilson(correct.sum(0).round().astype(np.int64), np.full(len(rows), n))
+    lost = (clean.sum() - correct.sum(0)).round().astype(int)
+    drop_ends = np.array([paired_proportions_interval(int(k), 0, n) for k in lost])
+    rises = losses - clean_losses[:, None]
+    errors = rises.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(len(rows), np.nan)
+    columns = [row.attack for row in rows]
+    result = Adversarial(
+        attack=np.array([row.name for row in rows]),
+        loss=np.array([row.loss for row in rows]),
+        norm=np.array([a.norm for a in columns]),
+        epsilon=np.array([a.epsilon for a in columns]),
+        frequency=np.array([np.nan if a.frequency is None else a.frequency for a in columns]),
+        steps=np.array([row.steps for row in rows]),
+        restarts=np.array([row.restarts for row in rows]),
+        accuracy=correct.mean(0),
         low=low,
         high=high,
-        clean_accuracy=sums.accuracy,
-        clean_nll=sums.nll,
-        provenance=replace(facts, seed=seed),
+        drop=clean.mean() - correct.mean(0),
+        drop_low=drop_ends[:, 0],
+        drop_high=drop_ends[:, 1],
+        nll=losses.mean(0),
+        nll_rise=rises.mean(0),
+        nll_rise_error=errors,
+        zero_gradient=np.array([row.zero_gradient for row in rows]),
+        clean_accuracy=float(clean.mean()),
+        clean_nll=float(clean_losses.mean()),
+        provenance=provenance,
     )
+    names = [_name(row) for row in rows]
+    return result, PerImage(
+        quantity=np.repeat(names, n),
+        image=np.tile(paired.indices, len(rows)),
+        value=correct.T.ravel(),
+        provenance=provenance,
+    )
+
+
+def _name(row: _Row) -> str:
+    """The quantity of an attack in `PerImage`."""
+    a = row.attack
+    size = f"{255 * a.epsilon:.3g}/255" if a.norm == "linf" else f"{a.epsilon:.3g}"
+    parts = [f"robust accuracy, {row.name}", row.loss, f"{a.norm} {size}"]
+    if row.name == "pgd":
+        parts.append(f"{row.steps} steps, {row.restarts} restarts")
+    if a.frequency is not None:
+        parts.append(f"{a.frequency:.3g} π rad/pixel")
+    return ", ".join(filter(None, parts))

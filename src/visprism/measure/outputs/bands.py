@@ -1,50 +1,51 @@
-"""Bands of the frequency plane: rings of one width, and noise that lies in one of them.
+"""Frequency bands: rings in the frequency plane, and noise confined to one of them.
 
-Frequencies are in pi rad/pixel. A ring is symmetric about frequency 0, so what it lets pass of
-a real image is real.
+Frequencies are in π rad/pixel. A ring is symmetric about frequency 0, so the part of a real
+image that it passes is real.
 """
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, fft
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.results.perturbations import BAND_WIDTH
 
-WIDTH = 0.1  # in pi rad/pixel
 RINGS = ("square", "round")
+BAND_CENTERS = tuple(round(0.1 * i, 1) for i in range(1, 10))  # π rad/pixel
 _EXACT = 1e-9
-CENTRES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
 
 def check_ring(ring: str) -> None:
-    """Whether there is such a ring.
+    """Require a known shape of rings.
 
     Raises:
-        InputError: if not.
+        InputError: if `ring` is none.
     """
     if ring not in RINGS:
-        raise InputError(f"ring is {ring!r}; wants {' or '.join(RINGS)}")
+        raise InputError(f"ring must be one of {', '.join(RINGS)}, got {ring!r}")
 
 
-def check_band(centre: float, width: float = WIDTH) -> None:
-    """Whether there can be frequencies in a band.
+def check_band(center: float, width: float = BAND_WIDTH) -> None:
+    """Require a band that can hold frequencies.
 
     Raises:
-        InputError: if not.
+        InputError: if its center or width is out of range.
     """
     if not 0 < width <= 2:
-        raise InputError(f"width is {width}; wants more than 0, and at most 2, in pi rad/pixel")
-    if not 0 <= centre <= 2**0.5:
+        raise InputError(f"width must be above 0 and at most 2 π rad/pixel, got {width}")
+    if not 0 <= center <= 2**0.5:
         raise InputError(
-            f"there is no band at {centre}; wants the middle of one, 0 to 1 in pi rad/pixel"
+            "frequency must be between 0 and 1 π rad/pixel (up to 1.41 for round rings), got "
+            f"{center}"
         )
 
 
 def radius(size: tuple[int, int], ring: str = "square") -> Float[Tensor, "h w"]:
     """Distance of each frequency from 0, in the order of `torch.fft.fft2`.
 
-    The larger of its two parts where rings are square, its length where they are round; 1 is
-    the Nyquist frequency of an axis.
+    The larger of its two components for square rings, its length for round ones; 1 is the
+    Nyquist frequency of an axis.
 
     Raises:
         InputError: if there is no such ring.
@@ -57,47 +58,46 @@ def radius(size: tuple[int, int], ring: str = "square") -> Float[Tensor, "h w"]:
 
 
 def band(
-    size: tuple[int, int], centre: float, *, width: float = WIDTH, ring: str = "square"
+    size: tuple[int, int], center: float, *, width: float = BAND_WIDTH, ring: str = "square"
 ) -> Bool[Tensor, "h w"]:
-    """The frequencies from centre - width / 2 up to but not centre + width / 2.
+    """The frequencies in [center - width / 2, center + width / 2).
 
-    Bands at 0, width, 2 width, ... share no frequency and leave none out. Of small images a
-    band may hold none.
+    Bands at 0, width, 2 width, ... partition the plane. A band of a small image may be empty.
 
     Raises:
         InputError: if there cannot be such a band.
     """
-    check_band(centre, width)
-    # In whole widths: 0.1, 0.2, ... are not exact, and no frequency may be lost between two.
-    steps = (radius(size, ring) - centre) / width
+    check_band(center, width)
+    # In units of the width: 0.1, 0.2, ... are inexact, and no frequency may fall between bands.
+    steps = (radius(size, ring) - center) / width
     return (steps >= -0.5 - _EXACT) & (steps < 0.5 - _EXACT)
 
 
-def paper_band(size: tuple[int, int], centre: float) -> Bool[Tensor, "h w"]:
+def paper_band(size: tuple[int, int], center: float) -> Bool[Tensor, "h w"]:
     """The ring of Park and Kim's code: between two squares of whole frequencies.
 
-    Half its width is 0.2 rad/pixel. Its squares reach from -m to m - 1, so that it is not
-    symmetric; of what it lets pass the real part is taken.
+    Half its width is 0.2 rad/pixel. Its squares reach from -m to m - 1, so it is not symmetric;
+    the real part of what it passes is taken.
     """
 
-    def within(reach: float) -> Bool[Tensor, "h w"]:
+    def square(limit: float) -> Bool[Tensor, "h w"]:
         axes = []
         for n in size:
-            half = min(max(int(reach * n / (2 * torch.pi)), 0), n // 2)
+            half = min(max(int(limit * n / (2 * torch.pi)), 0), n // 2)
             number = (n * fft.fftfreq(n, dtype=torch.float64)).round()
             axes.append((number >= -half) & (number < half))
         return axes[0][:, None] & axes[1][None]
 
-    middle = centre * torch.pi
-    return within(middle + 0.2) & ~within(middle - 0.2)
+    radians = center * torch.pi
+    return square(radians + 0.2) & ~square(radians - 0.2)
 
 
 def filtered(x: Float[Tensor, "*b h w"], mask: Bool[Tensor, "h w"]) -> Float[Tensor, "*b h w"]:
-    """What of each image lies in a band."""
+    """The part of each image in a band."""
     return fft.ifft2(fft.fft2(x) * mask.to(x.device)).real
 
 
-def of_rms(x: Float[Tensor, "b c h w"], rms: float) -> Float[Tensor, "b c h w"]:
+def with_rms(x: Float[Tensor, "b c h w"], rms: float) -> Float[Tensor, "b c h w"]:
     """Each image scaled to a root mean square over channels and positions."""
-    own = x.square().mean((1, 2, 3), keepdim=True).sqrt()
-    return x * (rms / own.clamp(min=torch.finfo(x.dtype).tiny))
+    current = x.square().mean((1, 2, 3), keepdim=True).sqrt()
+    return x * (rms / current.clamp(min=torch.finfo(x.dtype).tiny))

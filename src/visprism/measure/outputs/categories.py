@@ -1,16 +1,16 @@
-"""Categories: the sixteen of the cue-conflict images, as classes of ImageNet.
+"""Categories of the cue-conflict images as classes of ImageNet.
 
 Source: Geirhos et al. (2018), Generalisation in humans and deep neural networks, app. C, with
-the numbers of the authors' repository.
+the indices of the authors' repository.
 """
 
 from collections.abc import Sequence
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 _CLASSES = 1000  # of ImageNet
 
-# First and last number of each run of classes.
+# First and last index of each run of classes.
 _RUNS: dict[str, tuple[tuple[int, int], ...]] = {
     "airplane": ((404, 404),),
     "bear": ((294, 297),),
@@ -46,25 +46,21 @@ SIXTEEN = {
 
 
 def classes_of(categories: Sequence[str], num_classes: int) -> list[tuple[int, ...]]:
-    """The classes of a model that make up each category.
+    """The classes of a model that belong to each category.
 
-    A model of ImageNet's 1,000 classes has several for each of the sixteen; one with as many
-    classes as there are categories has them in the same order.
+    A model of the 1000 classes of ImageNet has several for each of the 16 categories; one with
+    as many classes as there are categories has them in the same order.
 
     Raises:
-        InputError: if it is neither.
+        InputError: if the model is neither.
     """
     if num_classes == len(categories):
         return [(i,) for i in range(num_classes)]
     unknown = [name for name in categories if name not in SIXTEEN]
     if num_classes == _CLASSES and not unknown:
         return [SIXTEEN[name] for name in categories]
-    reason = (
-        f"{', '.join(unknown[:3])} is none of the sixteen categories of Geirhos et al."
-        if num_classes == _CLASSES
-        else f"the model has {num_classes} classes"
-    )
+    got = f"categories {', '.join(unknown[:3])}" if num_classes == _CLASSES else num_classes
     raise InputError(
-        f"{reason}; wants a model of the {len(categories)} categories of the images, or of "
-        "ImageNet's 1,000 classes and images of airplane, bear, ..., truck"
+        f"num_classes must be {len(categories)}, the number of categories, or {_CLASSES} with "
+        f"the 16 categories of Geirhos et al. (airplane, bear, ..., truck), got {got}"
     )

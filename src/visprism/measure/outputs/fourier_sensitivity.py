@@ -1,157 +1,141 @@
-"""Fourier sensitivity: the error under noise of a single frequency, for every one.
+"""Fourier sensitivity: error rate under noise of a single frequency, for each frequency.
 
 Source: Yin et al. (2019), A Fourier perspective on model robustness in computer vision, sec. 2.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, fft, nn
 
-from visprism.errors import InputError
-from visprism.measure.outputs.conditions import Progress, under_conditions
-from visprism.measure.outputs.intake import Labelled
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.statistics import mean_interval
+from visprism.measure.batches import Batch
+from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
-from visprism.rng import stream
-
-
-@dataclass(frozen=True)
-class FourierSensitivity(Result):
-    """One row for each frequency of the plane; of two opposite ones the values are the same."""
-
-    vertical: np.ndarray  # cycles over the height of the image; negative ones too
-    horizontal: np.ndarray  # over the width
-    error: np.ndarray  # share of wrong images under noise of this frequency
-    error_rise: np.ndarray  # less that of images as they are
-    error_rise_error: np.ndarray  # standard error, paired by image
-    clean_error: float = float("nan")
-    rms: float = float("nan")  # of the noise, in pixels of 0 ... 1
-    nyquist: float = float("nan")  # cycles over the shorter side
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        worst = int(self.error.argmax())
-        place = f"({self.vertical[worst]}, {self.horizontal[worst]})"
-        return [
-            f"A wave of {place} cycles makes {self.error[worst]:.1%} of the images wrong, the "
-            f"mean of all {len(self)} directions {self.error.mean():.1%}; without, "
-            f"{self.clean_error:.1%}"
-        ]
+from visprism.results.per_image import PerImage
+from visprism.results.perturbations import FourierSensitivity
 
 
 def fourier_sensitivity(
     model: nn.Module,
-    batches: Iterable[Labelled],
+    batches: Iterable[Batch],
     *,
     mean: Sequence[float],
     std: Sequence[float],
     rms: float = 0.1,
-    reach: int = 8,
+    max_frequency: int = 8,
     step: int = 1,
-    seed: int = 0,
-    compute: Compute = CPU,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-) -> FourierSensitivity:
-    """The error rate under noise that is one direction of the Fourier basis, for each.
+    run: Run = DEFAULT_RUN,
+) -> tuple[FourierSensitivity, PerImage]:
+    """Error rate under noise of each single frequency of the Fourier basis.
 
-    x' = x + r v U, with U the real image of norm 1 that has nothing but the frequency (i, j)
-    and its opposite, v = rms sqrt(h w) in each channel, and r = 1 or -1, drawn for each image
+    x' = x + r v U, with U the real image of norm 1 that contains only the frequency (i, j) and
+    its opposite, v = rms sqrt(h w) in each channel, and r = 1 or -1 at random for each image
     and channel. Pixels are not clipped.
 
-    (i, j) and (-i, -j) are one direction, so only a half of the plane is run: a pass for each
-    of about (2 reach / step + 1)^2 / 2 directions.
+    (i, j) and (-i, -j) are one basis image, so half of the plane is measured: one forward pass
+    for each of about (2 max_frequency / step + 1)^2 / 2 frequencies, and one without noise.
 
     Args:
         model: in evaluation mode.
         batches: each is (images, targets), all of one size but the last.
-        mean: by which the images were standardised, of each channel.
-        std: the same.
-        rms: of the noise in each channel, in pixels of 0 ... 1. Yin et al. have a norm of 4 for
-            CIFAR-10, which is 0.125, and of 15.7 for ImageNet, which is 0.07.
-        reach: the highest frequency, in cycles over a side of the image; h / 2 is the last.
-        step: between frequencies; above 1 not every direction is looked at.
-        seed: of the signs.
-        compute: device and precision.
-        progress: wraps the batches to show how far it is.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        mean: of the normalization, by channel.
+        std: of the normalization, by channel.
+        rms: root mean square of the noise in each channel, in pixels of 0 ... 1. Yin et al. use
+            a norm of 4 for CIFAR-10, which is 0.125, and of 15.7 for ImageNet, which is 0.07.
+        max_frequency: highest frequency, in cycles over a side of the image.
+        step: distance between frequencies in cycles.
+        run: device, precision, seed of the signs, and progress.
+
+    Returns:
+        One row per frequency, and the rise of the error of each image, mean over frequencies.
 
     Raises:
-        InputError: if there are no such frequencies, or as `frequency_noise`.
+        InputError: if an option is out of range, or as for `frequency_noise`.
 
     Source: Yin et al. (2019), eq. 1 and fig. 3.
     """
-    if reach < 1 or step < 1 or not rms > 0:
+    if max_frequency < 1:
+        raise InputError(f"max_frequency must be at least 1, got {max_frequency}")
+    if not 1 <= step <= max_frequency:
         raise InputError(
-            f"reach is {reach}, step {step} and rms {rms}; wants whole numbers from 1 on, and "
-            "a strength above 0"
+            f"step must be between 1 and {max_frequency} (max_frequency), got {step}"
         )
-    half = half_plane(reach, step)
+    if not 0 < rms < inf:
+        raise InputError(f"rms must be finite and greater than 0, got {rms}")
+    half = half_plane(max_frequency, step)
 
-    def changed(which: int, pixels: Tensor, _targets: Tensor, numbers: range) -> Tensor:
+    def perturb(condition: int, pixels: Tensor, _targets: Tensor, indices: range) -> Tensor:
         size = (pixels.shape[-2], pixels.shape[-1])
-        if 2 * reach > min(size):
+        if 2 * max_frequency > min(size):
             raise InputError(
-                f"images of {size[0]}x{size[1]} have frequencies up to {min(size) // 2}, "
-                f"not to {reach}; ask for a lower reach"
+                f"max_frequency must be at most {min(size) // 2}, the Nyquist frequency of "
+                f"{size[0]}x{size[1]} images, got {max_frequency}"
             )
-        wave = direction(size, half[which]).to(pixels) * (rms * (size[0] * size[1]) ** 0.5)
-        return pixels + _signs(pixels, (seed, which), numbers) * wave
+        wave = basis_image(size, half[condition]).to(pixels)
+        amplitude = rms * (size[0] * size[1]) ** 0.5
+        return pixels + _signs(pixels, (run.seed, condition), indices) * wave * amplitude
 
-    sums, facts = under_conditions(
-        model,
-        batches,
-        PixelSpace(mean, std),
-        len(half),
-        changed,
-        compute=compute,
-        progress=progress,
-        provenance=provenance,
+    paired, provenance = evaluate_perturbed(
+        model, batches, PixelSpace(mean, std), len(half), perturb, run=run
     )
-    columns = sums.columns()
-    # Both ends of each direction; of frequency 0 there is one.
+    columns = paired.columns()
+    # Both ends of each basis image; frequency 0 has one.
     ends = [(w, sign) for w, k in enumerate(half) for sign in ((1, -1) if any(k) else (1,))]
     row = np.array([w for w, _ in ends])
     place = np.array([[sign * half[w][0], sign * half[w][1]] for w, sign in ends])
-    return FourierSensitivity(
+    rises = (paired.correct[:, :1] - paired.correct[:, 1:])[:, row].mean(1)
+    low, high = mean_interval(rises)
+    result = FourierSensitivity(
         vertical=place[:, 0],
         horizontal=place[:, 1],
         error=1 - columns["accuracy"][row],
         error_rise=columns["drop"][row],
         error_rise_error=columns["drop_error"][row],
-        clean_error=1 - sums.accuracy,
+        clean_error=1 - paired.accuracy,
+        mean_rise=float(rises.mean()),
+        mean_rise_low=low,
+        mean_rise_high=high,
         rms=rms,
-        nyquist=min(facts.image_shape[1:]) / 2,
-        provenance=replace(facts, seed=seed),
+        nyquist=min(provenance.image_shape[1:]) / 2,
+        provenance=provenance,
     )
+    per_image = PerImage(
+        quantity=np.full(paired.images, "rise of the error rate, mean over frequencies"),
+        image=paired.indices,
+        value=rises,
+        provenance=provenance,
+    )
+    return result, per_image
 
 
-def half_plane(reach: int, step: int) -> list[tuple[int, int]]:
-    """One of each two opposite frequencies up to `reach`, by rows."""
-    some = [k for k in range(-reach, reach + 1) if k % step == 0]
-    return [(i, j) for i in some for j in some if i > 0 or (i == 0 and j >= 0)]
+def half_plane(max_frequency: int, step: int) -> list[tuple[int, int]]:
+    """One of each two opposite frequencies up to `max_frequency`, by rows."""
+    multiples = [k for k in range(-max_frequency, max_frequency + 1) if k % step == 0]
+    return [(i, j) for i in multiples for j in multiples if i > 0 or (i == 0 and j >= 0)]
 
 
-def direction(size: tuple[int, int], frequency: tuple[int, int]) -> Float[Tensor, "h w"]:
-    """The real image of norm 1 that has nothing but a frequency and its opposite."""
+def basis_image(size: tuple[int, int], frequency: tuple[int, int]) -> Float[Tensor, "h w"]:
+    """The real image of norm 1 that contains only a frequency and its opposite."""
     spectrum = torch.zeros(size, dtype=torch.complex128)
     (height, width), (i, j) = size, frequency
-    # Any phase is as good; that of Nyquist's frequency must be real.
+    # The phase is free, but at the Nyquist frequency it must be real.
     spectrum[i % height, j % width] = 1
     spectrum[-i % height, -j % width] = 1
     image = fft.ifft2(spectrum).real
     return (image / image.norm()).float()
 
 
-def _signs(like: Tensor, use: tuple[int, int], numbers: range) -> Float[Tensor, "b c 1 1"]:
-    seed, which = use
-    drawn = [
-        torch.randint(2, (like.shape[1], 1, 1), generator=stream(seed, "signs", which, n))
-        for n in numbers
+def _signs(like: Tensor, use: tuple[int, int], indices: range) -> Float[Tensor, "b c 1 1"]:
+    seed, condition = use
+    signs = [
+        torch.randint(2, (like.shape[1], 1, 1), generator=stream(seed, "signs", condition, n))
+        for n in indices
     ]
-    return (2 * torch.stack(drawn) - 1).to(like)
+    return (2 * torch.stack(signs) - 1).to(like)

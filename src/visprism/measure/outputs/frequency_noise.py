@@ -1,188 +1,199 @@
-"""Frequency noise: what noise of one band of frequencies costs.
+"""Frequency noise: accuracy under noise confined to one band of frequencies.
 
 Source: Park and Kim (2022), How do vision transformers work?, fig. 2b.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import inf
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.processes import add_up
+from visprism.core.rng import stream
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.statistics import mean_interval
+from visprism.measure.batches import Batch
 from visprism.measure.outputs.bands import (
-    CENTRES,
-    WIDTH,
+    BAND_CENTERS,
     band,
     check_band,
     check_ring,
     filtered,
-    of_rms,
     paper_band,
+    with_rms,
 )
-from visprism.measure.outputs.conditions import Progress, under_conditions
-from visprism.measure.outputs.intake import Labelled
+from visprism.measure.outputs.paired import Paired
+from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.parallel import CPU, Compute, add_up
-from visprism.result import Provenance, Result
-from visprism.rng import stream
+from visprism.results.per_image import PerImage
+from visprism.results.perturbations import SPLIT_FREQUENCY, FrequencyRobustness
 
 RMS = 0.1  # in pixels of 0 ... 1
-EPSILON = 0.7  # of Park and Kim, in an answer about their code, which has 0.007
-
-
-@dataclass(frozen=True)
-class FrequencyRobustness(Result):
-    """One row for each band of frequencies."""
-
-    frequency: np.ndarray  # middle of the band, in pi rad/pixel
-    rms: np.ndarray  # of the noise, in pixels of 0 ... 1, over all images
-    accuracy: np.ndarray  # with noise
-    drop: np.ndarray  # of the accuracy, from that of images as they are
-    drop_error: np.ndarray  # standard error, paired by image
-    nll: np.ndarray
-    nll_rise: np.ndarray
-    nll_rise_error: np.ndarray
-    clean_accuracy: float = float("nan")
-    clean_nll: float = float("nan")
-    width: float = WIDTH  # of a band, in pi rad/pixel
-    ring: str = "square"
-    left_out: str = ""  # bands that hold no frequency of images so small
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        worst, best = int(self.drop.argmax()), int(self.drop.argmin())
-        if (self.drop <= 1.96 * self.drop_error).all():
-            return ["Noise of no band costs accuracy that can be told from chance"]
-        return [
-            f"Noise at {self.frequency[worst]:.3g}π costs most accuracy, "
-            f"{self.drop[worst]:.1%} ± {1.96 * self.drop_error[worst]:.1%} of "
-            f"{self.clean_accuracy:.1%}; at {self.frequency[best]:.3g}π it costs "
-            f"{self.drop[best]:.1%}"
-        ]
+EPSILON = 0.7  # that Park and Kim state for their figure; their code has 0.007
 
 
 def frequency_noise(
     model: nn.Module,
-    batches: Iterable[Labelled],
+    batches: Iterable[Batch],
     *,
     mean: Sequence[float],
     std: Sequence[float],
-    frequencies: Sequence[float] = CENTRES,
+    frequencies: Sequence[float] = BAND_CENTERS,
     rms: float = RMS,
     ring: str = "square",
     protocol: str = "default",
     epsilon: float = EPSILON,
-    seed: int = 0,
-    compute: Compute = CPU,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-) -> FrequencyRobustness:
-    """What noise of each band of frequencies costs in accuracy and NLL.
+    run: Run = DEFAULT_RUN,
+) -> tuple[FrequencyRobustness, PerImage]:
+    """Accuracy drop under noise of each frequency band, paired by image.
 
-    x' = x + n_f with n_f the part of white noise whose frequency lies in a ring about f,
-    Gaussian, scaled for each image so that its root mean square is `rms` in every band: equally
-    strong noise, wherever it lies. Pixels are not clipped, which would move noise to other
-    bands. An image's noise depends on the seed and its place in the data.
+    x' = x + n_f, with n_f the part of Gaussian white noise whose frequency lies in a ring about
+    f, scaled for each image to the root mean square `rms`: equal energy in every band. Pixels
+    are not clipped, which would move noise to other bands. The noise of an image depends on the
+    seed and the index of the image alone.
 
-    The paper's noise, by ``protocol="paper"``, is epsilon sign(g) in a ring, in standardised
-    images, with no scale: the ring of a higher frequency is larger, so that noise is stronger
-    there, some four times between 0.05 pi and 0.75 pi.
+    ``protocol="paper"`` adds epsilon sign(g) in a ring to the normalized images, without
+    scaling. The ring of a higher frequency holds more frequencies, so that noise is stronger
+    there: its RMS grows about fourfold from 0.05 to 0.75 π rad/pixel.
 
-    Costs a pass for each band, and one.
+    Costs one forward pass per band and one without noise.
 
     Args:
         model: in evaluation mode.
         batches: each is (images, targets), all of one size but the last.
-        mean: by which the images were standardised, of each channel.
-        std: the same.
-        frequencies: middles of the bands, in pi rad/pixel.
-        rms: of the noise, in pixels of 0 ... 1.
+        mean: of the normalization, by channel.
+        std: of the normalization, by channel.
+        frequencies: centers of the bands in π rad/pixel.
+        rms: root mean square of the noise, in pixels of 0 ... 1.
         ring: "square" or "round".
         protocol: "default" or "paper".
-        epsilon: of the paper's noise.
-        seed: of the noise.
-        compute: device and precision.
-        progress: wraps the batches to show how far it is.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        epsilon: amplitude of the paper's noise, in normalized images.
+        run: device, precision, seed of the noise, and progress.
+
+    Returns:
+        One row per band, and the accuracy drop of each image: by band, its mean over bands, and
+        that of bands above 0.5 π rad/pixel minus bands below.
 
     Raises:
-        InputError: if the images have no labels or other channels, or are not in 0 ... 1 when
-            the standardisation is undone; a band or the protocol is none; or the model is in
-            training mode.
+        InputError: if the images have no labels or other channels, or are not in 0 ... 1
+            without normalization; an option is out of range; or the model is in training mode.
 
-    Source: Park and Kim (2022), fig. 2b; the energy is equal after Yin et al. (2019), A Fourier
+    Source: Park and Kim (2022), fig. 2b; equal energy as in Yin et al. (2019), A Fourier
     perspective on model robustness in computer vision.
     """
+    _check(frequencies, rms, ring, protocol, epsilon)
+    space = PixelSpace(mean, std)
+    power = torch.zeros(len(frequencies), 2, dtype=torch.float64)  # sum of squares, and number
+
+    def perturb(condition: int, pixels: Tensor, _targets: Tensor, indices: range) -> Tensor:
+        size = (pixels.shape[-2], pixels.shape[-1])
+        white = white_noise(pixels, run.seed, indices)
+        if protocol == "paper":
+            mask = paper_band(size, frequencies[condition])
+            noise = space.in_pixels(epsilon * filtered(white.sign(), mask))
+        else:
+            mask = band(size, frequencies[condition], ring=ring)
+            noise = with_rms(filtered(white, mask), rms)
+        power[condition, 0] += noise.double().square().sum().cpu()
+        power[condition, 1] += noise.numel()
+        return pixels + noise
+
+    paired, provenance = evaluate_perturbed(
+        model, batches, space, len(frequencies), perturb, run=run
+    )
+    power = add_up(power)
+    strength = (power[:, 0] / power[:, 1]).sqrt().numpy()
+    if not strength.any():
+        height, width = provenance.image_shape[1:]
+        raise InputError(
+            "frequencies must include a band that holds frequencies of "
+            f"{height}x{width} images, got none. Use other bands or larger images."
+        )
+    return _results(
+        np.array(frequencies, dtype=float),
+        strength,
+        paired,
+        ring="paper's" if protocol == "paper" else ring,
+        run=replace(run, provenance=replace(provenance, protocol=protocol)),
+    )
+
+
+def _check(
+    frequencies: Sequence[float], rms: float, ring: str, protocol: str, epsilon: float
+) -> None:
     if protocol not in ("default", "paper"):
-        raise InputError(f"protocol is {protocol!r}; wants 'default' or 'paper'")
-    if not rms > 0 or not epsilon > 0:
-        raise InputError(f"rms is {rms} and epsilon is {epsilon}; both want to be above 0")
+        raise InputError(f"protocol must be 'default' or 'paper', got {protocol!r}")
+    for name, value in (("rms", rms), ("epsilon", epsilon)):
+        if not 0 < value < inf:
+            raise InputError(f"{name} must be finite and greater than 0, got {value}")
     for frequency in frequencies:
         check_band(frequency)
     check_ring(ring)
     if protocol == "paper" and ring != "square":
-        raise InputError(f"ring is {ring!r}; the paper's protocol has rings of its own")
+        raise InputError(f"ring must be 'square' for the paper's protocol, got {ring!r}")
     if not len(frequencies):
-        raise InputError("no frequency is named; wants the middles of bands, as 0.1 ... 0.9")
-    space = PixelSpace(mean, std)
-    power = torch.zeros(len(frequencies), 2, dtype=torch.float64)  # sum of squares, and number
+        raise InputError("frequencies must hold at least one band center, got none")
 
-    def changed(which: int, pixels: Tensor, _targets: Tensor, numbers: range) -> Tensor:
-        size = (pixels.shape[-2], pixels.shape[-1])
-        white = white_noise(pixels, seed, numbers)
-        if protocol == "paper":
-            mask = paper_band(size, frequencies[which])
-            noise = space.in_pixels(epsilon * filtered(white.sign(), mask))
-        else:
-            noise = of_rms(filtered(white, band(size, frequencies[which], ring=ring)), rms)
-        power[which, 0] += noise.double().square().sum().cpu()
-        power[which, 1] += noise.numel()
-        return pixels + noise
 
-    sums, facts = under_conditions(
-        model,
-        batches,
-        space,
-        len(frequencies),
-        changed,
-        compute=compute,
-        progress=progress,
-        provenance=provenance,
-    )
-    power = add_up(power)
-    strength = (power[:, 0] / power[:, 1]).sqrt().numpy()
-    found = FrequencyRobustness(
-        frequency=np.array(frequencies, dtype=float),
+def _results(
+    frequencies: Float[np.ndarray, " bands"],
+    strength: Float[np.ndarray, " bands"],
+    paired: Paired,
+    *,
+    ring: str,
+    run: Run,
+) -> tuple[FrequencyRobustness, PerImage]:
+    """The rows of bands that hold frequencies, and the values of each image."""
+    filled = strength > 0
+    drops = (paired.correct[:, :1] - paired.correct[:, 1:])[:, filled]
+    centers = frequencies[filled]
+    per_image = {
+        f"accuracy drop, noise at {center:.3g} π rad/pixel": drops[:, i]
+        for i, center in enumerate(centers)
+    }
+    per_image["accuracy drop, mean over frequency bands"] = drops.mean(1)
+    high, low = centers > SPLIT_FREQUENCY, centers < SPLIT_FREQUENCY
+    contrast, ends = np.nan, (np.nan, np.nan)
+    if high.any() and low.any():
+        values = drops[:, high].mean(1) - drops[:, low].mean(1)
+        per_image["accuracy drop, bands above 0.5 π rad/pixel minus bands below"] = values
+        contrast, ends = float(values.mean()), mean_interval(values)
+    columns = paired.columns()
+    columns.pop("drop_error")
+    columns["drop_low"], columns["drop_high"] = paired.drop_intervals()
+    rows = FrequencyRobustness(
+        frequency=frequencies,
         rms=strength,
-        **sums.columns(),
-        clean_accuracy=sums.accuracy,
-        clean_nll=sums.nll,
-        ring="paper's" if protocol == "paper" else ring,
-        provenance=replace(facts, protocol=protocol, seed=seed),
+        **columns,
+        clean_accuracy=paired.accuracy,
+        clean_nll=paired.nll,
+        contrast=contrast,
+        contrast_low=ends[0],
+        contrast_high=ends[1],
+        ring=ring,
+        left_out=", ".join(f"{f:g}π" for f in frequencies[~filled]),
+        provenance=run.provenance,
     )
-    return _with_frequencies(found)
+    images = PerImage(
+        quantity=np.repeat(list(per_image), paired.images),
+        image=np.tile(paired.indices, len(per_image)),
+        value=np.concatenate(list(per_image.values())),
+        provenance=run.provenance,
+    )
+    return rows.select(filled), images
 
 
-def _with_frequencies(found: FrequencyRobustness) -> FrequencyRobustness:
-    """The rows of bands in which there was noise."""
-    empty = found.rms == 0
-    if empty.all():
-        height, width = found.provenance.image_shape[1:]
-        raise InputError(
-            f"images of {height}x{width} have no frequency in any of the bands; take other "
-            "bands, or larger images"
-        )
-    names = ", ".join(f"{f:g}π" for f in found.frequency[empty])
-    return replace(found.rows(~empty), left_out=names)
-
-
-def white_noise(like: Float[Tensor, "b c h w"], seed: int, numbers: range) -> Tensor:
-    """Gaussian noise; each image's depends on the seed and its number alone."""
-    drawn = [
-        torch.randn(like.shape[1:], generator=stream(seed, "frequency noise", number))
-        for number in numbers
+def white_noise(
+    like: Float[Tensor, "b c h w"], seed: int, indices: range
+) -> Float[Tensor, "b c h w"]:
+    """Gaussian noise of each image, from the seed and the index of the image."""
+    noise = [
+        torch.randn(like.shape[1:], generator=stream(seed, "frequency noise", index))
+        for index in indices
     ]
-    return torch.stack(drawn).to(like)
+    return torch.stack(noise).to(like)

@@ -1,4 +1,4 @@
-"""Metrics: every one from the running sums of ranked outcomes, for many weights at once."""
+"""Metrics from cumulative sums of outcomes sorted by confidence, for many weights at once."""
 
 from collections.abc import Sequence
 
@@ -7,39 +7,45 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.measure.outputs.ranked import Ranked, Running, Weights
+from visprism.measure.outputs.confidence_order import (
+    CumulativeSums,
+    SortedByConfidence,
+    Weights,
+)
 
-Found = dict[tuple[str, float], Float[Tensor, " r"]]  # by metric and cut-off
+Values = dict[tuple[str, float], Float[Tensor, " r"]]  # by metric and cut-off
 
 
-def metrics(ranked: Ranked, weights: Weights, cutoffs: Sequence[float], bins: int) -> Found:
+def metrics(
+    ranked: SortedByConfidence, weights: Weights, cutoffs: Sequence[float], bins: int
+) -> Values:
     """Every metric, for each set of weights."""
-    sums = Running.of(ranked, weights)
+    sums = CumulativeSums.of(ranked, weights)
     total = sums.count[:, -1]
     means = weights @ ranked.values / total[:, None]
-    found: Found = {
+    values: Values = {
         (name, np.nan): means[:, i]
         for i, name in enumerate(("accuracy", "top5", "nll", "brier"))
     }
     wrong = (total - sums.correct[:, -1])[:, None]
-    places = ranked.surer(cutoffs)
+    places = ranked.num_above(cutoffs)
     count, _, correct = sums.at(places)
     for i, c in enumerate(cutoffs):
-        found["acc", c] = correct[:, i] / count[:, i]
-        found["freq", c] = count[:, i] / total
-        found["unc", c] = (wrong - (count - correct))[:, i] / wrong[:, 0]
-        found["iou", c] = _mean_iou(ranked, weights, int(places[i]))
-    found["mean_iou", np.nan] = _mean_iou(ranked, weights, len(ranked))
-    found |= _calibration(ranked, sums, bins)
+        values["acc", c] = correct[:, i] / count[:, i]
+        values["freq", c] = count[:, i] / total
+        values["unc", c] = (wrong - (count - correct))[:, i] / wrong[:, 0]
+        values["iou", c] = _mean_iou(ranked, weights, int(places[i]))
+    values["mean_iou", np.nan] = _mean_iou(ranked, weights, len(ranked))
+    values |= _calibration(ranked, sums, bins)
     risk = 1 - sums.correct[:, 1:] / sums.count[:, 1:].clamp(min=1)
-    found["aurc", np.nan] = (weights * risk).sum(1) / total
-    return found
+    values["aurc", np.nan] = (weights * risk).sum(1) / total
+    return values
 
 
-def _calibration(ranked: Ranked, sums: Running, bins: int) -> Found:
+def _calibration(ranked: SortedByConfidence, sums: CumulativeSums, bins: int) -> Values:
     total = sums.count[:, -1]
-    upper = torch.cat([torch.zeros(1, dtype=torch.long), ranked.surer(edges_of(bins)[1:])])
-    last = torch.tensor([len(ranked)])  # a confidence of 0, which rounding can make, too
+    upper = torch.cat([torch.zeros(1, dtype=torch.long), ranked.num_above(edges_of(bins)[1:])])
+    last = torch.tensor([len(ranked)])  # also a confidence of 0, which rounding can give
     count, confidence, correct = (x.diff(dim=1) for x in sums.at(torch.cat([upper, last])))
     gap = (correct - confidence).abs()
     edge = torch.linspace(0, 1, bins + 1, dtype=torch.float64) * total[:, None]
@@ -52,15 +58,15 @@ def _calibration(ranked: Ranked, sums: Running, bins: int) -> Found:
     }
 
 
-def _mean_iou(ranked: Ranked, weights: Weights, surest: int) -> Float[Tensor, " r"]:
-    """Mean over classes of right / (target or predicted), of so many of the surest images."""
-    target, predicted = ranked.target[:surest], ranked.predicted[:surest]
-    right = target == predicted
+def _mean_iou(ranked: SortedByConfidence, weights: Weights, images: int) -> Float[Tensor, " r"]:
+    """Mean over classes of the IoU of target and prediction, of the most confident images."""
+    target, predicted = ranked.target[:images], ranked.predicted[:images]
+    correct = target == predicted
     means = []
-    for row in weights[:, :surest].numpy():
+    for row in weights[:, :images].numpy():
         sums = [
             np.bincount(of, weights=w, minlength=ranked.classes)
-            for of, w in ((target, row), (predicted, row), (target, row * right))
+            for of, w in ((target, row), (predicted, row), (target, row * correct))
         ]
         occurs = sums[0] > 0
         union = (sums[0] + sums[1] - sums[2])[occurs]
@@ -69,5 +75,5 @@ def _mean_iou(ranked: Ranked, weights: Weights, surest: int) -> Float[Tensor, " 
 
 
 def edges_of(bins: int) -> list[float]:
-    """Where the bins of confidence end, from above: 1, ..., 1/m; 0 is left out."""
+    """Upper edges of the bins of the confidence in descending order: 1, ..., 1/m."""
     return [i / bins for i in range(bins, 0, -1)]

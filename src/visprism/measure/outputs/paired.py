@@ -1,10 +1,8 @@
-"""Paired comparison: what changes when the same images are seen under another condition.
+"""Paired comparison of conditions: the same images with and without each change.
 
-Differences are taken image by image, so that what makes an image hard cancels; sums and counts
-are kept and divided once.
+Differences are taken image by image, so that the difficulty of an image cancels.
 """
 
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -12,91 +10,133 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.errors import InputError
-from visprism.parallel import add_up
-
-# What is summed for each condition: right and NLL, their differences and squared differences.
-_SUMS = 6
+from visprism.core.errors import InputError
+from visprism.core.processes import gather
+from visprism.core.statistics import paired_proportions_interval, standard_error
 
 
 class Paired:
-    """Accuracy and NLL of a reference and of some conditions on the same images.
+    """Correctness and NLL of each image without any change and under each condition.
 
     For each batch `reference` comes first, then `add` for each condition.
     """
 
     def __init__(self, conditions: int) -> None:
-        self._sums = torch.zeros(conditions, _SUMS, dtype=torch.float64)
-        self._whole = torch.zeros(3, dtype=torch.float64)  # images, right, NLL
-        self._right = self._loss = torch.empty(0)
+        self._conditions = conditions
+        self._rows: list[np.ndarray] = []  # of each batch: index, and pairs (correct, NLL)
         self._targets = torch.empty(0, dtype=torch.long)
 
     @property
     def images(self) -> int:
-        """How many were seen."""
-        return int(self._whole[0])
+        """Number of images."""
+        return sum(len(rows) for rows in self._rows)
 
     @property
     def accuracy(self) -> float:
-        """Of the reference."""
-        return float(self._whole[1] / self._whole[0])
+        """Accuracy of the reference."""
+        return float(self._values()[:, 0, 0].mean())
 
     @property
     def nll(self) -> float:
-        """Of the reference."""
-        return float(self._whole[2] / self._whole[0])
+        """Mean NLL of the reference."""
+        return float(self._values()[:, 0, 1].mean())
 
-    def reference(self, logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"]) -> None:
-        """The logits of a batch as they are without any condition."""
+    @property
+    def indices(self) -> Int64[np.ndarray, " n"]:
+        """Index of each image in the data, in ascending order once `gathered`."""
+        return np.concatenate(self._rows)[:, 0, 0].astype(np.int64)
+
+    @property
+    def correct(self) -> Float[np.ndarray, "n conditions"]:
+        """1 where an image is classified correctly, 0 where not; the reference comes first."""
+        return self._values()[:, :, 0]
+
+    @property
+    def losses(self) -> Float[np.ndarray, "n conditions"]:
+        """NLL of each image in nats; the reference comes first."""
+        return self._values()[:, :, 1]
+
+    def reference(
+        self,
+        logits: Float[Tensor, "b k"],
+        targets: Int64[Tensor, " b"],
+        start: int | None = None,
+    ) -> None:
+        """Add the logits of a batch without any change.
+
+        Args:
+            logits: of the model.
+            targets: class indices.
+            start: index of the first image in the data; None: the batch follows the last one.
+        """
         self._targets = targets
-        self._right, self._loss = _outcome(logits, targets)
-        new = [len(targets), self._right.sum(), self._loss.sum()]
-        self._whole += torch.tensor(new, dtype=torch.float64)
+        start = self.images if start is None else start
+        rows = np.full((len(targets), 2 + self._conditions, 2), np.nan)
+        rows[:, 0, 0] = np.arange(start, start + len(targets))
+        rows[:, 1] = _outcome(logits, targets)
+        self._rows.append(rows)
 
     def add(self, condition: int, logits: Float[Tensor, "b k"]) -> None:
-        """The logits of the same batch under a condition."""
-        right, loss = _outcome(logits, self._targets)
-        fall, rise = self._right - right, loss - self._loss
-        parts = (right, fall, fall.square(), loss, rise, rise.square())
-        self._sums[condition] += torch.stack([part.sum() for part in parts])
+        """Add the logits of the same batch under a condition."""
+        self._rows[-1][:, 2 + condition] = _outcome(logits, self._targets)
 
     def gathered(self) -> "Paired":
-        """The same for the images of all processes.
+        """The same for the images of all processes, in the order of the data.
 
         Raises:
             InputError: if there are none.
         """
-        whole = Paired(len(self._sums))
-        whole._sums, whole._whole = add_up(self._sums), add_up(self._whole)
-        if not whole.images:
-            raise InputError("no images were seen; is the data empty?")
-        return whole
+        rows = [row for rows in gather(self._rows) for row in rows]
+        if not rows:
+            raise InputError("data must hold at least one image, got none")
+        values = np.concatenate(rows)
+        united = Paired(self._conditions)
+        united._rows = [values[np.argsort(values[:, 0, 0], kind="stable")]]
+        return united
 
     def columns(self) -> dict[str, Any]:
-        """For each condition accuracy and NLL, and what changed, with standard errors."""
-        n = self.images
-        right, fall, fall_2, loss, rise, rise_2 = (self._sums / n).T.numpy()
+        """For each condition accuracy and NLL, and their changes with standard errors."""
+        correct, losses = self.correct, self.losses
+        fall = correct[:, :1] - correct[:, 1:]
+        rise = losses[:, 1:] - losses[:, :1]
         return {
-            "accuracy": right,
-            "drop": fall,
-            "drop_error": _error(fall, fall_2, n),
-            "nll": loss,
-            "nll_rise": rise,
-            "nll_rise_error": _error(rise, rise_2, n),
+            "accuracy": correct[:, 1:].mean(0),
+            "drop": fall.mean(0),
+            "drop_error": _error(fall),
+            "nll": losses[:, 1:].mean(0),
+            "nll_rise": rise.mean(0),
+            "nll_rise_error": _error(rise),
         }
+
+    def drop_intervals(self) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
+        """Both ends of the 95 % interval of the accuracy drop under each condition.
+
+        Source: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of
+        binomial proportions based on paired data.
+        """
+        before, after = self.correct[:, :1], self.correct[:, 1:]
+        lost, gained = (before > after).sum(0), (before < after).sum(0)
+        ends = [
+            paired_proportions_interval(int(a), int(b), self.images)
+            for a, b in zip(lost, gained, strict=True)
+        ]
+        low, high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
+        return low, high
+
+    def _values(self) -> Float[np.ndarray, "n conditions 2"]:
+        return np.concatenate(self._rows)[:, 1:]
 
 
 def _outcome(
     logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"]
-) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
-    """Whether each image is right, and its NLL."""
+) -> Float[np.ndarray, "b 2"]:
+    """Whether each image is classified correctly, and its NLL."""
     logits = logits.double()
     loss = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
-    return (logits.argmax(1) == targets).double(), loss
+    return torch.stack([(logits.argmax(1) == targets).double(), loss], dim=1).numpy()
 
 
-def _error(mean: np.ndarray, square: np.ndarray, n: int) -> np.ndarray:
-    """Standard error of a mean; NaN of a single image."""
-    if n < 2:
-        return np.full_like(mean, np.nan)
-    return np.sqrt((square - mean**2).clip(min=0)) / sqrt(n - 1)
+def _error(values: Float[np.ndarray, "n c"]) -> Float[np.ndarray, " c"]:
+    """Standard error of the mean over images; NaN for a single image."""
+    total, squares = values.sum(0), np.square(values).sum(0)
+    return standard_error(total, squares, np.full(len(total), float(len(values))))

@@ -1,122 +1,119 @@
-"""Prediction: one pass over labelled data, several with dropout, or several models."""
+"""Prediction: one pass over labeled data, several with dropout, or several models."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size, forward, pixels
-from visprism.errors import InputError
-from visprism.measure.outputs.intake import Labelled, labelled
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import gather, rank, world_size
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.batches import Batch, check_evaluation_mode, labeled
+from visprism.measure.outputs.dropout import dropout_modules, stochastic
 from visprism.measure.outputs.predictions import Predictions
-from visprism.parallel import CPU, Compute, gather, rank, share, world_size
-from visprism.result import Provenance
-from visprism.rng import stream
 
-Progress = Callable[[Iterable], Iterable]
-_Part = tuple[Tensor, Tensor]  # of a batch: logits (s, b, k) and targets (b,)
+_BatchLogits = tuple[Tensor, Tensor]  # logits (s, b, k) and targets (b,)
 
 
 def predict(
     model: nn.Module | Sequence[nn.Module],
-    batches: Iterable[Labelled],
+    batches: Iterable[Batch],
     *,
     samples: int = 1,
-    seed: int = 0,
-    compute: Compute = CPU,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> Predictions:
     """The logits of a model for every image, in float32, with the targets.
 
-    With `samples` above 1 every batch goes through the model so many times with its dropout at
-    work and nothing else in training mode (Monte Carlo dropout). Several models are an
-    ensemble. Either gives a stack of logits, whose probabilities the metrics average.
+    With `samples` above 1 every batch passes through the model that many times with dropout
+    active and nothing else in training mode (Monte Carlo dropout). Several models are an
+    ensemble. Both give a stack of logits, whose probabilities the metrics average.
 
-    Several processes take turns with the batches; the images stay in their order. Costs the
-    forward passes and the memory of the logits.
+    Several processes share the batches; the images stay in their order. Costs the forward
+    passes and the memory of the logits.
 
     Args:
         model: in evaluation mode; or several of them, with the same classes.
         batches: each is (images, targets); images are a tensor (B, C, H, W) or a mapping.
-        samples: stochastic passes of each model.
-        seed: of dropout; the same however the work is shared.
-        compute: device and precision of the forward pass.
-        progress: wraps the batches to show how far it is, as ``tqdm.tqdm`` does.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        samples: number of stochastic passes of each model.
+        run: device, precision, progress, and the seed of dropout, which gives the same passes
+            on any number of processes.
 
     Raises:
-        InputError: if a model is in training mode, gives no logits or probabilities, there are
-            no labelled images, or several passes are asked of a model without dropout.
+        InputError: if a model is in training mode or returns no logits, there are no labeled
+            images, or several passes are requested of a model whose passes are all equal.
 
     Source: Gal and Ghahramani (2016), Dropout as a Bayesian approximation; Lakshminarayanan et
     al. (2017), Simple and scalable predictive uncertainty estimation using deep ensembles.
     """
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
-    parts: list[_Part] = []
+    parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
-    shown = progress if progress and rank() == 0 else iter
-    with torch.no_grad(), ExitStack() as borrowed:
-        for each in models:
-            borrowed.enter_context(compute.borrow(each))
-        for turn, batch in enumerate(shown(share(batches))):
-            images, targets = labelled(batch, compute)
+    with torch.no_grad(), ExitStack() as stack:
+        for member in models:
+            stack.enter_context(run.compute.borrow(member))
+        for turn, batch in enumerate(run.track_share(batches, "predictions")):
+            images, targets = labeled(batch, run.compute)
             shape = tuple(pixels(images).shape[1:])
             number = rank() + turn * world_size()
-            passes = _passes(models, images, samples, compute, (seed, number))
-            parts.append((torch.stack(passes), targets))
-    parts, shape = _together(parts, shape)
-    facts = replace(
-        provenance or Provenance(),
-        images=sum(len(targets) for _, targets in parts),
-        image_shape=shape,
-        batch_size=max(len(targets) for _, targets in parts),
-        precision=compute.precision,
-        device=compute.device,
-        processes=world_size(),
-        seed=seed if samples > 1 else (provenance or Provenance()).seed,
-    )
-    stack = torch.cat([logits for logits, _ in parts], dim=1)
+            logits = torch.stack(_passes(models, images, samples, run, number))
+            if samples > 1 and not turn:
+                _check_stochastic(models, logits, samples)
+            parts.append((logits, targets))
+    parts, shape = _gathered(parts, shape)
     targets = torch.cat([targets for _, targets in parts])
-    return Predictions(stack if len(stack) > 1 else stack[0], targets, facts)
+    logits = torch.cat([logits for logits, _ in parts], dim=1)
+    provenance = run.measured(
+        images=len(targets),
+        batch_size=max(len(targets) for _, targets in parts),
+        image_shape=shape,
+    )
+    return Predictions(logits if len(logits) > 1 else logits[0], targets, provenance)
 
 
 def _check(models: Sequence[nn.Module], samples: int) -> None:
     if not models:
-        raise InputError("wanted a model, or several for an ensemble; got none")
+        raise InputError("model must be a module or a sequence of at least one, got none")
     if samples < 1:
-        raise InputError(f"samples is {samples}; wants at least 1 pass")
+        raise InputError(f"samples must be at least 1, got {samples}")
     for model in models:
-        if any(module.training for module in model.modules()):
-            raise InputError("the model is in training mode; call model.eval() first")
-        if samples > 1 and not _dropouts(model):
+        check_evaluation_mode(model)
+        if samples > 1 and not dropout_modules(model):
             raise InputError(
-                f"{type(model).__name__} has no dropout (nn.Dropout with p above 0), so that "
-                f"{samples} passes would be the same; ask for samples=1"
+                f"samples must be 1 for {type(model).__name__}, which has no dropout with a "
+                f"probability above 0, got {samples}"
             )
 
 
 def _passes(
-    models: Sequence[nn.Module],
-    images: Images,
-    samples: int,
-    compute: Compute,
-    use: tuple[int, int],
+    models: Sequence[nn.Module], images: Images, samples: int, run: Run, batch: int
 ) -> list[Float[Tensor, "b k"]]:
     """Logits of each model and pass in turn."""
-    found = []
+    passes = []
     for which, model in enumerate(models):
         if samples == 1:
-            found.append(_logits(model, images, compute))
+            passes.append(_logits(model, images, run.compute))
             continue
         for sample in range(samples):
-            with _stochastic(model, compute, (*use, which, sample)):
-                found.append(_logits(model, images, compute))
-    return found
+            with stochastic(model, run.compute, run.seed, batch, which, sample):
+                passes.append(_logits(model, images, run.compute))
+    return passes
+
+
+def _check_stochastic(
+    models: Sequence[nn.Module], logits: Float[Tensor, "s b k"], samples: int
+) -> None:
+    """Refuse models that have dropout but do not apply it in any pass."""
+    for model, passes in zip(models, logits.split(samples), strict=True):
+        if torch.equal(passes, passes[:1].expand_as(passes)):
+            raise InputError(
+                f"samples must be 1 for {type(model).__name__}, all {samples} passes of which "
+                "are equal: its dropout is not active when its modules are in training mode"
+            )
 
 
 def _logits(model: nn.Module, images: Images, compute: Compute) -> Float[Tensor, "b k"]:
@@ -124,48 +121,26 @@ def _logits(model: nn.Module, images: Images, compute: Compute) -> Float[Tensor,
         logits = forward(model, images)
     if logits.ndim != 2 or len(logits) != batch_size(images):
         raise InputError(
-            f"{type(model).__name__} gives {tuple(logits.shape)} for {batch_size(images)} "
-            "images; wants logits (images, classes), so give a classifier with its head"
+            f"output of the model must be logits (images, classes), got {tuple(logits.shape)} "
+            f"of {type(model).__name__} for {batch_size(images)} images. Use a classifier with "
+            "its head."
         )
     return logits.float().cpu()
 
 
-def _dropouts(model: nn.Module) -> list[nn.Module]:
-    kind = nn.modules.dropout._DropoutNd
-    return [m for m in model.modules() if isinstance(m, kind) and m.p > 0]
-
-
-@contextmanager
-def _stochastic(model: nn.Module, compute: Compute, use: tuple[int, ...]) -> Iterator[None]:
-    """Inside, dropout is at work, with randomness of its own; nothing else is in training."""
-    device = compute.torch_device
-    seed, *rest = use
-    generator = stream(seed, "dropout", *rest)
-    dropouts = _dropouts(model)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.random.set_rng_state(generator.get_state())
-        if device.type == "cuda":
-            torch.cuda.manual_seed(generator.initial_seed())
-        try:
-            for module in dropouts:
-                module.train()
-            yield
-        finally:
-            for module in dropouts:
-                module.eval()
-
-
-def _together(
-    parts: list[_Part], shape: tuple[int, ...]
-) -> tuple[list[_Part], tuple[int, ...]]:
-    """What all processes have, in the order of the batches.
+def _gathered(
+    parts: list[_BatchLogits], shape: tuple[int, ...]
+) -> tuple[list[_BatchLogits], tuple[int, ...]]:
+    """The logits of all processes, in the order of the batches.
 
     Raises:
-        InputError: if there is nothing.
+        InputError: if there are none.
     """
-    every = gather((parts, shape))
-    longest = max(len(own) for own, _ in every)
+    ranks = gather((parts, shape))
+    longest = max(len(batches) for batches, _ in ranks)
     if not longest:
-        raise InputError("no images were seen; is the data empty?")
-    turns = [own[turn] for turn in range(longest) for own, _ in every if turn < len(own)]
-    return turns, next(shape for own, shape in every if own)
+        raise InputError("data must hold at least one image, got none")
+    united = [
+        batches[turn] for turn in range(longest) for batches, _ in ranks if turn < len(batches)
+    ]
+    return united, next(shape for batches, shape in ranks if batches)

@@ -1,7 +1,7 @@
-"""Predictions: the logits of a data set with its targets; all that outputs can tell.
+"""Predictions: the logits of a data set with its targets.
 
 One pass of the model serves every metric: `visprism.measure.outputs.outcomes` reads the logits
-once and keeps a few numbers of each image.
+once and stores a few numbers per image.
 """
 
 from dataclasses import dataclass, field
@@ -10,23 +10,22 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.errors import InputError
-from visprism.result import Provenance
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
 
-_ROWS = 4096  # that are looked at together
-# Rows of probabilities in half precision sum to 1 only so far.
-_SUM = 1e-2
+_ROWS = 4096  # images of a block
+_SUM = 1e-2  # tolerance of the sum of probabilities, which half precision needs
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits and targets of a data set; several passes or members are a stack of logits.
+    """Logits and targets of a data set; several passes or models are a stack of logits.
 
-    Logits are what a softmax is applied to. Of several passes the probabilities are averaged.
+    Logits are the input of a softmax. The probabilities of several passes are averaged.
 
     Raises:
-        InputError: if these are no tensors, shapes do not fit, logits are NaN or infinite, or
-            are probabilities for most images, or targets are missing or no class.
+        InputError: if these are no tensors, shapes do not match, logits are NaN or infinite or
+            are probabilities for most images, or targets are missing or not a class.
     """
 
     logits: Float[Tensor, "n k"] | Float[Tensor, "s n k"] = field(repr=False)
@@ -45,12 +44,12 @@ class Predictions:
 
     @property
     def members(self) -> Float[Tensor, "s n k"]:
-        """The logits as a stack, of one where there is one pass."""
+        """The logits as a stack, with one member if there is one pass."""
         return self.logits if self.logits.ndim == 3 else self.logits[None]
 
     @property
     def num_classes(self) -> int:
-        """Number of classes, those that no image shows included."""
+        """Number of classes, including those of no image."""
         return self.logits.shape[-1]
 
     def subset(self, positions: Int64[Tensor, " m"]) -> "Predictions":
@@ -59,35 +58,35 @@ class Predictions:
         return Predictions(logits, self.targets[positions], self.provenance)
 
 
-def check_tensors(**given: object) -> None:
-    """Whether these are tensors.
+def check_tensors(**arguments: object) -> None:
+    """Check that arguments are tensors.
 
     Raises:
-        InputError: if not.
+        InputError: if one is not.
     """
-    for name, value in given.items():
+    for name, value in arguments.items():
         if not isinstance(value, Tensor):
             raise InputError(
-                f"{name} are of type {type(value).__name__}; wants tensors, as "
-                "torch.from_numpy and torch.tensor give them"
+                f"{name} must be a tensor, got {type(value).__name__}. Use torch.from_numpy or "
+                "torch.tensor."
             )
 
 
 def check_shapes(logits: Tensor, targets: Tensor) -> None:
-    """Whether these can be logits and targets.
+    """Check the shapes and types of logits and targets.
 
     Raises:
-        InputError: if not.
+        InputError: if they do not match.
     """
     if logits.ndim not in (2, 3) or not logits.is_floating_point() or 0 in logits.shape:
         raise InputError(
-            "logits are floating-point numbers (images, classes), or (passes, images, classes)"
-            f", at least one of each; got {_described(logits)}"
+            "logits must be floating-point of shape (images, classes) or (passes, images, "
+            f"classes), got {_described(logits)}"
         )
     integer = not targets.is_floating_point() and not targets.is_complex()
     if targets.shape != logits.shape[-2:-1] or not integer:
         raise InputError(
-            f"targets are one class index for each of {logits.shape[-2]} images; got "
+            f"targets must be one class index for each of {logits.shape[-2]} images, got "
             f"{_described(targets)}"
         )
 
@@ -96,52 +95,52 @@ def _check_targets(targets: Tensor, classes: int) -> None:
     low, high = targets.min().item(), targets.max().item()
     if low == -1:
         raise InputError(
-            f"{int((targets == -1).sum())} of {len(targets)} images have no label (target -1), "
-            "which metrics need; take labelled data, as folder:DIR with a folder per class"
+            f"targets must be labels, got {int((targets == -1).sum())} of {len(targets)} "
+            "images without one (-1). Use labeled data."
         )
     if low < 0 or high >= classes:
         wrong = low if low < 0 else high
         raise InputError(
-            f"target {wrong} is none of the model's {classes} classes (0 to {classes - 1}); "
-            "take data with the classes that the model was trained on, in the same order"
+            f"targets must be between 0 and {classes - 1} (the model has {classes} classes), "
+            f"got {wrong}. Use data with the classes that the model was trained on."
         )
 
 
 def _check_logits(members: Float[Tensor, "s n k"]) -> None:
-    """Whether a softmax of the logits is defined, and whether it has not been taken already."""
+    """Check that logits are finite and no probabilities."""
     rows = members.flatten(0, 1)
-    seen = torch.zeros(2, dtype=torch.long)  # rows that sum to 1, or to 100
+    sums = torch.zeros(2, dtype=torch.long)  # rows that sum to 1, or to 100
     for block in rows.split(_ROWS):
-        highest = block.amax(1)  # NaN where one is
+        highest = block.amax(1)  # NaN if one of the row is
         if not torch.isfinite(highest).all():
             number = int((~torch.isfinite(highest)).sum())
             raise InputError(
-                f"{number} of {len(block)} rows of logits hold NaN or +infinity, or nothing "
-                "else than -infinity; check the weights, the preprocessing and the precision"
+                f"logits must be finite, got NaN or infinity in {number} of {len(block)} "
+                "images. Check the weights, the preprocessing and the precision."
             )
-        seen += _like_probabilities(block, highest)
-    ones, hundreds = seen.tolist()
+        sums += _like_probabilities(block, highest)
+    ones, hundreds = sums.tolist()
     if 2 * ones > len(rows):
-        found = f"of {ones} of {len(rows)} images lie in 0 ... 1 and sum to 1"
+        reason = f"between 0 and 1 that sum to 1 in {ones} of {len(rows)} images"
     elif 2 * hundreds > len(rows):
-        found = f"of {hundreds} of {len(rows)} images are not below 0 and sum to 100"
+        reason = f"of at least 0 that sum to 100 in {hundreds} of {len(rows)} images"
     else:
         return
     raise InputError(
-        f"the logits {found}: they are probabilities; give the model's output before its "
-        "softmax, or the probabilities' logarithm"
+        f"logits must not be probabilities, got values {reason}. Use the output before the "
+        "softmax, or the logarithm of the probabilities."
     )
 
 
 def _like_probabilities(
     block: Float[Tensor, "b k"], highest: Float[Tensor, " b"]
 ) -> Int64[Tensor, " 2"]:
-    """How many rows sum to 1, and how many to 100."""
+    """Number of rows that sum to 1, and of rows that sum to 100."""
     none = torch.zeros(2, dtype=torch.long)
     if not (highest <= 100 * (1 + _SUM)).any():
         return none
     low = block.amin(1) >= 0
-    if not low.any():  # spares the sums below for nearly all logits
+    if not low.any():  # true of nearly all logits, which saves the sums
         return none
     sums = block.float().sum(1)
     one, hundred = (low & ((sums - total).abs() < total * _SUM) for total in (1, 100))

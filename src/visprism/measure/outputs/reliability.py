@@ -1,64 +1,40 @@
-"""Reliability: accuracy by confidence, and the error rate by how many images are answered.
+"""Reliability: accuracy by confidence, and the error rate of the most confident images.
 
 Source: DeGroot and Fienberg (1983), The comparison and evaluation of forecasters; El-Yaniv and
 Wiener (2010), On the foundations of noise-free selective classification.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.measure.outputs.calibration import check_bins
+from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
 from visprism.measure.outputs.metrics import edges_of
-from visprism.measure.outputs.outcomes import Outcomes
+from visprism.measure.outputs.outcomes import outcomes_of
 from visprism.measure.outputs.predictions import Predictions
-from visprism.measure.outputs.ranked import Ranked, Running
-from visprism.measure.outputs.uncertainty import check_bins, seen_once
-from visprism.result import Result
-
-
-@dataclass(frozen=True)
-class Reliability(Result):
-    """Reliability diagram and confidence histogram; one row for each bin, empty ones too."""
-
-    lower: np.ndarray  # the bin holds confidences above this
-    upper: np.ndarray  # and up to this
-    count: np.ndarray  # of images
-    frequency: np.ndarray  # share of all images
-    confidence: np.ndarray  # mean in the bin; NaN where it is empty
-    accuracy: np.ndarray  # the same
-    ece: float = 0.0  # sum of frequency |accuracy - confidence|
-
-
-@dataclass(frozen=True)
-class RiskCoverage(Result):
-    """Error rate of the surest images; one row for each of some coverages."""
-
-    coverage: np.ndarray  # share of images that are answered, the surest
-    risk: np.ndarray  # share of them that are wrong
-    confidence: np.ndarray  # of the least sure of them
-    aurc: float = 0.0  # mean of the risk over all coverages
+from visprism.results.calibration import Reliability, RiskCoverage
+from visprism.results.predictions import Outcomes
 
 
 def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Reliability:
     """Accuracy and mean confidence in bins (i/m, (i+1)/m] of the confidence.
 
     Args:
-        predictions: or their outcomes.
-        bins: m.
+        predictions: of a data set, or their outcomes.
+        bins: number of bins, m.
 
     Raises:
-        InputError: if there is no bin.
+        InputError: if `bins` is below 1.
 
     Source: Niculescu-Mizil and Caruana (2005), Predicting good probabilities with supervised
     learning.
     """
     check_bins(bins)
-    seen = seen_once(predictions)
-    ranked = Ranked.of(seen)
-    sums = Running.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
-    places = torch.cat([ranked.surer(edges_of(bins)), torch.tensor([len(ranked)])])
+    outcomes = outcomes_of(predictions)
+    ranked = SortedByConfidence.of(outcomes)
+    sums = CumulativeSums.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
+    places = torch.cat([ranked.num_above(edges_of(bins)), torch.tensor([len(ranked)])])
     columns = (x.diff(dim=1)[0].flip(0).numpy() for x in sums.at(places))
     count, confidence, correct = columns
     upper = np.array(edges_of(bins))[::-1]
@@ -71,39 +47,39 @@ def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Relia
         confidence=confidence / filled,
         accuracy=correct / filled,
         ece=float(np.abs(correct - confidence).sum() / len(ranked)),
-        provenance=seen.provenance,
+        provenance=outcomes.provenance,
     )
 
 
 def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> RiskCoverage:
-    """The error rate of the surest images, for growing parts of the data.
+    """The error rate of the most confident images against their fraction of all images.
 
-    Images that are equally sure count as wrong as all of them on average.
+    Images of equal confidence each count with their mean error, so that their order does not
+    matter.
 
     Args:
-        predictions: or their outcomes.
-        points: at most so many coverages, evenly spread.
+        predictions: of a data set, or their outcomes.
+        points: number of coverages, equally spaced; at most one per image.
 
     Raises:
-        InputError: if there is no point.
+        InputError: if `points` is below 1.
 
     Source: Geifman and El-Yaniv (2017), Selective classification for deep neural networks.
     """
     if points < 1:
-        raise InputError(f"points is {points}; wants at least 1 coverage")
-    seen = seen_once(predictions)
-    ranked = Ranked.of(seen)
-    sums = Running.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
+        raise InputError(f"points must be at least 1, got {points}")
+    outcomes = outcomes_of(predictions)
+    ranked = SortedByConfidence.of(outcomes)
+    sums = CumulativeSums.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
     risk = 1 - sums.correct[0, 1:] / sums.count[0, 1:]
     number = len(ranked)
-    at = np.unique(
-        np.linspace(number / min(points, number), number, min(points, number)).round()
-    )
-    answered = torch.from_numpy(at.astype(np.int64))
+    points = min(points, number)
+    counts = np.unique(np.linspace(number / points, number, points).round())
+    answered = torch.from_numpy(counts.astype(np.int64))
     return RiskCoverage(
-        coverage=at / number,
+        coverage=counts / number,
         risk=risk[answered - 1].clamp(min=0).numpy(),
         confidence=ranked.confidence[answered - 1].numpy(),
         aurc=float(risk.mean()),
-        provenance=seen.provenance,
+        provenance=outcomes.provenance,
     )

@@ -1,127 +1,163 @@
 """Robustness: every metric on corrupted images, by corruption and severity.
 
-The corrupted images come from the caller, as batches: here they are names and severities.
+The corrupted images come from the caller as batches; here they are names and severities.
 
 Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness to common
 corruptions and perturbations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import nan
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from torch import nn
 
-from visprism.errors import InputError
-from visprism.measure.outputs.intake import Labelled
-from visprism.measure.outputs.predict import Progress, predict
-from visprism.measure.outputs.uncertainty import uncertainty
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
-
-CLEAN = ("clean", 0)  # the condition of images that are not corrupted
+from visprism.core.errors import InputError
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.statistics import mean_interval, paired_proportions_interval
+from visprism.measure.batches import Batch
+from visprism.measure.outputs.calibration import calibration
+from visprism.measure.outputs.outcomes import outcomes
+from visprism.measure.outputs.predict import predict
+from visprism.results.per_image import PerImage
+from visprism.results.predictions import Outcomes
+from visprism.results.robustness import CLEAN, Robustness
 
 Condition = tuple[str, int]  # a corruption and its severity
-
-
-@dataclass(frozen=True)
-class Robustness(Result):
-    """Every metric of `Uncertainty` under each condition; one row for each."""
-
-    corruption: np.ndarray  # its name; "clean" for images as they are
-    severity: np.ndarray  # 1 (mild) to 5 (severe); 0 for clean images
-    metric: np.ndarray
-    cutoff: np.ndarray  # of the confidence; NaN for metrics without one
-    value: np.ndarray
-    low: np.ndarray  # 95 % bootstrap interval over images
-    high: np.ndarray
-
-    def of(self, metric: str, corruption: str, severity: int) -> float:
-        """The value of a metric without a cut-off: ``result.of("ece", "fog", 3)``.
-
-        Raises:
-            InputError: if it was not measured.
-        """
-        at = (self.corruption == corruption) & (self.severity == severity)
-        (rows,) = np.nonzero(at & (self.metric == metric) & np.isnan(self.cutoff))
-        if len(rows) != 1:
-            raise InputError(f"no {metric!r} of {corruption!r} at severity {severity}")
-        return self.value[rows[0]].item()
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        rows = self.rows(np.isnan(self.cutoff) & (self.corruption != CLEAN[0]))
-        if not len(rows):
-            return []
-        right, ece = (rows.rows(rows.metric == name) for name in ("accuracy", "ece"))
-        worst = int(right.value.argmin())
-        clean = ""
-        if (self.corruption == CLEAN[0]).any():
-            clean = f", {self.of('ece', *CLEAN):.1%} on clean ones"
-            if right.high[worst] >= self.of("accuracy", *CLEAN):
-                return ["No corruption costs accuracy that can be told from chance"]
-        name = right.corruption[worst].replace("_", " ")
-        return [
-            f"{name} at severity {right.severity[worst]} does most harm: "
-            f"{right.value[worst]:.1%} of the images are right (95 %: {right.low[worst]:.1%} "
-            f"to {right.high[worst]:.1%}); the mean ECE on corrupted images is "
-            f"{ece.value.mean():.1%}{clean}"
-        ]
+_Change = tuple[float, float, float]  # value and ends of its interval
 
 
 def robustness(
     model: nn.Module | Sequence[nn.Module],
-    corrupted: Mapping[Condition, Iterable[Labelled]],
+    corrupted: Mapping[Condition, Iterable[Batch]],
     *,
     cutoff: float | Sequence[float] = 0.9,
     bins: int = 10,
     resamples: int = 400,
     samples: int = 1,
-    seed: int = 0,
-    compute: Compute = CPU,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-) -> Robustness:
-    """Accuracy and every metric of `uncertainty` for each corruption and severity.
+    run: Run = DEFAULT_RUN,
+) -> tuple[Robustness, PerImage]:
+    """Accuracy and every metric of `calibration` for each corruption and severity.
 
-    Costs a pass of the model for each condition.
+    Changes from clean images are paired by image, and means over conditions are computed for
+    each image first: both need the same images in the same order under all conditions, and
+    are NaN otherwise. Costs a pass of the model for each condition.
 
     Args:
         model: in evaluation mode; or several, an ensemble.
-        corrupted: labelled batches of each (corruption, severity); `CLEAN` names the images as
-            they are.
-        cutoff: of the confidence; see `uncertainty`.
+        corrupted: labeled batches of each (corruption, severity); `CLEAN` is the condition of
+            clean images.
+        cutoff: of the confidence; see `calibration`.
         bins: of the calibration errors.
         resamples: of the bootstrap.
         samples: stochastic passes; see `predict`.
-        seed: of the bootstrap and of dropout.
-        compute: device and precision.
-        progress: wraps the conditions to show how far it is.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        run: device, precision, progress, and the seed of the bootstrap and of dropout.
+
+    Returns:
+        The metrics, and for each image accuracy and NLL as means over the corruptions and
+        severities.
 
     Raises:
-        InputError: if there is no condition, or as `predict` and `uncertainty` say.
+        InputError: if there is no condition, or as for `predict` and `calibration`.
 
     Source: Hendrycks and Dietterich (2019), sec. 4.
     """
     if not corrupted:
-        raise InputError("there is no corrupted data; name a corruption and a severity")
-    parts: list[dict[str, Any]] = []
-    facts = provenance or Provenance()
-    shown = progress or iter
-    for name, severity in shown(list(corrupted)):
-        batches = corrupted[name, severity]
-        predictions = predict(
-            model, batches, samples=samples, seed=seed, compute=compute, provenance=provenance
-        )
-        found = uncertainty(
-            predictions, cutoff=cutoff, bins=bins, resamples=resamples, seed=seed
-        )
-        columns = {k: v for k, v in vars(found).items() if isinstance(v, np.ndarray)}
-        rows = len(found)
-        where = {"corruption": np.full(rows, name), "severity": np.full(rows, severity)}
-        parts.append(where | columns)
-        facts = found.provenance
-    columns = {k: np.concatenate([part[k] for part in parts]) for k in parts[0]}
-    return Robustness(**columns, provenance=replace(facts, seed=seed))
+        raise InputError("corrupted must hold at least one condition, got none")
+    silent = replace(run, progress=None)
+    by_condition: dict[Condition, Outcomes] = {}
+    for condition in run.track(list(corrupted), "conditions"):
+        predictions = predict(model, corrupted[condition], samples=samples, run=silent)
+        by_condition[condition] = outcomes(predictions)
+    clean = by_condition.get(CLEAN)
+    parts = [
+        _rows(condition, result, clean, cutoff, bins, resamples, run.seed)
+        for condition, result in by_condition.items()
+    ]
+    last = next(reversed(by_condition.values()))
+    provenance = replace(last.provenance, seed=run.seed)
+    per_image, scalars = _means(by_condition)
+    return (
+        Robustness(
+            **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+            **scalars,
+            classes=last.classes,
+            provenance=provenance,
+        ),
+        replace(per_image, provenance=provenance),
+    )
+
+
+def _rows(
+    condition: Condition,
+    result: Outcomes,
+    clean: Outcomes | None,
+    cutoff: float | Sequence[float],
+    bins: int,
+    resamples: int,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """The rows of one condition, as columns."""
+    metrics = calibration(result, cutoff=cutoff, bins=bins, resamples=resamples, seed=seed)
+    columns = {k: v for k, v in vars(metrics).items() if isinstance(v, np.ndarray)}
+    changes = np.full((3, len(metrics)), nan)
+    if clean is not None and condition != CLEAN and _same_images([clean, result]):
+        changes[:, metrics.metric == "accuracy"] = _column(_accuracy_change(clean, result))
+        changes[:, metrics.metric == "nll"] = _column(_mean_change(clean.nll, result.nll))
+    where = {
+        "corruption": np.full(len(metrics), condition[0]),
+        "severity": np.full(len(metrics), condition[1]),
+    }
+    names = ("change", "change_low", "change_high")
+    return where | columns | dict(zip(names, changes, strict=True))
+
+
+def _means(by_condition: Mapping[Condition, Outcomes]) -> tuple[PerImage, dict[str, Any]]:
+    """Values of each image as means over the corrupted conditions, and means over images."""
+    corrupted = [result for key, result in by_condition.items() if key != CLEAN]
+    if not corrupted or not _same_images(corrupted):
+        empty = np.array([], dtype=np.float64)
+        return PerImage(quantity=empty.astype(str), image=empty.astype(int), value=empty), {}
+    correct = np.mean([result.correct for result in corrupted], axis=0)
+    nll = np.mean([result.nll for result in corrupted], axis=0)
+    n = len(correct)
+    per_image = PerImage(
+        quantity=np.repeat(["accuracy on corrupted images", "NLL on corrupted images"], n),
+        image=np.tile(np.arange(n), 2),
+        value=np.concatenate([correct, nll]),
+    )
+    low, high = mean_interval(correct)
+    scalars = {
+        "mean_accuracy": float(correct.mean()),
+        "mean_accuracy_low": low,
+        "mean_accuracy_high": high,
+    }
+    clean = by_condition.get(CLEAN)
+    if clean is not None and _same_images([clean, *corrupted]):
+        drop, low, high = _mean_change(correct, clean.correct.astype(np.float64))
+        scalars |= {"mean_drop": drop, "mean_drop_low": low, "mean_drop_high": high}
+    return per_image, scalars
+
+
+def _same_images(results: Sequence[Outcomes]) -> bool:
+    """Whether all have the same targets in the same order."""
+    return all(np.array_equal(result.target, results[0].target) for result in results)
+
+
+def _accuracy_change(clean: Outcomes, result: Outcomes) -> _Change:
+    before, after = clean.correct, result.correct
+    gained, lost = int((~before & after).sum()), int((before & ~after).sum())
+    low, high = paired_proportions_interval(gained, lost, len(before))
+    return (gained - lost) / len(before), low, high
+
+
+def _mean_change(before: Float[np.ndarray, " n"], after: Float[np.ndarray, " n"]) -> _Change:
+    difference = after - before
+    return float(difference.mean()), *mean_interval(difference)
+
+
+def _column(change: _Change) -> Float[np.ndarray, "3 1"]:
+    return np.array(change)[:, None]

@@ -1,55 +1,22 @@
-"""Shape bias: whether a model goes by an object's shape or by its texture.
+"""Shape bias: whether a model classifies by the shape or by the texture of an object.
 
 Source: Geirhos et al. (2019), ImageNet-trained CNNs are biased towards texture; increasing
 shape bias improves accuracy and robustness.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.statistics import wilson
 from visprism.measure.outputs.predictions import Predictions
-from visprism.measure.outputs.wilson import wilson
-from visprism.result import Result
+from visprism.results.shape_bias import ShapeBias
 
 NO_CUE = -1  # the texture of an image that has none
-
-
-@dataclass(frozen=True)
-class ShapeBias(Result):
-    """Decisions on images whose shape and texture differ, for each shape and then for all."""
-
-    category: np.ndarray  # of the shape; "all"
-    images: np.ndarray  # whose shape and texture differ
-    shape_decisions: np.ndarray  # answered with the class of the shape
-    texture_decisions: np.ndarray  # with that of the texture
-    bias: np.ndarray  # shape decisions over both; NaN without any
-    low: np.ndarray  # 95 % Wilson interval of the bias
-    high: np.ndarray
-    accuracy: np.ndarray  # share of shape decisions among all images
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        *_, whole = range(len(self))
-        decided = self.shape_decisions[whole] + self.texture_decisions[whole]
-        if not decided:
-            return [f"None of {self.images[whole]} images is named by its shape or texture"]
-        doubt = ""
-        named, chance = decided / self.images[whole], 2 / whole if whole else 1.0
-        if named <= chance:
-            doubt = (
-                f", no more than by chance ({chance:.1%}): is the model one of these classes?"
-            )
-        return [
-            f"{self.bias[whole]:.1%} of {decided} decisions are for the shape (95 %: "
-            f"{self.low[whole]:.1%} to {self.high[whole]:.1%}), the others for the texture; "
-            f"{named:.1%} of the images are named by either{doubt}"
-        ]
 
 
 def shape_bias(
@@ -57,19 +24,18 @@ def shape_bias(
     textures: Int64[np.ndarray, " n"],
     categories: Sequence[str],
 ) -> ShapeBias:
-    """The share of decisions for the shape among those for the shape or the texture.
+    """Shape decisions over shape and texture decisions, by category and for all images.
 
     Images show the shape of one category, which is their target, and the texture of another.
-    Where they are the same the image is no conflict and does not count, nor does a decision for
-    a third category.
+    Images with the same category twice do not count, nor do decisions for a third category.
 
     Args:
         predictions: over the categories, see `by_category`; the targets are shapes.
-        textures: category of each image's texture.
-        categories: their names.
+        textures: category of the texture of each image, -1 for none.
+        categories: names of the categories.
 
     Raises:
-        InputError: if the numbers do not fit, or no image has a conflict.
+        InputError: if the numbers do not match, or no image has conflicting cues.
 
     Source: Geirhos et al. (2019), sec. 2.4; for the interval Wilson (1927), Probable inference.
     """
@@ -77,38 +43,36 @@ def shape_bias(
     textures = np.asarray(textures)
     if predictions.num_classes != len(categories):
         raise InputError(
-            f"the model tells {predictions.num_classes} classes apart, the images show "
-            f"{len(categories)} categories; give the classes of each category to by_category"
+            f"predictions must be over the {len(categories)} categories, got "
+            f"{predictions.num_classes} classes. Use by_category."
         )
     if textures.shape != shapes.shape:
-        raise InputError(
-            f"there are {len(textures)} textures for {len(shapes)} images; give one for each"
-        )
+        raise InputError(f"textures must be one per image ({len(shapes)}), got {len(textures)}")
     if textures.max() >= len(categories):
         raise InputError(
-            f"texture {textures.max()} is none of the {len(categories)} categories"
+            f"textures must be below {len(categories)}, the number of categories, got "
+            f"{textures.max()}"
         )
     conflict = (shapes != textures) & (textures != NO_CUE)
     if not conflict.any():
         raise InputError(
-            "no image has a shape of one category and a texture of another; take a "
-            "cue-conflict set, as 'shapes?cues=conflict' or 'cue_conflict:DIR'"
+            "at least one image must have the shape of one category and the texture of "
+            "another, got none. Use a cue-conflict set, such as 'shapes?cues=conflict'."
         )
-    decided = predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
-    each = [conflict & (shapes == c) for c in range(len(categories))]
-    groups = [(n, rows) for n, rows in zip(categories, each, strict=True) if rows.any()] + [
-        ("all", conflict)
-    ]
+    decisions = predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
+    by_shape = [conflict & (shapes == c) for c in range(len(categories))]
+    groups = [(n, rows) for n, rows in zip(categories, by_shape, strict=True) if rows.any()]
+    groups.append(("all", conflict))
     number = np.array([rows.sum() for _, rows in groups])
-    shape = np.array([(decided == shapes)[rows].sum() for _, rows in groups])
-    texture = np.array([(decided == textures)[rows].sum() for _, rows in groups])
+    shape = np.array([(decisions == shapes)[rows].sum() for _, rows in groups])
+    texture = np.array([(decisions == textures)[rows].sum() for _, rows in groups])
     low, high = wilson(shape, shape + texture)
     return ShapeBias(
         category=np.array([name for name, _ in groups]),
         images=number,
         shape_decisions=shape,
         texture_decisions=texture,
-        bias=_over(shape, shape + texture),
+        bias=_ratio(shape, shape + texture),
         low=low,
         high=high,
         accuracy=shape / number,
@@ -117,30 +81,30 @@ def shape_bias(
 
 
 def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> Predictions:
-    """Predictions over categories, of which each joins several of the model's classes.
+    """Predictions over categories, each the mean over several classes of the model.
 
-    The score of a category is the logarithm of the mean probability of its classes, as Geirhos
-    et al. have it. Targets are taken to be categories already.
+    The score of a category is the logarithm of the mean probability of its classes, as in
+    Geirhos et al. The targets must be categories already.
 
     Raises:
-        InputError: if a category names a class that the model does not have.
+        InputError: if a category has a class that the model does not have.
     """
     highest = max(max(group) for group in classes)
     if highest >= predictions.members.shape[-1]:
         raise InputError(
-            f"class {highest} is none of the model's {predictions.members.shape[-1]}; the "
-            "categories are those of another model"
+            f"classes must be below {predictions.members.shape[-1]}, the number of classes of "
+            f"the model, got {highest}"
         )
     members = predictions.members.double().log_softmax(-1)
-    joined = _joined(members, classes).float()
-    return Predictions(joined, predictions.targets, predictions.provenance)
+    scores = _mean_probability(members, classes).float()
+    return Predictions(scores, predictions.targets, predictions.provenance)
 
 
-def _joined(logs: Float[Tensor, "s n k"], classes: Sequence[Sequence[int]]) -> Tensor:
+def _mean_probability(logs: Float[Tensor, "s n k"], classes: Sequence[Sequence[int]]) -> Tensor:
     means = [logs[..., list(g)].logsumexp(-1) - np.log(len(g)) for g in classes]
-    joined = torch.stack(means, dim=-1)
-    return joined if len(joined) > 1 else joined[0]
+    scores = torch.stack(means, dim=-1)
+    return scores if len(scores) > 1 else scores[0]
 
 
-def _over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    return np.where(denominator > 0, numerator / np.maximum(denominator, 1), np.nan)

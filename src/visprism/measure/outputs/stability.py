@@ -1,73 +1,51 @@
-"""Stability: whether predictions stay the same while an image changes a little.
+"""Stability: whether predictions stay the same along sequences of slightly changed images.
 
 Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness to common
 corruptions and perturbations, sec. 4.2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
+from math import nan
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.statistics import mean_interval
 from visprism.measure.outputs.outcomes import outcomes
-from visprism.measure.outputs.predict import Progress, predict
-from visprism.measure.outputs.ranked import resampled
-from visprism.parallel import CPU, Compute
-from visprism.result import Provenance, Result
+from visprism.measure.outputs.predict import predict
+from visprism.results.per_image import PerImage
+from visprism.results.stability import Stability
 
 Frames = Tensor  # (images, frames, C, H, W)
-
-
-@dataclass(frozen=True)
-class Stability(Result):
-    """How often the predicted class changes along sequences; one row for each perturbation."""
-
-    perturbation: np.ndarray
-    frames: np.ndarray  # of a sequence
-    flip_rate: (
-        np.ndarray
-    )  # share of frames with another class than the frame they count against
-    flip_low: np.ndarray  # 95 % bootstrap interval over images
-    flip_high: np.ndarray
-    consistency: np.ndarray  # share of frames with the class of the frame before
-    mean_flip_rate: float = float("nan")  # over perturbations
-
-    def sentences(self) -> list[str]:
-        """What was found, with its numbers."""
-        worst = int(self.flip_rate.argmax())
-        return [
-            f"{self.mean_flip_rate:.2%} of the frames change the prediction; most of "
-            f"{self.perturbation[worst]} ({self.flip_rate[worst]:.2%})"
-        ]
 
 
 def stability(
     model: nn.Module | Sequence[nn.Module],
     sequences: Mapping[str, Iterable[Frames]],
     *,
-    resamples: int = 400,
-    seed: int = 0,
-    compute: Compute = CPU,
-    progress: Progress | None = None,
-    provenance: Provenance | None = None,
-) -> Stability:
-    """Flip rate and consistency for each kind of perturbation.
+    run: Run = DEFAULT_RUN,
+) -> tuple[Stability, PerImage]:
+    """Flip rate and consistency for each perturbation.
 
-    Frames count against the frame before. Where each frame has noise of its own, in
-    perturbations whose name holds "noise", they count against the first, which is clean.
+    The flip rate is the fraction of frames with another prediction than their reference frame:
+    the frame before, or the first one in perturbations whose name contains "noise", where each
+    frame has new noise and the first is clean. Intervals are over images. Without any flip
+    among n images the upper end is 1 - 0.025^(1/n), Clopper and Pearson's for a fraction.
 
     Args:
         model: in evaluation mode; or several, an ensemble.
         sequences: for each perturbation batches of frames (images, frames, C, H, W).
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
-        compute: device and precision.
-        progress: wraps the perturbations to show how far it is.
-        provenance: what is known of the model and the data; the rest is filled in here.
+        run: device, precision and progress.
+
+    Returns:
+        The flip rates, and the flip rate of each image as the mean over perturbations; the
+        latter is empty unless all perturbations have as many images.
 
     Raises:
         InputError: if there are no sequences, or they are no frames.
@@ -75,58 +53,84 @@ def stability(
     Source: Hendrycks and Dietterich (2019), eq. 2.
     """
     if not sequences:
-        raise InputError("there are no sequences; name a perturbation")
-    columns: dict[str, list] = {k: [] for k in ("frames", "rate", "low", "high", "same")}
-    facts = provenance or Provenance()
-    for name in (progress or iter)(list(sequences)):
-        number: list[int] = []
-        predictions = predict(
-            model, _flat(sequences[name], number), compute=compute, provenance=provenance
-        )
-        facts = replace(predictions.provenance, images=len(predictions) // number[0])
-        classes = outcomes(predictions).predicted.reshape(-1, number[0])
-        changes = classes[:, 1:] != (classes[:, :1] if "noise" in name else classes[:, :-1])
-        low, high = _interval(changes, resamples, seed)
-        same = (classes[:, 1:] == classes[:, :-1]).mean()
-        for key, value in zip(
-            columns, (number[0], changes.mean(), low, high, same), strict=True
-        ):
-            columns[key].append(value)
-    return Stability(
-        perturbation=np.array(list(sequences)),
-        frames=np.array(columns["frames"]),
-        flip_rate=np.array(columns["rate"]),
-        flip_low=np.array(columns["low"]),
-        flip_high=np.array(columns["high"]),
-        consistency=np.array(columns["same"]),
-        mean_flip_rate=float(np.mean(columns["rate"])),
-        provenance=replace(facts, seed=seed),
+        raise InputError("sequences must hold at least one perturbation, got none")
+    silent = replace(run, progress=None)
+    frames: list[int] = []
+    flips: list[Float[np.ndarray, " n"]] = []  # flip rate of each image, by perturbation
+    consistency: list[float] = []
+    provenance = run.provenance
+    for name in run.track(list(sequences), "perturbations"):
+        batches = _checked(sequences[name])
+        first = next(batches, None)
+        if first is None:
+            raise InputError(f"sequences of {name!r} must hold at least one image, got none")
+        number = first.shape[1]
+        predictions = predict(model, _flat(chain([first], batches), number), run=silent)
+        classes = outcomes(predictions).predicted.reshape(-1, number)
+        reference = classes[:, :1] if "noise" in name else classes[:, :-1]
+        frames.append(number)
+        flips.append((classes[:, 1:] != reference).mean(1))
+        consistency.append(float((classes[:, 1:] == classes[:, :-1]).mean()))
+        provenance = replace(predictions.provenance, images=len(classes))
+    intervals = np.array([_interval(rates) for rates in flips])
+    per_image, ends = _mean_over_perturbations(flips)
+    rates = np.array([values.mean() for values in flips])
+    return (
+        Stability(
+            perturbation=np.array(list(sequences)),
+            frames=np.array(frames),
+            flip_rate=rates,
+            flip_low=intervals[:, 0],
+            flip_high=intervals[:, 1],
+            consistency=np.array(consistency),
+            mean_flip_rate=float(rates.mean()),
+            mean_flip_low=ends[0],
+            mean_flip_high=ends[1],
+            provenance=provenance,
+        ),
+        replace(per_image, provenance=provenance),
     )
 
 
-def _flat(batches: Iterable[Frames], number: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Frames as images, whose targets do not count; `number` is given that of the frames."""
+def _checked(batches: Iterable[Frames]) -> Iterator[Frames]:
     for frames in batches:
         if not isinstance(frames, Tensor) or frames.ndim != 5 or frames.shape[1] < 2:
             got = tuple(frames.shape) if isinstance(frames, Tensor) else type(frames).__name__
             raise InputError(
-                f"sequences are frames (images, frames, C, H, W), at least two; got {got}"
+                "sequences must be frames (images, frames, C, H, W), at least two of each "
+                f"image, got {got}"
             )
-        if number and frames.shape[1] != number[0]:
+        yield frames
+
+
+def _flat(batches: Iterable[Frames], number: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Frames as images, with targets that do not matter."""
+    for frames in batches:
+        if frames.shape[1] != number:
             raise InputError(
-                f"sequences of {frames.shape[1]} and of {number[0]} frames; wants one number"
+                f"sequences must have one number of frames, got {number} and {frames.shape[1]}"
             )
-        number[:] = [frames.shape[1]]
         images = frames.flatten(0, 1)
         yield images, torch.zeros(len(images), dtype=torch.long)
 
 
-def _interval(
-    changes: Bool[np.ndarray, "n f"], resamples: int, seed: int
-) -> tuple[float, float]:
-    each = torch.from_numpy(changes.mean(1))
-    drawn = [w @ each / len(each) for w in resampled(len(each), resamples, seed)]
-    if not drawn:
-        return float("nan"), float("nan")
-    low, high = np.percentile(torch.cat(drawn).numpy(), [2.5, 97.5])
-    return float(low), float(high)
+def _mean_over_perturbations(
+    flips: Sequence[Float[np.ndarray, " _"]],
+) -> tuple[PerImage, tuple[float, float]]:
+    if len({len(rates) for rates in flips}) > 1:
+        empty = np.array([], dtype=np.float64)
+        none = PerImage(quantity=empty.astype(str), image=empty.astype(int), value=empty)
+        return none, (nan, nan)
+    means = np.mean(flips, axis=0)
+    per_image = PerImage(
+        quantity=np.full(len(means), "flip rate"), image=np.arange(len(means)), value=means
+    )
+    return per_image, _interval(means)
+
+
+def _interval(rates: Float[np.ndarray, " n"]) -> tuple[float, float]:
+    """The 95 % interval of a mean of fractions over images."""
+    if not rates.any():
+        return 0.0, float(1 - 0.025 ** (1 / len(rates)))
+    low, high = mean_interval(rates)
+    return max(low, 0.0), min(high, 1.0)

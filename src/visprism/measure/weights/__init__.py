@@ -1,14 +1,7 @@
-"""Weights alone: what can be read off a model's parameters, without an image."""
+"""Weights: what the parameters of a model show without any image."""
 
-from visprism.measure.weights.filters import PatchFilters, patch_filters
-from visprism.measure.weights.positions import PositionalSimilarity, positional_similarity
-from visprism.measure.weights.relative_scores import RelativeScores, relative_scores
+from visprism.measure.weights.patch_filters import patch_filters
+from visprism.measure.weights.position_embeddings import positional_similarity
+from visprism.measure.weights.relative_scores import relative_score_tables, relative_scores
 
-__all__ = [
-    "PatchFilters",
-    "PositionalSimilarity",
-    "RelativeScores",
-    "patch_filters",
-    "positional_similarity",
-    "relative_scores",
-]
+__all__ = ["patch_filters", "positional_similarity", "relative_score_tables", "relative_scores"]

@@ -10,21 +10,21 @@ from abc import ABC, abstractmethod
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.models.layers.heads import classifier_of
 
 
 class PooledNet(nn.Module, ABC):
     """A network that pools its last map to one vector and makes logits of that.
 
-    A family calls `note_end` when its modules are made, and gives `forward_features`.
+    A family calls `set_classifier_info` when its modules are made, and gives `forward_features`.
     """
 
     num_classes: int
     num_features: int  # channels of the last map
     head_hidden_size: int  # numbers that the classifier reads
 
-    def note_end(
+    def set_classifier_info(
         self, head: str, num_classes: int, channels: int, *, pool: str, last: str
     ) -> None:
         """Note the end of the network.

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from timm.layers import AttentionPoolLatent
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 Head = Literal["gap", "gap_mlp", "attention_pool"]
 _HIDDEN = 4096  # VGG's, and those of the "GAP MLP" of Park and Kim's code

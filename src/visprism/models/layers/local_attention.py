@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.models.layers.window_attention import head_width
 
 # Up to so many tokens all pairs, most of them masked, are faster than neighbourhoods gathered
@@ -25,7 +25,7 @@ class LocalAttention(nn.Module):
 
         out_i = sum over j near i of softmax_j(q_i . k_j / sqrt(d)) v_j
 
-    and a linear map of all heads' `out` gives the output. Places outside the image are no keys:
+    and a linear map of all heads' `out` gives the output. TokenGrid outside the image are no keys:
     at a border there are fewer neighbours, and the softmax is over those. With "global"
     every token is near, which is a ViT's attention.
 

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 
 class NeighbourhoodAttention(nn.Module):

@@ -6,7 +6,7 @@ import timm.layers
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 
 def refuse_remainder(img_size: int | tuple[int, ...], patch_size: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.models.layers.classifier import PooledNet
 from visprism.models.layers.heads import classifier_of, pool_of
 
@@ -50,7 +50,7 @@ class PlainNet(PooledNet):
         else:
             self.avgpool = pool_of(head, channels)
             self.classifier = classifier_of(head, channels, num_classes)
-        self.note_end(head, num_classes, channels, pool="avgpool", last="classifier")
+        self.set_classifier_info(head, num_classes, channels, pool="avgpool", last="classifier")
         if isinstance(self.classifier, nn.Sequential) and head == "mlp":
             *_, last = self.classifier
             assert isinstance(last, nn.Linear)

@@ -8,7 +8,7 @@ from timm.models._features import feature_take_indices
 from timm.models.pit import PoolingVisionTransformer
 from torch import Tensor, nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.models.layers.classifier import KeepsMLP
 
 

@@ -8,7 +8,7 @@ from timm.layers import Attention
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 from visprism.models.layers.classifier import KeepsMLP
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.layers.window_attention import head_width

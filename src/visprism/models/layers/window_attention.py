@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from visprism.errors import InputError
+from visprism.core.errors import InputError
 
 
 def head_width(width: int, num_heads: int, head_dim: int | None) -> int:

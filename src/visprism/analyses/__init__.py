@@ -1,0 +1,37 @@
+"""Analyses: one declaration each, from which commands, reports, plans and docs are made.
+
+A file of this package declares one analysis (or a few that belong together). Importing the
+package registers them all; a plug-in registers its own with the same decorator.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, FeatureAnalysis, Needs, Section
+from visprism.analyses.subject import Measured, Subject
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "ANALYSES",
+    "Analysis",
+    "Cost",
+    "FeatureAnalysis",
+    "Measured",
+    "Needs",
+    "Section",
+    "Subject",
+]
+
+
+def __getattr__(name: str) -> type[Analysis]:
+    """The class of a registered analysis, also of a plug-in: ``visprism.analyses.Fourier``."""
+    for registered in ANALYSES.values():
+        if registered.__name__ == name:
+            return registered  # pyrefly: ignore (a class)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(registered.__name__ for registered in ANALYSES.values())})

@@ -1,0 +1,88 @@
+"""Robust accuracy under adversarial perturbations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.measure.outputs import adversarial
+from visprism.measure.outputs.perturbation_ball import Attack, attack_grid
+from visprism.results.base import Result
+from visprism.results.perturbations import Adversarial as RobustAccuracy
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Adversarial(Analysis):
+    """Robust accuracy under random, FGSM and PGD perturbations."""
+
+    name = "adversarial"
+    group = "robustness"
+    min_images = 16
+    max_images = 512
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.GRADIENTS
+    source = "Goodfellow et al. (2015); Madry et al. (2018); Carlini & Wagner (2017)"
+    sections = (
+        Section(
+            RobustAccuracy,
+            "Adversarial robustness",
+            "Fraction of images that are classified correctly without and under each attack, "
+            "with its 95% interval. The worst case counts images that are correct under all "
+            "attacks of one size; it is an upper bound of the true robust accuracy.",
+        ),
+    )
+
+    attacks: tuple[Literal["random", "fgsm", "pgd"], ...] = option(
+        ("random", "fgsm", "pgd"), "attacks"
+    )
+    losses: tuple[Literal["cross-entropy", "margin"], ...] = option(
+        ("cross-entropy", "margin"), "losses that PGD maximizes"
+    )
+    epsilons: tuple[float, ...] = option(
+        (1 / 255, 2 / 255, 4 / 255),
+        "norms of the perturbation, in pixels of 0 to 1, such as 4/255",
+        above=0,
+    )
+    norm: Literal["linf", "l2"] = option("linf", "norm of the perturbation")
+    steps: int = option(10, "number of PGD steps", minimum=1)
+    restarts: int = option(1, "number of random starts of PGD", minimum=1)
+    frequencies: tuple[float, ...] = option(
+        (), "centers of frequency bands in π rad/pixel; none for all", minimum=0, maximum=1.41
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Attack the images."""
+        return adversarial(
+            subject.model,
+            subject.batches(),
+            self._attacks(),
+            mean=subject.preprocessing.mean,
+            std=subject.preprocessing.std,
+            run=run,
+        )
+
+    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """A forward and backward pass per gradient, two forward passes per attack."""
+        gradients = sum(attack.gradients for attack in self._attacks())
+        return Cost(per_image=1 + 3 * gradients + 3 * len(self._attacks()))
+
+    def coarser(self) -> "Adversarial | None":
+        """One size of perturbation and half of the steps."""
+        cheaper = replace(
+            self, epsilons=self.epsilons[:1], restarts=1, steps=max(5, self.steps // 2)
+        )
+        return cheaper if cheaper != self else None
+
+    def _attacks(self) -> list[Attack]:
+        return attack_grid(
+            self.attacks,
+            self.epsilons,
+            losses=self.losses,
+            frequencies=self.frequencies,
+            norm=self.norm,
+            steps=self.steps,
+            restarts=self.restarts,
+        )

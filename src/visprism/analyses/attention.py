@@ -1,0 +1,38 @@
+"""Statistics of attention weights."""
+
+from dataclasses import dataclass
+
+from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.measure.features import AttentionProbe, Probe
+from visprism.results.attention import AttentionStatistics
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Attention(FeatureAnalysis):
+    """Attention distance, entropy, mutual information and redundancy of every head."""
+
+    name = "attention"
+    group = "attention"
+    needs = Needs.FEATURES | Needs.ATTENTION
+    source = "Dosovitskiy et al. (2021), fig. 7; Park et al. (2023), sec. 2"
+    sections = (
+        Section(
+            AttentionStatistics,
+            "Attention statistics",
+            "Each point is a head. The distance tells how far it looks, in pixels of the "
+            "image; the mutual information whether queries attend to different keys (1) or all "
+            "alike (0, attention collapse).",
+            figures={
+                "": {},
+                "entropy": {"quantity": "entropy"},
+                "nmi": {"quantity": "nmi"},
+                "redundancy": {"quantity": "redundancy"},
+            },
+        ),
+    )
+
+    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+        """The probe that gathers the statistics."""
+        return AttentionProbe()

@@ -1,0 +1,58 @@
+"""Attention maps and rollouts of one image."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.measure.features import attention_maps, rollouts
+from visprism.results.attention import AttentionMaps, Rollout
+from visprism.results.base import Result
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class AttentionMapsOfImage(Analysis):
+    """Attention weights of one query of the first image, by attention and head."""
+
+    name = "attention-maps"
+    group = "attention"
+    needs = Needs.ATTENTION | Needs.GRADIENTS
+    max_images = 1
+    share = 0.0
+    default = False
+    source = "Abnar & Zuidema (2020); Chefer et al. (2021)"
+    sections = (
+        Section(
+            AttentionMaps,
+            "Attention maps",
+            "Each picture is an attention: the weights of the query on the token grid, mean "
+            "over heads, from 0 to the largest of the picture. The mean over queries shows how "
+            "much each place is attended to.",
+            table=False,
+        ),
+        Section(
+            Rollout,
+            "Attention rollout",
+            "How much each place reaches the tokens that the head reads, when attention is "
+            "followed through all blocks. Models whose tokens change on the way have none.",
+            table=False,
+        ),
+    )
+
+    query: Literal["mean", "class"] = option(
+        "mean", "mean over all queries, or the class token that the head reads"
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure one model; see `Analysis.measure`."""
+        image = subject.batches(1)[0][0]
+        maps = attention_maps(subject.anatomy, image, query=self.query, run=run)
+        return maps, *rollouts(subject.anatomy, image, run=run)
+
+    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """Two forward passes for the maps, four and a backward pass for two rollouts."""
+        return Cost(per_image=0.0, fixed=8.0)

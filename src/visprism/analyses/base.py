@@ -1,0 +1,246 @@
+"""The declaration of an analysis: options, needs, cost, measurement and presentation in one.
+
+An `Analysis` is a frozen dataclass whose fields are its options. From its declaration follow
+the command, its help, its place in a study and in the plan, its section of the report, and its
+row in the documentation. An analysis file holds declarations only: no loops, no arithmetic.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Flag, auto
+from typing import Any, ClassVar, TypeVar
+
+from visprism.analyses.subject import Measured, Subject, subject_of
+from visprism.core.errors import InputError
+from visprism.core.options import check_options, options_of
+from visprism.core.registry import Registry, suggestion
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.features import Probe, observe
+from visprism.results.base import Result
+
+A = TypeVar("A", bound="Analysis")
+
+# In the order of help texts, reports and documentation.
+GROUPS = ("model", "feature maps", "attention", "weights", "loss", "predictions", "robustness")
+
+
+class Needs(Flag):
+    """What an analysis needs beside a model and images."""
+
+    NOTHING = 0
+    FEATURES = auto()  # feature maps on a spatial grid; shares one streaming pass
+    ATTENTION = auto()  # attention weights that can be read
+    TARGETS = auto()  # labels of the classes that the model predicts, and trained weights
+    PIXELS = auto()  # pixel values before normalization, hence a preprocessing
+    GRADIENTS = auto()  # a model that can be differentiated
+    TRAINING_IMAGES = auto()  # describes the training loss: training images where there are any
+    TEXTURES = auto()  # images whose shape and texture are of different classes
+    TWO_MODELS = auto()  # compares models; measures nothing on one alone
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a measurement costs, in forward passes of one image without gradients.
+
+    A forward and backward pass with respect to the input or the parameters counts as 3, a
+    Hessian-vector product as 6.
+    """
+
+    per_image: float  # passes for each image that is measured
+    fixed: float = 0.0  # passes whatever the number of images
+    seconds_per_image: float = 0.0  # beside the passes, on this machine
+
+    def seconds(self, images: int, pass_seconds: float, load_seconds: float = 0.0) -> float:
+        """Expected seconds for a number of images, with the time of one pass of one image.
+
+        Example:
+            >>> Cost(per_image=2, fixed=10).seconds(100, pass_seconds=0.01)
+            2.1
+        """
+        each = self.per_image * pass_seconds + self.seconds_per_image + load_seconds
+        return images * each + self.fixed * pass_seconds
+
+
+@dataclass(frozen=True)
+class Section:
+    """How the report and the figures present one type of result of an analysis."""
+
+    result: type[Result]
+    title: str
+    text: str  # what the figure shows and how to read it; two or three plain sentences
+    # Ending of a figure's file name -> options of the figure; empty: the result has no figure.
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+    table: bool = True  # whether the report shows the rows
+
+
+class Analysis(ABC):
+    """Base of all analyses; subclasses are frozen dataclasses registered in `ANALYSES`.
+
+    The first line of the docstring is the help of the command, the title in the documentation
+    and the phrase in the plan: the quantity, as a noun phrase.
+
+    Class attributes:
+        name: of the command and of the key in a study, with hyphens.
+        group: one of `GROUPS`; analyses are listed by group, then by name.
+        needs: see `Needs`.
+        source: paper, section or figure.
+        sections: how each type of result is presented, the main one first.
+        min_images: fewer are not measured; the analysis is skipped with the reason.
+        max_images: more are not measured within a study; None for no limit.
+        share: weight in the division of a time budget; 0 for analyses that always run in full.
+        claims: identifiers of the claims of Park & Kim (2022) that the analysis speaks to.
+        default: whether a study runs it when no analyses are named.
+    """
+
+    name: ClassVar[str]
+    group: ClassVar[str] = "feature maps"
+    needs: ClassVar[Needs] = Needs.NOTHING
+    source: ClassVar[str] = ""
+    sections: ClassVar[tuple[Section, ...]] = ()
+    min_images: ClassVar[int] = 1
+    max_images: ClassVar[int | None] = None
+    share: ClassVar[float] = 1.0
+    claims: ClassVar[tuple[str, ...]] = ()
+    default: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    @abstractmethod
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure one model; the main result comes first."""
+
+    @abstractmethod
+    def cost(self, subject: Subject) -> Cost:
+        """Expected cost for one model; cheap to compute."""
+
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002 (for subclasses)
+        """Results about two models together; none by default."""
+        return ()
+
+    def coarser(self: A) -> A | None:
+        """The same analysis in a cheaper variant, for small budgets; None if this is it."""
+        return None
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Why the analysis cannot run on this model and data, as a sentence; None if it can.
+
+        Checked against `needs`; subclasses extend it.
+        """
+        return subject.missing(self.needs)
+
+    def __call__(  # noqa: ANN204 (any result)
+        self,
+        model: Any,  # noqa: ANN401 (an nn.Module, a dissected or a loaded model)
+        data: Any,  # noqa: ANN401 (whatever `examine` takes)
+        *,
+        preprocessing: Any = None,  # noqa: ANN401
+        run: Run = DEFAULT_RUN,
+    ):
+        """Measure one model outside of a study and return the main result.
+
+        Args:
+            model: an ``nn.Module`` in evaluation mode.
+            data: an iterable of ``(images, targets)`` or of images.
+            preprocessing: resize, crop and normalization; needed where pixels are changed.
+            run: device, precision, seed and progress.
+
+        Raises:
+            InputError: if the analysis does not apply, with the reason.
+        """
+        subject = subject_of(model, data, preprocessing=preprocessing, run=run)
+        reason = self.inapplicable(subject)
+        if reason is not None:
+            raise InputError(f"{self.name} does not apply: {reason}")
+        return self.measure(subject, subject.named(run))[0]
+
+
+class FeatureAnalysis(Analysis):
+    """An analysis of feature maps or attention weights: its probe shares the one pass."""
+
+    needs: ClassVar[Needs] = Needs.FEATURES
+    share: ClassVar[float] = 0.0
+
+    @abstractmethod
+    def probe(self, subject: Subject) -> Probe:
+        """The probe that gathers the statistic."""
+
+    def derive(self, result: Result) -> Sequence[Result]:
+        """All results of this analysis, given what the probe found; the main one first."""
+        return (result,)
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure one model; see `Analysis.measure`."""
+        (result,) = observe(subject.anatomy, subject.batches(), [self.probe(subject)], run=run)
+        return self.derive(result)
+
+    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """A forward pass and a part of one for the statistic."""
+        return Cost(per_image=1.2)
+
+
+class AnalysisRegistry(Registry):
+    """Analyses by name; a plug-in registers its own with the same decorator."""
+
+    def __init__(self) -> None:
+        super().__init__("analysis")
+
+    def register(self, cls: type[A]) -> type[A]:  # pyrefly: ignore
+        """Add an analysis under its name.
+
+        Raises:
+            InputError: if the name is taken.
+        """
+        if cls.group not in GROUPS:
+            raise InputError(f"group must be one of {', '.join(GROUPS)}, got {cls.group!r}")
+        self.add(cls.name, cls)
+        return cls
+
+    def __getitem__(self, name: str) -> type[Analysis]:
+        analysis = super().__getitem__(name)
+        assert isinstance(analysis, type)  # `register` takes classes only
+        return analysis
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(super().__iter__(), key=lambda n: (GROUPS.index(self[n].group), n)))
+
+    def chosen(
+        self,
+        analyses: Iterable["str | Analysis"] | None,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> list[Analysis]:
+        """Analyses by name or as they are, with options by the name of the analysis.
+
+        Raises:
+            InputError: for an unknown analysis or option, with a suggestion.
+        """
+        options = dict(options or {})
+        names = [n for n in self if self[n].default] if analyses is None else list(analyses)
+        made: list[Analysis] = []
+        for item in [names] if isinstance(names, str | Analysis) else names:
+            if isinstance(item, Analysis):
+                made.append(replace(item, **options.pop(item.name, {})))  # pyrefly: ignore
+            else:
+                made.append(self._make(item, options.pop(item, {})))
+        if options:
+            self[next(iter(options))]  # unknown names are reported with a suggestion
+            raise InputError(
+                f"options must be of analyses that run, got options of {', '.join(options)}"
+            )
+        repeated = {a.name for a in made if sum(b.name == a.name for b in made) > 1}
+        if repeated:
+            raise InputError(f"analyses must be named once each, got {min(repeated)} twice")
+        return made
+
+    def _make(self, name: str, values: Mapping[str, Any]) -> Analysis:
+        cls = self[name]
+        for key in values:
+            if key not in options_of(cls):
+                raise InputError(
+                    f"{name} has no option {key!r}. {suggestion(key, list(options_of(cls)))}"
+                )
+        return cls(**values)
+
+
+ANALYSES = AnalysisRegistry()

@@ -1,0 +1,97 @@
+"""Accuracy and calibration of predictions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Measured, Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.measure.outputs import calibration, outcomes, predict, reliability, risk_coverage
+from visprism.results.base import Result
+from visprism.results.calibration import Calibration as CalibrationResult
+from visprism.results.calibration import Reliability, RiskCoverage
+from visprism.results.predictions import (
+    ErrorConsistency,
+    Outcomes,
+    calibration_differences,
+    error_consistency,
+)
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Calibration(Analysis):
+    """Accuracy, NLL, calibration errors and reliability diagram of predictions."""
+
+    name = "calibration"
+    group = "predictions"
+    needs = Needs.TARGETS
+    share = 0.0
+    claims = ("C12",)
+    source = "Guo et al. (2017); Park & Kim (2022), app. C"
+    sections = (
+        Section(
+            CalibrationResult,
+            "Accuracy and calibration",
+            "Accuracy, losses and calibration errors with 95 % intervals over images. The ECE "
+            "of few images is too large; the debiased ECE corrects for their number.",
+            figures={},
+        ),
+        Section(
+            Reliability,
+            "Reliability diagram",
+            "Each bar is a bin of the confidence: its height is the accuracy. Bars below the "
+            "diagonal are overconfident, bars above it underconfident.",
+            figures={"": {}, "histogram": {"quantity": "frequency"}},
+        ),
+        Section(
+            RiskCoverage,
+            "Error rate by coverage",
+            "The error rate of the most confident images. Where the curve starts near 0, the "
+            "confidence separates correct from incorrect predictions.",
+            table=False,
+        ),
+        Section(
+            ErrorConsistency,
+            "Error consistency of two models",
+            "Whether two models err on the same images: Cohen's kappa is 0 for independent "
+            "errors of models with these accuracies and 1 for the same errors.",
+            figures={},
+        ),
+    )
+
+    bins: int = option(10, "number of bins of the confidence", minimum=1)
+    cutoff: tuple[float, ...] = option(
+        (0.9,), "confidences from which on predictions count as certain", minimum=0, below=1
+    )
+    samples: int = option(1, "number of passes with dropout, averaged", minimum=1)
+    resamples: int = option(400, "number of bootstrap resamples", minimum=0)
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Predict the evaluation images once, and measure everything on the predictions."""
+        predictions = predict(subject.model, subject.batches(), samples=self.samples, run=run)
+        result = outcomes(predictions)
+        metrics = calibration(
+            result,
+            cutoff=self.cutoff,
+            bins=self.bins,
+            resamples=self.resamples,
+            seed=run.seed,
+        )
+        diagram = reliability(result, bins=self.bins)
+        return metrics, diagram, risk_coverage(result), result, result.per_image()
+
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
+        """Error consistency, and the difference of the debiased ECE."""
+        a, b = _outcomes(first), _outcomes(second)
+        difference = calibration_differences(a, b, bins=self.bins, seed=run.seed)
+        return error_consistency(a, b), difference
+
+    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """One pass per sample."""
+        return Cost(per_image=float(self.samples))
+
+
+def _outcomes(measured: Measured) -> Outcomes:
+    return next(result for result in measured.results if isinstance(result, Outcomes))

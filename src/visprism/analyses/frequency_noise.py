@@ -1,0 +1,74 @@
+"""Robustness to noise of frequency bands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.measure.outputs import frequency_noise
+from visprism.measure.outputs.bands import BAND_CENTERS
+from visprism.measure.outputs.frequency_noise import EPSILON, RMS
+from visprism.results.base import Result
+from visprism.results.perturbations import FrequencyRobustness
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class FrequencyNoise(Analysis):
+    """Accuracy drop under noise of each frequency band."""
+
+    name = "frequency-noise"
+    group = "robustness"
+    min_images = 16
+    max_images = 512
+    needs = Needs.TARGETS | Needs.PIXELS
+    source = "Park & Kim (2022), fig. 2b"
+    claims = ("C7",)
+    sections = (
+        Section(
+            FrequencyRobustness,
+            "Robustness to noise of frequency bands",
+            "Accuracy drop under noise of equal energy in each frequency band, with its 95% "
+            "interval over images. High frequencies are to the right.",
+        ),
+    )
+
+    frequencies: tuple[float, ...] = option(
+        BAND_CENTERS, "centers of the bands in π rad/pixel", minimum=0, maximum=1.41
+    )
+    rms: float = option(RMS, "root mean square of the noise, in pixels of 0 to 1", above=0)
+    ring: Literal["square", "round"] = option("square", "shape of the bands")
+    protocol: Literal["default", "paper"] = option(
+        "default", "equal energy in each band, or the noise of the paper's code"
+    )
+    epsilon: float = option(
+        EPSILON, "amplitude of the paper's noise, in normalized images", above=0
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure accuracy under noise of each band."""
+        return frequency_noise(
+            subject.model,
+            subject.batches(),
+            mean=subject.preprocessing.mean,
+            std=subject.preprocessing.std,
+            frequencies=self.frequencies,
+            rms=self.rms,
+            ring=self.ring,
+            protocol=self.protocol,
+            epsilon=self.epsilon,
+            run=run,
+        )
+
+    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """One forward pass per band with its noise, and one without."""
+        return Cost(per_image=1 + 1.5 * len(self.frequencies))
+
+    def coarser(self) -> "FrequencyNoise | None":
+        """Every second band."""
+        if len(self.frequencies) < 4:
+            return None
+        return replace(self, frequencies=self.frequencies[::2])

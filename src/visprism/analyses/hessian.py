@@ -1,0 +1,108 @@
+"""Hessian eigenvalues of mini-batches."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.measure.loss.curvature import hessian_spectrum
+from visprism.models.phases import phases
+from visprism.results.base import Result
+from visprism.results.hessian import HessianCurves, HessianSpectrum, HessianSummary
+
+_PRODUCTS = 23  # Hessian-vector products per mini-batch, as measured on small ResNets and ViTs
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Hessian(Analysis):
+    """Leading Hessian eigenvalues of mini-batches of training images."""
+
+    name = "hessian"
+    group = "loss"
+    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    source = "Park & Kim (2022), fig. 1b, 4 and app. C"
+    claims = ("C1", "C2", "C3", "C13", "C16")
+    min_images = 16
+    max_images = 512
+    share = 3.0
+    sections = (
+        Section(
+            HessianSummary,
+            "Sharpness and convexity",
+            "Each point is one objective. Further to the right the loss is sharper (APE, the "
+            "mean of the positive leading eigenvalues); further up it is less convex (NEP, the "
+            "fraction of negative ones). Intervals are over mini-batches.",
+        ),
+        Section(
+            HessianCurves,
+            "Hessian eigenvalues",
+            "Density of the leading Hessian eigenvalues of many mini-batches, by magnitude. "
+            "Large positive eigenvalues mean a sharp loss. Negative ones, on the left, are "
+            "directions of negative curvature: the weights are not at a local minimum.",
+            table=False,
+        ),
+        Section(
+            HessianSpectrum,
+            "Eigenvalues of each mini-batch",
+            "Each row is a value of one mini-batch; an eigenvalue of the Hessian is within its "
+            "residual. Rank 0 is the largest and the smallest, which were not waited for.",
+            figures={},
+        ),
+    )
+
+    k: int = option(5, "number of leading eigenvalues of each mini-batch", minimum=1)
+    which: Literal["LM", "LA", "SA", "BE"] = option(
+        "LM", "largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE)"
+    )
+    mini_batch: int = option(16, "images per mini-batch", minimum=1)
+    images: Literal["clean", "augmented", "both"] = option(
+        "clean", "training images as they are, augmented as in the strong recipe, or both"
+    )
+    weight_decay: float | None = option(
+        None, "weight decay of NLL + L2, a second objective; by default the recipe's", minimum=0
+    )
+    parameters: str = option(
+        "all", "parameters: all, a pattern of names, block:NAME, stage:NUMBER or kind:KIND"
+    )
+    learning_rate: float | None = option(
+        None,
+        "learning rate of training, to compare the sharpness with 2 / learning rate",
+        above=0,
+    )
+    checkpoints: tuple[Path, ...] = option(
+        (), "checkpoints of the same model to measure in its place, as phases of training"
+    )
+
+    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+        """Spectrum, summary and densities."""
+        data = {}
+        if self.images != "augmented":
+            data["clean"] = subject.training_batches(self.mini_batch)
+        if self.images != "clean":
+            data["augmented"] = subject.augmented_batches(run.seed, self.mini_batch)
+        wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
+        spectrum = HessianSpectrum.concatenate(
+            hessian_spectrum(
+                model,
+                data if self.images == "both" else next(iter(data.values())),
+                k=self.k,
+                which=self.which,
+                weight_decay=wd or 0.0,
+                decayed=subject.decayed,
+                parameters=self.parameters,
+                phase=phase,
+                learning_rate=self.learning_rate,
+                run=subject.named(run, training=True),
+            )
+            for phase, model in phases(subject.model, self.checkpoints)
+        )
+        return spectrum.summary(), spectrum.curves(), spectrum
+
+    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """About 23 Hessian-vector products of each mini-batch."""
+        sets = 2 if self.images == "both" else 1
+        return Cost(per_image=6.0 * _PRODUCTS * sets * max(1, len(self.checkpoints)))

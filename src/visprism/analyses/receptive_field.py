@@ -1,0 +1,51 @@
+"""Effective receptive field of blocks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.measure.features import receptive_field
+from visprism.results.base import Result
+from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class EffectiveReceptiveField(Analysis):
+    """Effective receptive field: the pixels that the center of each feature map depends on."""
+
+    name = "receptive-field"
+    needs = Needs.FEATURES | Needs.GRADIENTS
+    max_images = 16
+    source = "Luo et al. (2016); Ding et al. (2022)"
+    sections = (
+        Section(
+            ReceptiveField,
+            "Effective receptive field",
+            "Each point is a block: the root mean squared distance, along one axis, of the "
+            "pixels that its center position depends on. The dashed line is a field that "
+            "weighs all pixels of the image alike.",
+            figures={"": {}, "side": {"quantity": "side_50"}},
+        ),
+        Section(
+            ReceptiveMaps,
+            "Receptive fields as maps",
+            "Each picture is the image as the center position of a block depends on it, on a "
+            "logarithmic scale relative to the strongest pixel.",
+            table=False,
+        ),
+    )
+
+    maps: int = option(7, "number of blocks with a map", minimum=1)
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure one model; see `Analysis.measure`."""
+        return receptive_field(subject.anatomy, subject.batches(), maps=self.maps, run=run)
+
+    def cost(self, subject: Subject) -> Cost:
+        """A forward pass, and for each block a backward pass from it to the image."""
+        blocks = sum(block.layout is not None for block in subject.anatomy)
+        return Cost(per_image=1.0 + blocks)

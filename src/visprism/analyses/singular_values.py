@@ -1,0 +1,48 @@
+"""Singular values and effective rank of features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
+from visprism.analyses.subject import Subject
+from visprism.measure.features import Probe, SingularValueProbe
+from visprism.results.base import Result
+from visprism.results.singular_values import EffectiveRanks, SingularValues
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class SingularValueSpectrum(FeatureAnalysis):
+    """Singular values and effective rank of the features of each block."""
+
+    name = "singular-values"
+    source = "Roy & Vetterli (2007)"
+    sections = (
+        Section(
+            SingularValues,
+            "Singular values of features",
+            "Each curve is a block: the singular values of its centered tokens, relative to "
+            "the largest. A steep curve is a block whose features lie near a few directions.",
+            figures={"": {}, "images": {"level": "images"}},
+            table=False,
+        ),
+        Section(
+            EffectiveRanks,
+            "Effective rank of features",
+            "Each point is a block: how many directions of its channels the features use.",
+            figures={"": {}, "images": {"quantity": "image_rank"}},
+        ),
+    )
+
+    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+        """The probe that gathers the products of channels."""
+        return SingularValueProbe()
+
+    def derive(self, result: Result) -> Sequence[Result]:
+        """The singular values, and the effective ranks."""
+        assert isinstance(result, SingularValues)
+        return result, result.effective_ranks()
+
+    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """A forward pass and products of all channels in double precision."""
+        return Cost(per_image=3.0)

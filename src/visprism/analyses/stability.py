@@ -1,0 +1,70 @@
+"""Stability of predictions along perturbation sequences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.data.corruptions import PERTURBATIONS, SequenceBatches
+from visprism.measure.outputs import stability
+from visprism.results.base import Result
+from visprism.results.stability import Stability as StabilityResult
+
+Perturbation = Literal[
+    "gaussian_noise", "shot_noise", "motion_blur", "zoom_blur", "snow", "brightness",
+    "translate", "rotate", "tilt", "scale",
+]  # fmt: skip
+_FRAMES = 31  # of nearly all sequences
+_SECONDS_PER_PIXEL = 4e-7  # of a frame, on two CPU cores
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Stability(Analysis):
+    """Flip rate of predictions along sequences of slightly changed images."""
+
+    name = "stability"
+    group = "robustness"
+    min_images = 16
+    max_images = 512
+    needs = Needs.TARGETS | Needs.PIXELS
+    source = "Hendrycks & Dietterich (2019), sec. 3.2 and 4.2"
+    default = False
+    sections = (
+        Section(
+            StabilityResult,
+            "Flip rate along perturbation sequences",
+            "Each bar is a perturbation: the fraction of frames whose predicted class differs "
+            "from that of the frame before, or of the first frame for noise.",
+        ),
+    )
+
+    perturbations: tuple[Perturbation, ...] = option(
+        PERTURBATIONS, "names of the perturbations"
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Predict every frame of the sequences."""
+        assert subject.preprocessing is not None  # see `needs`
+        mean, std = subject.preprocessing.mean, subject.preprocessing.std
+        sequences = {
+            name: SequenceBatches(lambda: subject.pixel_batches(1), name, mean, std, run.seed)
+            for name in self.perturbations
+        }
+        return stability(subject.model, sequences, run=run)
+
+    def cost(self, subject: Subject) -> Cost:
+        """One pass per frame, and the time to make the frames."""
+        frames = _FRAMES * len(self.perturbations)
+        size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
+        seconds = frames * size[0] * size[1] * _SECONDS_PER_PIXEL
+        return Cost(per_image=float(frames), seconds_per_image=seconds)
+
+    def coarser(self) -> "Stability | None":
+        """Every second perturbation."""
+        if len(self.perturbations) < 4:
+            return None
+        return replace(self, perturbations=self.perturbations[::2])

@@ -1,0 +1,218 @@
+"""Subjects: a dissected model, the images it is measured on, and what is known of both."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from visprism.anatomy import Anatomy, attentions, dissect
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.data.study_images import (
+    PictureImages,
+    PixelChange,
+    StudyImages,
+    tensor_images,
+)
+from visprism.results.base import Result
+
+BATCH_SIZE = 16  # images of a forward pass, unless asked for otherwise
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One model of a study and its images; what every analysis is given."""
+
+    name: str  # as the user names the model
+    anatomy: Anatomy
+    images: StudyImages  # the evaluation images
+    training_images: StudyImages  # the same where the data has one part only
+    preprocessing: Preprocessing | None = None  # None: unknown, pixels cannot be changed
+    spec: str = ""  # how to load the model again; "" for a module from Python
+    trained: bool = True  # False: the weights are random
+    weight_decay: float | None = None  # of the recipe that the checkpoint was trained by
+    decayed: str = "all"  # the parameters that the recipe's weight decay applies to
+    limit: int | None = None  # number of images to measure; None: all
+    batch_size: int = BATCH_SIZE
+    extra: Mapping[str, Any] = field(default_factory=dict)  # for analyses of plug-ins
+
+    @property
+    def model(self) -> nn.Module:
+        """The model itself, in evaluation mode."""
+        return self.anatomy.model
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes that the model predicts; 0 without a vector of logits."""
+        shape = self.anatomy.graph.nodes[self.anatomy.graph.output].shape
+        return shape[-1] if shape and len(shape) == 2 else 0
+
+    @property
+    def num_images(self) -> int:
+        """Number of evaluation images that are measured."""
+        return min(len(self.images), self.limit or len(self.images))
+
+    def limited(self, number: int | None) -> "Subject":
+        """The same subject with at most `number` images, the first ones."""
+        return replace(self, limit=number)
+
+    def batches(
+        self, batch_size: int | None = None, change: PixelChange | None = None
+    ) -> Sequence:
+        """The evaluation images as the model needs them, the same in every pass."""
+        return self.images.batches(
+            self.preprocessing,
+            batch_size=batch_size or self.batch_size,
+            limit=self.limit,
+            change=change,
+        )
+
+    def training_batches(self, batch_size: int | None = None) -> Sequence:
+        """The training images, for quantities of the training loss."""
+        return self.training_images.batches(
+            self.preprocessing, batch_size=batch_size or self.batch_size, limit=self.limit
+        )
+
+    def augmented_batches(self, seed: int, batch_size: int | None = None) -> Sequence:
+        """Training images augmented as by the strong recipe, with soft targets.
+
+        Raises:
+            InputError: if the data are tensors, which cannot be augmented.
+        """
+        if not isinstance(self.training_images, PictureImages) or self.preprocessing is None:
+            raise InputError(
+                "data must be images for augmentation, got tensors. Pass an ImageSet or a name."
+            )
+        return self.training_images.fixed_augmentation(
+            self.preprocessing,
+            batch_size=batch_size or self.batch_size,
+            num_classes=self.num_classes,
+            seed=seed,
+            limit=self.limit,
+        )
+
+    def pixel_batches(self, batch_size: int | None = None) -> Iterator[tuple[range, Tensor]]:
+        """Pixels of the evaluation images in eight bits, with their indices."""
+        step = batch_size or self.batch_size
+        for start in range(0, self.num_images, step):
+            stop = min(start + step, self.num_images)
+            yield range(start, stop), self.images.pixels(self.preprocessing, start, stop)
+
+    def named(self, run: Run, *, training: bool = False) -> Run:
+        """The run with this model and its data in the provenance."""
+        images = self.training_images if training else self.images
+        return run.named(
+            self.spec or self.name,
+            f"{images.name} ({images.split})" if images.split else images.name,
+            split=images.split,
+            preprocessing="" if self.preprocessing is None else str(self.preprocessing),
+            created=datetime.now(UTC).date().isoformat(),
+        )
+
+    def missing(self, needs: Any) -> str | None:  # noqa: ANN401 (Needs, which imports this file)
+        """Which of the needs is not met, as a sentence; None if all are."""
+        from visprism.analyses.base import Needs
+
+        checks = {
+            Needs.FEATURES: self._without_features,
+            Needs.ATTENTION: self._without_attention,
+            Needs.TARGETS: self._without_targets,
+            Needs.PIXELS: self._without_pixels,
+            Needs.TEXTURES: self._without_textures,
+        }
+        reasons = (check() for need, check in checks.items() if need in needs)
+        return next((reason for reason in reasons if reason), None)
+
+    def _without_features(self) -> str | None:
+        if any(block.layout is not None for block in self.anatomy):
+            return None
+        return "no block of the model has a feature map on a spatial grid"
+
+    def _without_attention(self) -> str | None:
+        if attentions(self.anatomy):
+            return None
+        return "the model has no attention whose weights can be read"
+
+    def _without_targets(self) -> str | None:
+        if self.images.targets is None:
+            return f"{self.images.name} has no labels"
+        if not self.num_classes:
+            return "the model does not return one vector of logits per image"
+        declared = self.images.num_classes
+        if declared is not None and declared != self.num_classes:
+            return (
+                f"the model has {self.num_classes} classes, {self.images.name} has {declared}"
+            )
+        if int(self.images.targets.max()) >= self.num_classes:
+            return (
+                f"targets must be below {self.num_classes} (classes of the model), got "
+                f"{int(self.images.targets.max())}"
+            )
+        return None
+
+    def _without_pixels(self) -> str | None:
+        if self.preprocessing is not None:
+            return None
+        return (
+            "the normalization of the images is unknown; pass preprocessing=Preprocessing(...)"
+        )
+
+    def _without_textures(self) -> str | None:
+        if self.images.textures is not None:
+            return None
+        return f"{self.images.name} does not state the texture of each image"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A subject and the results of one analysis of it."""
+
+    subject: Subject
+    results: Sequence[Result]
+
+
+def subject_of(
+    model: Any,  # noqa: ANN401 (a module, an anatomy or a loaded model)
+    data: Any,  # noqa: ANN401 (an iterable of batches, or StudyImages)
+    *,
+    preprocessing: Preprocessing | None = None,
+    run: Run = DEFAULT_RUN,
+    name: str = "",
+) -> Subject:
+    """A subject from a model and batches, for one analysis outside of a study.
+
+    Raises:
+        InputError: if there are no images, or the model fails on them.
+    """
+    images = data if isinstance(data, StudyImages) else tensor_images(data)
+    way = images.preprocessing(preprocessing)
+    anatomy = model if isinstance(model, Anatomy) else dissected(model, images, way, run)
+    title = name or type(anatomy.model).__name__
+    return Subject(title, anatomy, images, images, way)
+
+
+def dissected(
+    model: nn.Module,
+    images: StudyImages,
+    preprocessing: Preprocessing | None,
+    run: Run = DEFAULT_RUN,
+) -> Anatomy:
+    """The anatomy of a model on the first two images.
+
+    Raises:
+        InputError: if the model is in training mode or fails on the images.
+    """
+    batch = images.batches(preprocessing, batch_size=2, limit=2)[0]
+    example = batch[0] if isinstance(batch, tuple | list) else batch
+    with run.compute.borrow(model), torch.no_grad():
+        return dissect(model, _moved(example, run))
+
+
+def _moved(example: Any, run: Run) -> Any:  # noqa: ANN401 (a tensor or a mapping of tensors)
+    from visprism.measure.batches import on_device
+
+    return on_device(example, run.compute)

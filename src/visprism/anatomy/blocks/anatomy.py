@@ -1,0 +1,102 @@
+"""Blocks: the parts of a model that the residual stream passes through, in forward order."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import overload
+
+from torch import nn
+
+from visprism.anatomy.blocks.kinds import Kind
+from visprism.anatomy.trace.graph import Graph
+from visprism.anatomy.trace.layout import Layout
+from visprism.anatomy.trace.operations import WORK
+from visprism.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Block:
+    """One part of a model: the segment of its graph between two cuts."""
+
+    name: str  # of the module that does the work, e.g. "layer3.0" or "blocks.5.attn"
+    kind: Kind
+    stage: int  # 0 for the stem, then one more each time that the grid shrinks
+    depth: float  # 0 for the stem ... 1 for the last block before the head
+    subsampling: bool  # its grid is smaller than that of the block before
+    shape: tuple[int, ...]  # (C, H, W) of its feature map; without a layout, of its output
+    layout: Layout | None  # None: its output does not lie on a grid (as the head's)
+    parameters: tuple[str, ...] = field(default=(), repr=False)  # names, as the model has them
+    start: int = field(default=0, repr=False)  # node of the graph whose output comes in
+    end: int = field(default=0, repr=False)  # node of the graph whose output goes out
+
+
+# No block of an ordinary network holds so much of its operations and of its arithmetic.
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The blocks of one model, in forward order; `dissect` makes one."""
+
+    model: nn.Module
+    blocks: tuple[Block, ...]
+    graph: Graph = field(repr=False)
+
+    @overload
+    def __getitem__(self, index: int | str) -> Block: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Block, ...]: ...
+    def __getitem__(self, index: int | str | slice) -> Block | tuple[Block, ...]:
+        """A block by position or by name; a slice gives a tuple of blocks.
+
+        Raises:
+            InputError: if no block has this name.
+        """
+        if isinstance(index, str):
+            for block in self.blocks:
+                if block.name == index:
+                    return block
+            known = ", ".join(block.name for block in self.blocks)
+            raise InputError(f"no block is called {index!r}; the blocks are {known}")
+        return self.blocks[index]
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(C, H, W) of the images that the model was dissected with."""
+        return tuple(self.graph.nodes[0].shape or ())[1:]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of any result must know of these blocks, in sentences."""
+        notes = []
+        off_grid = [b.name for b in self.blocks[1:-1] if b.layout is None]
+        if off_grid:
+            notes.append(
+                f"Not on a grid, so not shown: {', '.join(off_grid)} (positions of the image "
+                "could not be followed through)."
+            )
+        nodes = [self.graph.nodes[b.start + 1 : b.end + 1] for b in self.blocks]
+        hidden = [
+            b.name
+            for b, inside in zip(self.blocks, nodes, strict=True)
+            if any(node.role == "opaque" for node in inside)
+        ]
+        if hidden:
+            notes.append(
+                f"The inside of {', '.join(hidden)} is hidden from torch (a scripted module or "
+                "foreign code), so its kind is not known."
+            )
+        operations = [sum(node.role in WORK for node in inside) for inside in nodes]
+        macs = [self.graph.macs(b.start, b.end) for b in self.blocks]
+        for block, many, much in zip(self.blocks[:-1], operations, macs, strict=False):
+            if many > _MOST * sum(operations) and much > _MOST * sum(macs):
+                notes.append(
+                    f"{block.name} holds {much / sum(macs):.0%} of the arithmetic: streams run "
+                    "side by side in it, so the blocks inside it cannot be told apart."
+                )
+        return tuple(notes)
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.blocks)

@@ -1,0 +1,116 @@
+"""Dissection: any model as a row of blocks, found in its graph.
+
+The graph is traced, cut where everything passes through one tensor (`cuts`), and the segments
+between cuts are merged to blocks (`segments`). This module assigns each block its kind, stage,
+depth and layout. Nothing depends on names or classes.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from torch import nn
+
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.kinds import Kind, kind_of
+from visprism.anatomy.blocks.naming import names_of
+from visprism.anatomy.blocks.segments import Segment, has_head, segments
+from visprism.anatomy.trace.forward import Images, pixels
+from visprism.anatomy.trace.graph import Graph
+from visprism.anatomy.trace.torch_functions import JOINS
+from visprism.anatomy.trace.trace import trace
+from visprism.core.errors import InputError
+
+# The first image, twice: two tell an axis of length 1 from the batch's, and being the same they
+# tell along which axis of any tensor images lie.
+_IMAGES = [0, 0]
+
+
+def dissect(model: nn.Module, images: Images) -> Anatomy:
+    """Take a model apart into blocks, by itself.
+
+    Costs two forward passes of the first image, twice; one of them is traced. The kind of a
+    block comes from what moves information over the grid in it (attention, convolution, token
+    mixing, or nothing: mlp), its stage from the size of the grid.
+
+    Args:
+        model: any image classifier, in evaluation mode; it is not changed.
+        images: a batch (B, C, H, W), or a mapping of tensors for models that take one.
+
+    Raises:
+        InputError: if there are no images, the model is in training mode, or its output does
+            not depend on the images.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"wanted a torch.nn.Module to dissect, got {type(model).__name__}")
+    if any(m.training for m in model.modules()):
+        raise InputError("model must be in evaluation mode. Call model.eval() first.")
+    graph = trace(model, _few(images))
+    return Anatomy(model, _blocks(graph, segments(graph)), graph)
+
+
+def _few(images: Images) -> Images:
+    pixels(images)  # whether there are any
+    if isinstance(images, Mapping):
+        return {name: value[_IMAGES] for name, value in images.items()}
+    return images[_IMAGES]
+
+
+def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
+    headed = has_head(graph, row)
+    names = names_of(graph, [s.nodes for s in row], [s.module for s in row], headed=headed)
+    blocks: list[Block] = []
+    stage, area = 0, None
+    others = len(row) - 1 if headed else len(row)  # than a head
+    for i, segment in enumerate(row):
+        end = graph.nodes[_readable(graph, segment.end)]
+        last = i == others
+        layout = None if last else end.layout
+        here = prod(layout.grid) if layout else None
+        subsampling = bool(area and here and here < area)
+        if i == 1 or (i > 1 and subsampling and not last):
+            stage += 1
+        kind = _kind(graph, segment, first=i == 0, last=last, subsampling=subsampling)
+        shape = tuple(end.shape or ())[1:]
+        if layout is not None:
+            shape = (end.shape[layout.channels_axis], *layout.grid)
+        blocks.append(
+            Block(
+                name=names[i],
+                kind=kind,
+                stage=stage,
+                depth=min(1.0, i / max(1, others - 1)),
+                subsampling=subsampling,
+                shape=shape,
+                layout=layout,
+                parameters=tuple(sorted({p for n in segment.nodes for p in n.parameters})),
+                start=blocks[-1].end if blocks else 0,
+                end=end.index,
+            )
+        )
+        area = here or area
+    return tuple(blocks)
+
+
+def _readable(graph: Graph, end: int) -> int:
+    """The cut itself, or the same numbers in another shape where a hook can read only those."""
+    at = end
+    while not graph.nodes[at].addresses:
+        after = [n for n in graph.nodes if at in n.inputs]
+        if len(after) != 1 or after[0].role != "layout" or after[0].layout is None:
+            return end
+        at = after[0].index
+    return at
+
+
+def _kind(
+    graph: Graph, segment: Segment, *, first: bool, last: bool, subsampling: bool
+) -> Kind:
+    if last:
+        return "head"
+    if first:
+        return "stem"
+    joined = any(part.nodes[-1].op in JOINS for part in segment.parts)
+    residual = segment.module != "" or (segment.branches and not joined)
+    if subsampling and not residual:
+        return "downsample"
+    return kind_of(graph, segment.nodes)

@@ -1,0 +1,75 @@
+"""Kinds: what a block is, told from the operations in it."""
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from visprism.anatomy.trace.graph import Graph, Node
+
+Kind = Literal[
+    "stem", "conv", "attention", "mlp", "attention+mlp", "token-mixing", "downsample", "head"
+]
+
+
+def kind_of(graph: Graph, nodes: Sequence[Node]) -> Kind:
+    """The kind of a segment: what moves information over the grid decides, attention first.
+
+    "attention+mlp" is said where a pointwise network stands beside the attention, on a way that
+    neither feeds it nor is fed by it (parallel branches).
+    """
+    roles = {n.role for n in nodes}
+    inside = {n.index for n in nodes}
+    attentions = _attentions(graph, nodes, inside)
+    if attentions:
+        return "attention+mlp" if _beside(graph, nodes, inside, attentions) else "attention"
+    if "conv" in roles:
+        return "conv"
+    if roles & {"token-mixing", "pool"}:
+        return "token-mixing"
+    return "mlp"
+
+
+def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[int]:
+    """Nodes that are an attention, or the last product of one.
+
+    An attention written out is a product of two tensors made from the image, and a second one
+    that uses the first (with a softmax between, or without, as linear attention has none); or a
+    softmax followed by one product (outlook attention), if no convolution stands beside it.
+    """
+    whole = [n.index for n in nodes if n.role == "attention"]
+    if whole:
+        return whole
+    products = [n.index for n in nodes if n.role == "bilinear"]
+    softmaxes = {n.index for n in nodes if n.role == "softmax"}
+    convolved = any(n.role == "conv" for n in nodes)
+    found = []
+    for product in products:
+        before = _within(graph, product, inside) - {product}
+        if before & set(products) or (before & softmaxes and not convolved):
+            found.append(product)
+    return found
+
+
+def _beside(
+    graph: Graph, nodes: Sequence[Node], inside: set[int], attentions: Collection[int]
+) -> bool:
+    """Whether an activation stands on a way that does not touch the attention."""
+    touching: set[int] = set()
+    for attention in attentions:
+        touching |= _within(graph, attention, inside)
+    for node in nodes:
+        if node.role == "activation" and node.index not in touching:
+            before = _within(graph, node.index, inside)
+            has_weights = any(graph.nodes[i].role == "linear" for i in before)
+            if has_weights and not before & set(attentions):
+                return True
+    return False
+
+
+def _within(graph: Graph, index: int, inside: Collection[int]) -> set[int]:
+    """A node and those that it depends on, as far as they lie in the segment."""
+    found, left = {index}, [index]
+    while left:
+        new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in found]
+        found.update(new)
+        left.extend(new)
+    return found

@@ -1,0 +1,221 @@
+"""Segments: neighbouring parts of a graph put together to what people call a block.
+
+1. Ways joined by a sum (a residual branch, with its skip) are a block, with the norm or the
+   activation that the same module has before or after them. Ways joined otherwise (dense
+   blocks, inception modules) are a block with the layers that fuse them in the same module.
+2. A module whose name differs only in numbers from such a block's (``features.3`` and
+   ``features.4``) is a block too, if it lies between two cuts: bottlenecks without a skip.
+3. What is left between two blocks is one block: the stem, a downsampling, the head. In a
+   network without any of the above each operation with weights or a window is a block, with the
+   norm, activation and dropout that follow it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from visprism.anatomy.blocks.cuts import CutSegment, cut_segments
+from visprism.anatomy.trace.graph import Graph, Node
+from visprism.anatomy.trace.operations import WORK
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Neighbouring parts that make one block."""
+
+    parts: tuple[CutSegment, ...]
+    module: str = ""  # the module that is exactly this segment, if there is one
+
+    @property
+    def end(self) -> int:
+        """The cut after it."""
+        return self.parts[-1].end
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Its nodes, in forward order."""
+        return tuple(node for part in self.parts for node in part.nodes)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any of its parts works."""
+        return any(part.has_work for part in self.parts)
+
+    @property
+    def branches(self) -> bool:
+        """Whether it has several ways."""
+        return any(part.type == "branches" for part in self.parts)
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Parts ``first ... after - 1``; `module` is the module that they are exactly."""
+
+    first: int
+    after: int
+    module: str = ""
+
+    def __len__(self) -> int:
+        return self.after - self.first
+
+    def meets(self, other: "_Range") -> bool:
+        """Whether the two have a part in common."""
+        return self.first < other.after and other.first < self.after
+
+
+def segments(graph: Graph) -> list[Segment]:
+    """The row of segments from the image to the logits; the last is the head."""
+    row = cut_segments(graph)
+    modules = _modules(graph, row)
+    found = _by_pattern(_branches(row, modules), modules, row)
+    return _with_tail(graph, _with_neighbours(_with_gaps(graph, found, row)))
+
+
+def has_head(graph: Graph, row: Sequence[Segment]) -> bool:
+    """Whether the last segment is a head; in a backbone it is a block that gives a map."""
+    return graph.nodes[row[-1].end].layout is None or not row[-1].has_work
+
+
+def _modules(graph: Graph, row: Sequence[CutSegment]) -> list[_Range]:
+    """Calls of modules that begin and end at a cut, as ranges of parts."""
+    begins = {part.start: i for i, part in enumerate(row)}
+    ends = {part.end: i + 1 for i, part in enumerate(row)}
+    ranges = [
+        _Range(begins[min(span.inputs)], ends[span.output], span.module)
+        for span in graph.spans
+        if len(span.inputs) == 1 and min(span.inputs) in begins and span.output in ends
+    ]
+    return [r for r in ranges if len(r) > 0]
+
+
+def _branches(row: Sequence[CutSegment], modules: Sequence[_Range]) -> list[_Range]:
+    """Rule 1: each part with several ways, with what its module has around it."""
+    found = []
+    for i, part in enumerate(row):
+        if part.type == "branches":
+            around = [m for m in modules if m.first <= i < m.after]
+            if part.residual:
+                fits = [m for m in around if _work_count(row[m.first : m.after]) == 1]
+                best = max(fits, key=lambda m: (len(m), len(m.module)), default=None)
+            else:
+                fits = [m for m in around if _is_fusion(row, m, i)]
+                best = min(fits, key=lambda m: (len(m), -len(m.module)), default=None)
+                exact = [m for m in around if len(m) == 1]
+                best = best or max(exact, key=lambda m: len(m.module), default=None)
+            found.append(best or _Range(i, i + 1))
+    return found
+
+
+def _is_fusion(row: Sequence[CutSegment], module: _Range, i: int) -> bool:
+    """Whether a module joins several ways in part `i` and then works on what was joined."""
+    before, after = row[module.first : i], row[i + 1 : module.after]
+    works_after = any(u.has_work for u in after)
+    return works_after and not any(u.has_work for u in before) and not _branch_count(after)
+
+
+def _work_count(parts: Sequence[CutSegment]) -> int:
+    return sum(part.has_work for part in parts)
+
+
+def _branch_count(parts: Sequence[CutSegment]) -> int:
+    return sum(part.type == "branches" for part in parts)
+
+
+def _by_pattern(
+    found: Sequence[_Range], modules: Sequence[_Range], row: Sequence[CutSegment]
+) -> list[_Range]:
+    """Rule 2: modules called like the blocks that were found; the largest first."""
+    patterns = {_pattern(r.module) for r in found if r.module}
+    fixed = [r for r in found if r.module and any(u.residual for u in row[r.first : r.after])]
+    loose = [r for r in found if r not in fixed]
+    for module in sorted(modules, key=len, reverse=True):
+        inside = row[module.first : module.after]
+        # Two sums inside are two blocks: the attention and the mlp of a transformer's.
+        one = sum(part.residual for part in inside) < 2 and _work_count(inside) > 0
+        if _pattern(module.module) in patterns and one and not any(map(module.meets, fixed)):
+            fixed.append(module)
+    loose = [r for r in loose if not any(map(r.meets, fixed))]
+    return sorted(fixed + loose, key=lambda r: r.first)
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"\d+", "*", name)
+
+
+def _with_gaps(
+    graph: Graph, found: Sequence[_Range], row: Sequence[CutSegment]
+) -> list[Segment]:
+    """Rule 3: what lies between the blocks that were found."""
+    result: list[Segment] = []
+    at = 0
+    for block in [*found, _Range(len(row), len(row))]:
+        result = _with_gap(graph, result, row[at : block.first], plain=not found)
+        if len(block):
+            result.append(Segment(tuple(row[block.first : block.after]), block.module))
+        at = block.after
+    return result
+
+
+def _with_gap(
+    graph: Graph, before: list[Segment], gap: Sequence[CutSegment], *, plain: bool
+) -> list[Segment]:
+    """The row with one gap added; an activation after a residual sum belongs to the sum."""
+    first = 0
+    while before and first < len(gap) and gap[first].nodes[-1].role == "activation":
+        first += 1
+    if first:
+        before = [*before[:-1], replace(before[-1], parts=(*before[-1].parts, *gap[:first]))]
+    groups: list[list[CutSegment]] = [[]]
+    for part in gap[first:]:
+        next_work = plain and part.type == "work" and any(u.has_work for u in groups[-1])
+        if next_work or _pools(graph, part):
+            groups.append([])
+        groups[-1].append(part)
+    return before + [Segment(tuple(group)) for group in groups if group]
+
+
+def _pools(graph: Graph, part: CutSegment) -> bool:
+    """Whether a part takes the feature map together to one vector, as a head begins."""
+    begins = graph.nodes[part.end].pooled and not graph.nodes[part.start].pooled
+    return begins or part.nodes[-1].role == "global pool"
+
+
+def _with_neighbours(row: Sequence[Segment]) -> list[Segment]:
+    """Light segments (norms, changes of layout) joined to the block that they prepare."""
+    result: list[Segment] = []
+    waiting: tuple[CutSegment, ...] = ()
+    for segment in row:
+        if segment.has_work:
+            result.append(replace(segment, parts=waiting + segment.parts))
+            waiting = ()
+        else:
+            waiting += segment.parts
+    if waiting:
+        result.append(Segment(waiting))
+    return result
+
+
+def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
+    """The last segments as one head: what is pooled, or pointwise and without a skip.
+
+    Not if they do the same work as a segment before, in modules that are called alike; nor
+    where there is no head, as the last segment gives a feature map.
+    """
+    if not has_head(graph, row):
+        return row
+
+    def belongs_to_head(segment: Segment) -> bool:
+        end = graph.nodes[segment.end]
+        roles = {node.role for node in segment.nodes}
+        pointwise = not segment.branches and not roles & (WORK - {"linear"})
+        alike = any(_work(segment) == _work(other) for other in row[:-2])
+        return (pointwise and not alike) or (end.layout is None and end.pooled)
+
+    while len(row) > 2 and belongs_to_head(row[-2]):
+        row = [*row[:-2], Segment(row[-2].parts + row[-1].parts)]
+    return row
+
+
+def _work(segment: Segment) -> set[tuple[str, str]]:
+    """What the works of a segment are, and what their modules are called, numbers apart."""
+    return {(_pattern(n.module), n.role) for n in segment.nodes if n.role in WORK}

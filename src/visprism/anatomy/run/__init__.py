@@ -1,0 +1,1 @@
+"""Runs of a dissected model: hooks, interception, attention weights, ablation."""

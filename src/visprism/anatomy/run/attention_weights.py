@@ -1,0 +1,162 @@
+"""Attending: the weights of every attention, while the model runs as it is.
+
+A fused attention never has its weights in memory; they are computed anew from what enters it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.blocks.attention import Attention, Weights, attentions
+from visprism.anatomy.run.interception import Call, fixed_image_size, intercept
+from visprism.core.errors import InputError
+
+T = TypeVar("T")
+
+
+@contextmanager
+def attend(
+    anatomy: Anatomy,
+    keep: Callable[[Weights], T],
+    *,
+    only: Iterable[Attention] | None = None,
+    differentiable: bool = False,
+) -> Iterator[dict[str, T]]:
+    """Collect something of each attention's weights of the latest forward pass, by its name.
+
+    Weights are softmax(q kT scale + bias): of each query over its keys they add up to 1.
+
+    Args:
+        anatomy: of the model that will run.
+        keep: applied to the weights at once, inside the forward pass; it must
+            return new memory.
+        only: which to watch; all that `attentions` finds by default.
+        differentiable: compute the model's output from these weights, so that it can be
+            differentiated with respect to them.
+
+    Yields:
+        A dictionary that each forward pass fills.
+
+    Raises:
+        InputError: if there is no attention; on the forward pass, if the images have another
+            size than the model was dissected with.
+    """
+    watched = attentions(anatomy) if only is None else tuple(only)
+    if not watched:
+        raise InputError(
+            f"{type(anatomy.model).__name__} has no attention with a softmax over positions of "
+            "the image; choose a model that has, such as timm:vit_tiny_patch16_224"
+        )
+    kept: dict[str, T] = {}
+
+    def reading(attention: Attention) -> Call:
+        def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
+            op = anatomy.graph.nodes[attention.node].op
+            weights, anew = _WEIGHTS.get(op, _softmax)(args, kwargs, out)
+            images = _images(attention, weights)
+            values = attention.geometry.weights(weights, images)
+            kept[attention.name] = keep(Weights(attention, values))
+            return (
+                anew(attention.geometry.tensor(values, weights.shape))
+                if differentiable
+                else None
+            )
+
+        return read
+
+    calls = {attention.node: reading(attention) for attention in watched}
+    with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
+        yield kept
+
+
+@contextmanager
+def ablate_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[None]:
+    """Inside, one head of an attention contributes nothing: all its weights are 0.
+
+    Args:
+        anatomy: of the model that will run.
+        attention: of this anatomy.
+        head: its number, from 1.
+
+    Raises:
+        InputError: if there is no such head, or the attention is one operation together with
+            what follows it, as `nn.MultiheadAttention` is.
+    """
+    op = anatomy.graph.nodes[attention.node].op
+    heads = attention.geometry.heads
+    if not 1 <= head <= heads:
+        raise InputError(
+            f"head must be between 1 and {heads}, the number of heads of {attention.name}, got "
+            f"{head}"
+        )
+    if op == "multi_head_attention_forward":
+        raise InputError(
+            f"{attention.name} must expose its heads, got an nn.MultiheadAttention, which "
+            "computes heads and projection in one operation. Ablate the block instead."
+        )
+
+    def silence(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
+        weights, anew = _WEIGHTS.get(op, _softmax)(args, kwargs, out)
+        values = attention.geometry.weights(weights, _images(attention, weights)).clone()
+        values[:, :, head - 1] = 0
+        return anew(attention.geometry.tensor(values, weights.shape))
+
+    calls = {attention.node: silence}
+    with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
+        yield
+
+
+def _images(attention: Attention, weights: Tensor) -> int:
+    """Number of images in a batch, from the size of its weights."""
+    rows = weights.shape[:-2].numel()
+    return rows // (len(attention.geometry.queries.index) * attention.geometry.heads)
+
+
+# The weights, and what the operation gives with the same weights.
+Weighing = tuple[Tensor, Callable[[Tensor], Any]]
+
+
+def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:  # noqa: ANN401
+    """Of `torch.nn.functional.scaled_dot_product_attention`."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = dict(zip(names, args, strict=False)) | dict(kwargs)
+    query, key, value = given["query"], given["key"], given["value"]
+    if given.get("enable_gqa"):  # several heads of queries share one of keys
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (x.repeat_interleave(times, dim=-3) for x in (key, value))
+    scale, mask = given.get("scale"), given.get("attn_mask")
+    scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
+    if given.get("is_causal"):
+        mask = torch.ones_like(scores, dtype=torch.bool).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    elif mask is not None:
+        scores = scores + mask
+    weights = scores.softmax(-1)
+    if mask is not None:  # a query that may attend to nothing gets nothing, as from the kernel
+        weights = weights.masked_fill((scores == -torch.inf).all(-1, keepdim=True), 0)
+    return weights, lambda same: same @ value
+
+
+def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:  # noqa: ANN401
+    """Of `torch.nn.functional.multi_head_attention_forward`, which cannot be given weights."""
+    asked: dict[str, Any] = {**kwargs, "need_weights": True, "average_attn_weights": False}
+    out, weights = functional.multi_head_attention_forward(*args, **asked)
+    return cast(Tensor, weights), lambda _: (out, weights)
+
+
+def _softmax(args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Weighing:
+    """Of a softmax: the model has the weights in memory."""
+    axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
+    return out.movedim(axis, -1), lambda same: same.movedim(-1, axis)
+
+
+_WEIGHTS: dict[str, Callable[..., Weighing]] = {
+    "scaled_dot_product_attention": _fused,
+    "multi_head_attention_forward": _multi_head,
+}

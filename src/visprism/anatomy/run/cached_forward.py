@@ -1,0 +1,112 @@
+"""Resuming: a forward pass that begins at a cut, with the tensor that another pass left there.
+
+A cut is a tensor that everything passes through, so what lies before it need not run again:
+each torch function before it that works on the image gives an empty tensor of the right shape
+instead, without memory of its own, and the one at the cut gives the remembered tensor. What
+does not depend on the image (tables of positions, masks) is computed as ever. The model's own
+code runs from its first line, so any model that can be dissected can be tried; whether it
+resumes is checked by its logits, not assumed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.run.interception import is_intercepted
+from visprism.anatomy.run.partial_forward import PartialForward, Recorder, output_spec
+from visprism.anatomy.trace.forward import Images, batch_size, forward, pixels
+from visprism.anatomy.trace.operation_counter import count_operations
+from visprism.core.errors import InputError
+
+_TOLERANCE = 1e-5  # of the largest logit; kernels may add in another order
+
+
+@dataclass
+class Recording:
+    """What one forward pass left: its logits, and the tensors at some cuts."""
+
+    logits: Tensor
+    values: dict[int, Tensor]  # by node
+    # Of each torch function that gave a tensor its name, whether it worked on the image, and
+    # what it gave, without the numbers.
+    calls: list[tuple[str, bool, Any]] = field(default_factory=list, repr=False)
+
+
+def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recording:
+    """Run the model, and remember the tensors that the nodes `cuts` make.
+
+    Costs a forward pass and the memory of those tensors.
+    """
+    found = Recording(torch.empty(0), {})
+    nodes = anatomy.graph.nodes
+    wanted = {nodes[i].call: i for i in cuts if i > 0}
+    on_images = {node.call for node in nodes}
+    if 0 in cuts:
+        found.values[0] = pixels(images).clone()
+
+    def written(number: int, name: str, operands: list[Tensor], out: Any) -> None:  # noqa: ANN401
+        found.calls.append((name, number in on_images, output_spec(out, operands)))
+        if number in wanted:
+            tensor = operands[0] if name == "__setitem__" else out
+            found.values[wanted[number]] = tensor.detach().clone()
+
+    with count_operations(anatomy.model, Recorder(written)):
+        found.logits = forward(anatomy.model, images)
+    return found
+
+
+@contextmanager
+def forward_from_cut(
+    anatomy: Anatomy, recording: Recording, cut: int, value: Tensor | None = None
+) -> Iterator[None]:
+    """Inside, the model begins at the cut, of the same images as the recording's.
+
+    Args:
+        anatomy: of the model that will run.
+        recording: of a pass over the images that it will run on.
+        cut: node of the graph.
+        value: to begin with; by default the one that was there.
+    """
+    start = recording.values[cut] if value is None else value
+    if cut == 0:
+        raise InputError("a pass that begins at the image is a pass as ever; call the model")
+    number = anatomy.graph.nodes[cut].call
+    with count_operations(anatomy.model, PartialForward(recording.calls, number, start)):
+        yield
+
+
+def can_start_at(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> set[int]:
+    """The cuts from which the model gives the logits of a whole pass, to 1e-5 of the largest.
+
+    Costs a forward pass, and for each cut the part of one behind it.
+    """
+    cuts = [i for i in cuts if i > 0 and anatomy.graph.nodes[i].call >= 0]
+    if is_intercepted(anatomy.model):  # whose operations are numbered already
+        return set()
+    recording = cache_cuts(anatomy, images, cuts)
+    reach = _TOLERANCE * recording.logits.abs().max()
+    found = set()
+    for cut in cuts:
+        try:
+            with forward_from_cut(anatomy, recording, cut):
+                logits = forward(anatomy.model, images)
+        except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
+            continue  # whatever the model's own code stumbles over
+        if logits.shape == recording.logits.shape and bool(
+            (logits - recording.logits).abs().max() <= reach
+        ):
+            found.add(cut)
+    return found
+
+
+def first_images(images: Images, number: int) -> Images:
+    """The first few images of a batch."""
+    if isinstance(images, Mapping):
+        whole = batch_size(images)
+        return {k: v[:number] if len(v) == whole else v for k, v in images.items()}
+    return images[:number]

@@ -1,0 +1,234 @@
+"""Acting: reading or exchanging a tensor at the node that makes it, while the model runs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.trace.graph import Address, Graph, Node
+from visprism.anatomy.trace.operation_counter import (
+    Operation,
+    OperationCounter,
+    count_operations,
+)
+from visprism.anatomy.trace.operations import tensors_in
+from visprism.core.errors import InputError
+
+Read = Callable[[Tensor], None]
+Change = Callable[[Tensor], Tensor]  # gives what takes the tensor's place
+# Sees a torch function's arguments and result; may give what takes the result's place.
+Call = Callable[[Sequence[Any], Mapping[str, Any], Any], Any]
+R = TypeVar("R")
+
+
+@contextmanager
+def module_hook(
+    anatomy: Anatomy, node: Node, action: Read | Change, *, prepend: bool = False
+) -> Iterator[None]:
+    """Inside, `action` sees the tensor that `node` makes where a module takes or gives it.
+
+    Args:
+        anatomy: of the model that will run.
+        node: whose tensor is looked for.
+        action: a read; or a change, where the node is the output of a module.
+        prepend: act before the hooks that are there already.
+    """
+    address = _simplest(node.addresses, anatomy.graph)
+    module = anatomy.model.get_submodule(address.module)
+    calls = Counter[str]()
+
+    def is_now() -> bool:
+        calls["module"] += 1
+        return calls["module"] - 1 == address.call
+
+    def before(_module, args, kwargs):  # noqa: ANN001, ANN202
+        if is_now():
+            _outside_mode(
+                action, kwargs[address.key] if address.key in kwargs else args[address.key]
+            )
+
+    def after(_module, _args, output):  # noqa: ANN001, ANN202
+        if not is_now():
+            return None
+        new = _outside_mode(action, output if address.key is None else output[address.key])
+        return new if new is None or address.key is None else _with(output, address.key, new)
+
+    with ExitStack() as stack:
+        start = anatomy.model.register_forward_pre_hook(lambda *_: calls.clear())
+        stack.callback(start.remove)
+        if address.side == "input":
+            hook = module.register_forward_pre_hook(before, with_kwargs=True)
+        else:
+            hook = module.register_forward_hook(after, prepend=prepend)
+        stack.callback(hook.remove)
+        yield
+
+
+def _with(output: Any, key: int | str, new: Tensor) -> Any:  # noqa: ANN401
+    """What a module gives, with one of its tensors exchanged."""
+    if isinstance(output, Mapping):
+        return {**output, key: new}
+    return tuple(new if i == key else part for i, part in enumerate(output))
+
+
+def _simplest(addresses: Sequence[Address], graph: Graph) -> Address:
+    """An address at a module that is called once, its output rather than its input."""
+    return min(addresses, key=lambda a: (graph.calls[a.module] > 1, a.side == "input"))
+
+
+def _outside_mode(action: Callable[[Tensor], R], x: Tensor) -> R:
+    """What an action gives; it is not the model's, so a mode that counts must not see it."""
+    with torch._C.DisableTorchFunction():
+        return action(x)
+
+
+@contextmanager
+def fixed_image_size(anatomy: Anatomy) -> Iterator[None]:
+    """Inside, the model takes images of no other size than it was dissected with.
+
+    Where its tokens lie was read off that size.
+
+    Raises:
+        InputError: on the forward pass, if the images have another height or width.
+    """
+    expected = anatomy.image_shape[-2:]
+
+    def check(_module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+        images = next(t for t in tensors_in([args, kwargs]) if t.ndim == 4)
+        if tuple(images.shape[-2:]) != expected:
+            raise InputError(
+                f"images must be {expected[0]}x{expected[1]}, as the model was dissected with, "
+                f"got {images.shape[-2]}x{images.shape[-1]}. Resize the images, or dissect the "
+                "model with images of this size."
+            )
+
+    hook = anatomy.model.register_forward_pre_hook(check, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def intercept(
+    anatomy: Anatomy,
+    *,
+    reads: Mapping[int, Read],
+    changes: Mapping[int, Change],
+    calls: Mapping[int, Call] = {},
+) -> Iterator[None]:
+    """Inside, each action sees or exchanges the tensor that its node, named by index, makes.
+
+    Actions of `calls` see the arguments of the torch function too.
+    """
+    nodes = anatomy.graph.nodes
+    with ExitStack() as stack:
+        running = _RUNNING.get(anatomy.model)
+        if running is None:
+            running = stack.enter_context(_intercepting(anatomy.model))
+        stack.enter_context(running.acting(_Actions(nodes, reads, changes, calls)))
+        for index, action in [*reads.items(), *changes.items()]:
+            if nodes[index].op == "opaque":  # no torch function: its module gives the tensor
+                first = action in changes.values()
+                stack.enter_context(module_hook(anatomy, nodes[index], action, prepend=first))
+        yield
+
+
+class _Actions:
+    """What is read and changed, by the number of the torch function that makes the tensor."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        reads: Mapping[int, Read],
+        changes: Mapping[int, Change],
+        calls: Mapping[int, Call],
+    ) -> None:
+        self.of_image = reads.get(0)
+        self.reads = {nodes[i].call: action for i, action in reads.items()}
+        self.changes = {nodes[i].call: action for i, action in changes.items()}
+        self.calls = {nodes[i].call: action for i, action in calls.items()}
+        last = max([*self.reads, *self.changes, *self.calls])
+        self.ops = {n.call: n.op for n in nodes if 0 <= n.call <= last}
+
+
+class _Interceptor(OperationCounter):
+    """Runs actions at numbered operations.
+
+    One for each model, however many interventions are active, so that all number alike and, at
+    one tensor, every change precedes every read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actions: list[_Actions] = []
+
+    @contextmanager
+    def acting(self, actions: _Actions) -> Iterator[None]:
+        self.actions.append(actions)
+        try:
+            yield
+        finally:
+            self.actions.remove(actions)
+
+    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+        """A forward pass begins."""
+        super().begin(module, args, kwargs)
+        for actions in self.actions:
+            if actions.of_image is not None:
+                _outside_mode(actions.of_image, tensors_in([args, kwargs])[0])
+
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """Calls, then changes, then reads."""
+        number, _, name, args, kwargs, out = operation
+        for actions in self.actions:
+            traced = actions.ops.get(number, name)
+            if traced != name:
+                raise InputError(
+                    f"operation {number} of a forward pass must be {traced}, as when the model "
+                    f"was dissected, got {name}. Dissect the model with images like those that "
+                    "it runs on."
+                )
+        for call in (a.calls[number] for a in self.actions if number in a.calls):
+            with torch._C.DisableTorchFunction():
+                new = call(args, kwargs, out)
+            out = out if new is None else new
+        for change in (a.changes[number] for a in self.actions if number in a.changes):
+            out = _exchanged(out, args, name, change)
+        for read in (a.reads[number] for a in self.actions if number in a.reads):
+            _outside_mode(read, args[0] if name == "__setitem__" else out)
+        return out
+
+
+def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:  # noqa: ANN401
+    """What a torch function gives, with its tensor exchanged."""
+    tensor = args[0] if name == "__setitem__" else out
+    new = _outside_mode(change, tensor)
+    if any(t is tensor for t in tensors_in(args)):  # in place: others hold this very tensor
+        _outside_mode(tensor.copy_, new)
+        return out
+    return new
+
+
+def is_intercepted(model: nn.Module) -> bool:
+    """Whether an intervention is active in the model."""
+    return model in _RUNNING
+
+
+# Empty again when all interventions have ended.
+_RUNNING: WeakKeyDictionary[nn.Module, _Interceptor] = WeakKeyDictionary()
+
+
+@contextmanager
+def _intercepting(model: nn.Module) -> Iterator[_Interceptor]:
+    mode = _Interceptor()
+    with ExitStack() as stack:
+        stack.callback(_RUNNING.pop, model)
+        _RUNNING[model] = mode
+        stack.enter_context(count_operations(model, mode))
+        yield mode

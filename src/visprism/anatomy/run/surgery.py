@@ -1,0 +1,178 @@
+"""Surgery: watch or change a model inside a ``with`` block; it is given back as it was.
+
+`watch` reads with ordinary forward hooks, at full speed. `replace` and `ablate` change the
+tensor that leaves a block at the very operation that makes it, found by its number in the
+trace, so that they work on any architecture; the model then runs under a `TorchFunctionMode`,
+eagerly. Operations may stand inside each other, in any order: what is watched is what the
+model works on after all changes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from math import prod
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.run.interception import Read, fixed_image_size, intercept, module_hook
+from visprism.anatomy.trace.graph import Node
+from visprism.anatomy.trace.layout import Layout
+from visprism.core.errors import InputError
+
+T = TypeVar("T")
+
+
+@contextmanager
+def watch(
+    anatomy: Anatomy,
+    keep: Callable[[Tensor], T] = torch.clone,
+    *,
+    blocks: Iterable[Block] | None = None,
+) -> Iterator[dict[str, T]]:
+    """Collect something of each block's feature map of the latest forward pass, by block name.
+
+    Args:
+        anatomy: of the model that will run.
+        keep: applied to the feature map (B, C, H, W) at once, inside the forward pass. It must
+            return new memory: a later layer may change the tensor in place.
+        blocks: which to watch; all that have a layout by default.
+
+    Yields:
+        A dictionary that each forward pass fills.
+
+    Raises:
+        InputError: if a block is of another anatomy; on the forward pass, if there are tokens
+            and the images have another size than the model was dissected with.
+    """
+    kept: dict[str, T] = {}
+    hidden: dict[int, Read] = {}  # no module takes or gives these tensors
+    chosen = anatomy.blocks if blocks is None else tuple(blocks)
+    with ExitStack() as stack:
+        if any(b.layout is not None and "n" in b.layout.axes for b in chosen):
+            stack.enter_context(fixed_image_size(anatomy))
+        for block in chosen:
+            _check_block(anatomy, block)
+            if block.layout is None:
+                continue
+
+            def read(x: Tensor, name: str = block.name, layout: Layout = block.layout) -> None:
+                kept[name] = keep(layout.to_map(x))
+
+            node = anatomy.graph.nodes[block.end]
+            if node.addresses:
+                stack.enter_context(module_hook(anatomy, node, read))
+            else:
+                hidden[node.index] = read
+        if hidden:
+            stack.enter_context(intercept(anatomy, reads=hidden, changes={}))
+        yield kept
+
+
+@contextmanager
+def replace(
+    anatomy: Anatomy, block: Block, function: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
+    """Inside, `block` computes ``function(x)`` of the tensor that comes into it.
+
+    `x` is as the model holds it (tokens, channels last); see `Block.layout`. The operations of
+    the block still run; their result is dropped.
+
+    Raises:
+        InputError: if the block is of another anatomy; on the forward pass, if the result has
+            another shape than the block's.
+    """
+    _check_block(anatomy, block)
+    came_in: list[Tensor] = []
+
+    def remember(x: Tensor) -> None:
+        came_in[:] = [x.clone()]  # a later operation may change it in place
+
+    def exchange(out: Tensor) -> Tensor:
+        new = function(came_in.pop())
+        if new.shape != out.shape:
+            raise InputError(
+                f"the output of function must have shape {tuple(out.shape)}, that of block "
+                f"{block.name!r}, got {tuple(new.shape)}"
+            )
+        return new
+
+    with intercept(anatomy, reads={block.start: remember}, changes={block.end: exchange}):
+        yield
+
+
+def ablate(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
+    """Replace one block by the identity: inside, it returns its input unchanged.
+
+    Raises:
+        InputError: if the block is of another anatomy, or changes the shape of the feature map
+            or the order of its tokens.
+
+    Source: Veit et al. (2016), Residual networks behave like ensembles, sec. 4.1.
+    """
+    return replace(anatomy, block, identity_of(anatomy, block))
+
+
+def identity_of(anatomy: Anatomy, block: Block) -> Callable[[Tensor], Tensor]:
+    """The identity in place of a block, as a function of its input.
+
+    Raises:
+        InputError: as `ablate`.
+    """
+    _check_block(anatomy, block)
+    before, after = (anatomy.graph.nodes[i] for i in (block.start, block.end))
+    if not _has_identity(before, after):
+        raise InputError(
+            f"block {block.name!r} ({block.kind}) must keep the shape of its feature map to be "
+            f"ablated, and it maps {before.shape} to {after.shape}"
+        )
+    came, goes = before.layout, after.layout
+
+    def identity(x: Tensor) -> Tensor:
+        if came is not None and goes is not None and came.axes != goes.axes:
+            x = came.to_map(x)  # the same numbers, tokens on one side and a grid on the other
+            x = x if goes.axes == "b c h w" else x.permute(0, 2, 3, 1)
+        return x if before.shape == after.shape else x.reshape(len(x), *(after.shape or ())[1:])
+
+    return identity
+
+
+def convolutions_of(anatomy: Anatomy, block: Block) -> tuple[Node, ...]:
+    """The spatial convolutions of a block that keep the shape of what comes in."""
+    nodes = anatomy.graph.nodes
+    return tuple(
+        node
+        for node in nodes[block.start + 1 : block.end + 1]
+        if node.role == "conv"
+        and node.inputs
+        and node.shape is not None
+        and nodes[node.inputs[0]].shape == node.shape
+    )
+
+
+def without_convolution(anatomy: Anatomy, node: Node) -> AbstractContextManager[None]:
+    """Inside, this convolution returns its input unchanged."""
+
+    def instead(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Tensor:  # noqa: ANN401
+        return (args[0] if args else kwargs["input"]).clone()
+
+    return intercept(anatomy, reads={}, changes={}, calls={node.index: instead})
+
+
+def _check_block(anatomy: Anatomy, block: Block) -> None:
+    if block not in anatomy.blocks:
+        raise InputError(
+            f"block must be of this anatomy, got {block.name!r} of another. Use anatomy[name]."
+        )
+
+
+def _has_identity(before: Node, after: Node) -> bool:
+    """Whether two tensors hold feature maps of one shape, if with other axes."""
+    came, goes = before.layout, after.layout
+    if came is None or goes is None or before.shape is None or after.shape is None:
+        return before.shape == after.shape
+    as_goes = Layout(
+        goes.axes, came.grid, came.num_prefix_tokens, came.num_suffix_tokens, came.order
+    )
+    return as_goes == goes and prod(before.shape[1:]) == prod(after.shape[1:])

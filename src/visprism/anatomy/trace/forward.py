@@ -1,0 +1,113 @@
+"""The forward pass of any image classifier: one tensor or a dict in, logits out."""
+
+import inspect
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from visprism.core.errors import InputError
+
+Images = Tensor | Mapping[str, Tensor]
+
+_SAME = 1e-3  # relative: a GPU adds up in another order each time
+
+
+def forward(model: nn.Module, images: Images) -> Tensor:
+    """The model's logits, or its main output where it has no logits.
+
+    A mapping is passed by keyword where the model's ``forward`` has arguments of these names
+    (as Hugging Face models have), and as one argument otherwise. Of an output with several
+    parts the one called ``logits`` is taken, or else the first tensor; of several feature maps
+    the last, as backbones give one for each stage.
+
+    Raises:
+        InputError: if the output holds no tensor.
+    """
+    if isinstance(images, Mapping) and set(images) <= set(_arguments(model)):
+        return _logits(model(**images), model)
+    return _logits(model(images), model)
+
+
+@torch.no_grad()
+def check_repeatable(model: nn.Module, images: Images) -> None:
+    """The model gives the same twice; its buffers are put back.
+
+    Raises:
+        InputError: if it draws random numbers, or changes its buffers and goes by them.
+    """
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        once, again = forward(model, images), forward(model, images)
+    finally:
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    apart = float((once - again).abs().max())
+    if apart > _SAME * float(once.abs().max()):
+        raise InputError(
+            f"{type(model).__name__} gives other logits each time (by up to {apart:.2g}), so "
+            "it draws random numbers or changes its buffers in evaluation mode; turn that off"
+        )
+
+
+def pixels(images: object) -> Float[Tensor, "b c h w"]:
+    """The images proper: the tensor itself, or the first of a mapping that can hold images.
+
+    Raises:
+        InputError: if there are none, or they are not floating-point numbers.
+    """
+    tensors = list(images.values()) if isinstance(images, Mapping) else [images]
+    found = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
+    if found is None or not found.is_floating_point() or len(found) == 0:
+        got = ", ".join(map(_described, tensors)) or "nothing"
+        raise InputError(
+            f"wanted floating-point images (B, C, H, W), or a mapping with them, got {got}"
+        )
+    return found
+
+
+def _described(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+    return f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+
+
+def as_written() -> AbstractContextManager[Any]:
+    """Inside, compiled modules run as they were written, and so show what is in them.
+
+    Torch's compiler takes seconds to import, and where nobody has, nothing is compiled.
+    """
+    if "torch._dynamo" in sys.modules:
+        return torch.compiler.set_stance("force_eager")
+    return nullcontext()
+
+
+def batch_size(images: Images) -> int:
+    """Number of images in a batch."""
+    return len(pixels(images))
+
+
+def _arguments(model: nn.Module) -> list[str]:
+    return list(inspect.signature(model.forward).parameters)
+
+
+def _logits(output: Any, model: nn.Module) -> Tensor:  # noqa: ANN401 (what a model returns)
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(getattr(output, "logits", None), Tensor):
+        return output.logits
+    if isinstance(output, Mapping):
+        parts = [output[k] for k in ("logits", *output) if k in output]
+    else:
+        parts = list(output) if isinstance(output, tuple | list) else []
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    if tensors:
+        return tensors[-1 if all(t.ndim == 4 for t in tensors) else 0]
+    raise InputError(
+        f"{type(model).__name__} returns {type(output).__name__} without a tensor in it; "
+        "wanted logits, as a tensor or under the name 'logits'"
+    )

@@ -1,0 +1,76 @@
+"""The graph of a model: which operation made which tensor in one forward pass."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from visprism.anatomy.trace.layout import Layout
+from visprism.anatomy.trace.operations import Role
+from visprism.anatomy.trace.token_grids import AttentionGeometry
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a hook can read a tensor: what a module takes or gives, at its n-th call."""
+
+    module: str
+    call: int  # 0 for the module's first call in a forward pass
+    side: str  # "input" or "output"
+    key: int | str | None  # position or name among several; None: the output itself
+
+
+@dataclass
+class Node:
+    """One call of a torch function."""
+
+    index: int
+    op: str
+    role: Role
+    module: str  # path of the innermost module that made the call
+    call: int  # running number among the pass's torch functions that give tensors; -1: none
+    inputs: tuple[int, ...]  # nodes that made its operands
+    shape: tuple[int, ...] | None  # of the tensor it gives; None if it gives several
+    parameters: tuple[str, ...] = ()
+    layout: Layout | None = None
+    macs: int = 0  # multiply-accumulate operations, of the whole batch
+    geometry: AttentionGeometry | None = None  # of an attention, or of the scores of one
+    axis: int | None = None  # that a softmax adds up to 1 along, counted from the end
+    addresses: list[Address] = field(default_factory=list)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the tensor holds one vector for each image: no positions are left."""
+        return self.shape is not None and prod(self.shape[1:]) == max(self.shape[1:], default=1)
+
+
+@dataclass(frozen=True)
+class Span:
+    """One call of a module: the nodes that came in and the node that went out."""
+
+    module: str
+    inputs: frozenset[int]
+    output: int | None  # None: it gave several tensors, or none that depends on the image
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The trace of one forward pass. Node 0 is the image."""
+
+    nodes: tuple[Node, ...]
+    spans: tuple[Span, ...]
+    calls: Mapping[str, int]  # how often each module was called
+    output: int  # node that made the logits
+    batch_size: int
+
+    def macs(self, start: int, end: int) -> int:
+        """Multiply-accumulates for one image of the nodes after `start` up to `end`."""
+        return sum(node.macs for node in self.nodes[start + 1 : end + 1]) // self.batch_size
+
+    def ancestors(self, index: int) -> set[int]:
+        """The node itself and every node that it depends on."""
+        found, left = {index}, [index]
+        while left:
+            new = [i for i in self.nodes[left.pop()].inputs if i not in found]
+            found.update(new)
+            left.extend(new)
+        return found

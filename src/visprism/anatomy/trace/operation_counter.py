@@ -1,0 +1,97 @@
+"""The numbering of torch functions, on which every intervention in a forward pass rests.
+
+A torch function has a number if it returns a tensor or assigns to one (`__setitem__`). By this
+one rule the trace, reads, changes, caches and partial forward passes number alike.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from visprism.anatomy.trace.forward import as_written
+from visprism.anatomy.trace.operations import function_name, tensors_in
+
+
+class Operation(NamedTuple):
+    """One numbered call of a torch function."""
+
+    number: int
+    function: Callable[..., Any]
+    name: str  # without the mark of its in-place form
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    out: Any  # what it returned
+
+    @property
+    def made(self) -> list[Tensor]:
+        """The tensors that it returned or assigned to."""
+        return _made(self.name, self.args, self.out)
+
+
+class OperationCounter(TorchFunctionMode):
+    """Numbers the torch functions of a forward pass; subclasses act at them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number: int | None = None  # of the next operation; None: outside a forward pass
+
+    def begin(self, _module: nn.Module, _args: Any, _kwargs: Any) -> None:  # noqa: ANN401
+        """A forward pass begins."""
+        self.number = 0
+
+    def end(self, *_: Any) -> None:  # noqa: ANN401
+        """A forward pass has ended, or failed."""
+        self.number = None
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401
+        kwargs, number = kwargs or {}, self.number
+        if number is None:
+            return func(*args, **kwargs)
+        name = function_name(func)
+        replaced = self.substitute(number, name, args, kwargs)
+        if replaced is not None:
+            self.number = number + 1
+            return replaced[0]
+        out = self.execute(func, args, kwargs)
+        if self.number is None or not _made(name, args, out):
+            return out
+        number, self.number = self.number, self.number + 1
+        return self.after(Operation(number, func, name, args, kwargs, out))
+
+    def substitute(
+        self, number: int, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any] | None:
+        """The result of an operation that is not executed, or None if it is."""
+
+    def execute(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401
+        """Execute an operation."""
+        return func(*args, **kwargs)
+
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """What the model receives from an operation that was executed."""
+        raise NotImplementedError
+
+
+def _made(name: str, args: Sequence[Any], out: Any) -> list[Tensor]:  # noqa: ANN401
+    return [args[0]] if name == "__setitem__" else tensors_in(out)
+
+
+@contextmanager
+def count_operations(model: nn.Module, mode: OperationCounter) -> Iterator[None]:
+    """Inside, the mode is on and is informed where each forward pass begins and ends."""
+    with as_written(), ExitStack() as stack:
+        stack.callback(model.register_forward_pre_hook(mode.begin, with_kwargs=True).remove)
+        stack.callback(model.register_forward_hook(mode.end, always_call=True).remove)
+        stack.enter_context(mode)
+        yield

@@ -1,0 +1,270 @@
+"""Token positions: the place on the image's grid that each value of a feature map belongs to.
+
+The index map, a tensor of the feature map's shape, holds the place: 0 for none (padding, class
+tokens), 1 + row * width + column otherwise. It follows the feature map through the model.
+Operations that only move values (`reshape`, `permute`, `cat`, window shifts) are applied to it
+too, a convolution starts a new grid, and operations on single positions leave it unchanged.
+Token order, prefix tokens, the channel axis, windows and patch merging are read off the index
+map; none is guessed from sizes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from visprism.anatomy.trace.layout import Layout
+
+
+@dataclass(frozen=True)
+class TokenPositions:
+    """The index map of one tensor."""
+
+    index_map: Float[
+        Tensor, "*shape"
+    ]  # of the tensor's shape; float, since every operation takes it
+    grid: tuple[int, int]  # (height, width) that the places count on
+
+    @cached_property
+    def any_placed(self) -> bool:
+        """Whether any number has a place."""
+        distinct = self.index_map
+        for axis in range(distinct.ndim):
+            if distinct.stride(axis) == 0:  # expanded: all the same
+                distinct = distinct.narrow(axis, 0, 1)
+        return bool(distinct.any())
+
+
+def raster(shape: torch.Size) -> TokenPositions:
+    """Positions of a (B, C, H, W) feature map, row by row, in the memory of one grid."""
+    height, width = shape[-2:]
+    places = torch.arange(1, height * width + 1, dtype=torch.float32).view(height, width)
+    return TokenPositions(places.expand(shape), (height, width))
+
+
+def apply_layout_op(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    known: Callable[[Tensor], TokenPositions | None],
+) -> list[TokenPositions | None] | None:
+    """Positions of what a layout operation gives: the operation applied to the index maps.
+
+    None where an operand's positions are unknown, or the operands stand on different grids.
+    """
+    grids = set()
+
+    def index_map(value: Any) -> Any:  # noqa: ANN401 (any nesting of arguments)
+        if isinstance(value, Tensor):
+            if not value.is_floating_point():
+                return value.cpu()  # an index; index_maps never leave the CPU
+            positions = known(value)
+            if positions is None:
+                return torch.zeros(value.shape)
+            if positions.any_placed:  # not so class tokens
+                grids.add(positions.grid)
+            return positions.index_map
+        if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
+            return type(value)(index_map(v) for v in value)
+        return value
+
+    index_maps = index_map(list(args)), {k: index_map(v) for k, v in kwargs.items()}
+    if len(grids) != 1:
+        return None
+    out = function(*index_maps[0], **index_maps[1])
+    grid = grids.pop()
+    return [TokenPositions(s, grid) for s in (out if isinstance(out, tuple | list) else [out])]
+
+
+def constant_along(index_map: Tensor, axis: int) -> bool:
+    """Whether the positions are the same all along an axis."""
+    if index_map.stride(axis) == 0 or index_map.shape[axis] == 1:
+        return True
+    return bool((index_map == index_map.narrow(axis, 0, 1)).all())
+
+
+def propagate_linear(
+    positions: TokenPositions, axis: int, shape: torch.Size
+) -> TokenPositions | None:
+    """Positions after a linear map along `axis`, or None where it mixes positions.
+
+    Where the axis holds the positions of one patch (patch merging, an unfolded image), each
+    patch becomes one place of a coarser grid.
+    """
+    if not constant_along(positions.index_map, axis):
+        if _has_channels(positions.index_map, axis):
+            return None
+        coarser = _merged(positions, axis)
+        if coarser is None:
+            return None
+        positions = coarser
+    return TokenPositions(positions.index_map.narrow(axis, 0, 1).expand(shape), positions.grid)
+
+
+def _has_channels(index_map: Tensor, axis: int) -> bool:
+    """Whether an axis other than `axis` and the batch's holds the channels of one position."""
+    others = set(range(1, index_map.ndim)) - {axis % index_map.ndim}
+    return any(
+        index_map.shape[other] > 1 and constant_along(index_map, other) for other in others
+    )
+
+
+def _merged(positions: TokenPositions, axis: int) -> TokenPositions | None:
+    """Patches along `axis` as places of a coarser grid; None where the patches overlap."""
+    patches = positions.index_map.movedim(axis, -1)
+    for other in range(1, patches.ndim - 1):  # the axes of channels, heads
+        if constant_along(patches, other):
+            patches = patches.narrow(other, 0, 1)
+    first = torch.where(patches > 0, patches, torch.inf).amin(-1, keepdim=True)
+    first = torch.where(first.isfinite(), first, 0.0)
+    coarse = _ranked(first, positions.grid)
+    if coarse is None:
+        return None
+    shape = [*positions.index_map.movedim(axis, -1).shape[:-1], 1]
+    return TokenPositions(coarse.index_map.expand(shape).movedim(-1, axis), coarse.grid)
+
+
+def _ranked(places: Tensor, grid: tuple[int, int]) -> TokenPositions | None:
+    """Positions on a subgrid of some rows and columns; None if the places are no such subgrid.
+
+    Args:
+        places: (B, ...); within an image each place once, and 0 for none.
+        grid: that they count on.
+    """
+    placed = places[0][places[0] > 0] - 1
+    if len(placed) == 0 or len(placed) != len(placed.unique()):
+        return None
+    rows, columns = placed.div(grid[1], rounding_mode="floor"), placed % grid[1]
+    row, column = (x.unique(return_inverse=True) for x in (rows, columns))
+    coarse = len(row[0]), len(column[0])
+    if coarse[0] * coarse[1] != len(placed):
+        return None
+    rank = torch.zeros(grid[0] * grid[1] + 1)
+    rank[placed.long() + 1] = (row[1] * coarse[1] + column[1] + 1).float()
+    return TokenPositions(rank[places.long()], coarse)
+
+
+def propagate_reduction(
+    positions: TokenPositions, axis: int, shape: torch.Size
+) -> TokenPositions | None:
+    """Positions after a mean, sum or maximum along `axis`; None where it pools them all."""
+    if not constant_along(positions.index_map, axis):
+        coarser = _merged(positions, axis)
+        if coarser is None or coarser.grid == (1, 1):
+            return None
+        positions = coarser
+    kept = positions.index_map.narrow(axis, 0, 1)
+    return (
+        TokenPositions(kept.reshape(shape), positions.grid)
+        if kept.numel() == shape.numel()
+        else None
+    )
+
+
+def propagate_product(
+    left: TokenPositions | None, right: TokenPositions | None, shape: torch.Size
+) -> TokenPositions | None:
+    """Positions of a matrix product of two feature maps: the rows' or else the columns'.
+
+    The scores Q K^T have the queries' places in their rows, and so has what attention gives.
+    """
+    if left is not None and left.any_placed and constant_along(left.index_map, -1):
+        return TokenPositions(left.index_map[..., :1].expand(shape), left.grid)
+    if right is not None and right.any_placed and constant_along(right.index_map, -2):
+        return TokenPositions(right.index_map[..., :1, :].expand(shape), right.grid)
+    return None
+
+
+def propagate_einsum(
+    equation: str, operands: Sequence[TokenPositions | None], shape: torch.Size
+) -> TokenPositions | None:
+    """Positions of the first operand that has all its places in the output too.
+
+    So the scores ``b i d, b j d -> b i j`` have the queries' places, and so has what the
+    attention ``b i j, b j d -> b i d`` gives.
+    """
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    if not arrow:  # letters that stand once, in alphabetical order
+        output = "".join(
+            sorted(c for c, n in Counter(inputs).items() if n == 1 and c.isalpha())
+        )
+        output = f"...{output}" if "." in inputs else output
+    output = _spell_dots(output, len(shape))
+    for letters, positions in zip(inputs.split(","), operands, strict=True):
+        if positions is not None and positions.any_placed:
+            found = _einsum_output(
+                _spell_dots(letters, positions.index_map.ndim), output, positions, shape
+            )
+            if found is not None:
+                return found
+    return None
+
+
+def _spell_dots(letters: str, axes: int) -> str:
+    """The letters with characters of their own for the axes that dots stand for."""
+    hidden = axes - len(letters.replace(".", ""))
+    return letters.replace("...", "".join(str(n) for n in range(hidden, 0, -1)))
+
+
+def _einsum_output(
+    letters: str, output: str, positions: TokenPositions, shape: torch.Size
+) -> TokenPositions | None:
+    index_map = positions.index_map
+    for axis, letter in enumerate(letters):
+        if letter not in output:
+            if not constant_along(index_map, axis):
+                return None
+            index_map = index_map.narrow(axis, 0, 1)
+    kept = [letter for letter in letters if letter in output]
+    if len(set(letters)) < len(letters):  # a diagonal
+        return None
+    order = [kept.index(letter) for letter in output if letter in kept]
+    index_map = index_map.reshape([index_map.shape[letters.index(letter)] for letter in kept])
+    sizes = [n if letter in kept else 1 for letter, n in zip(output, shape, strict=True)]
+    return TokenPositions(index_map.permute(order).reshape(sizes).expand(shape), positions.grid)
+
+
+def layout_of(positions: TokenPositions | None, batch_size: int) -> Layout | None:
+    """How a tensor with these positions lies on the grid; None if it does not, or not whole."""
+    if positions is None:
+        return None
+    index_map, grid = positions.index_map, positions.grid
+    tokens_first = (
+        index_map.ndim == 3 and index_map.shape[0] != batch_size == index_map.shape[1]
+    )
+    if tokens_first and constant_along(index_map, 1):
+        layout = layout_of(TokenPositions(index_map.transpose(0, 1), grid), batch_size)
+        return layout and replace(layout, axes="n b c")
+    if index_map.ndim not in (3, 4) or index_map.shape[0] != batch_size:
+        return None
+    if index_map.ndim == 4 and constant_along(index_map, 1) and index_map.shape[2:] == grid:
+        return Layout("b c h w", grid) if _in_raster_order(index_map[0, 0]) else None
+    if not constant_along(index_map, -1):
+        return None
+    ranked = _ranked(index_map[..., 0], grid)  # where every second token was dropped (LeViT)
+    if ranked is None:
+        return None
+    places, (height, width) = ranked.index_map[0], ranked.grid
+    if places.shape == (height, width) and _in_raster_order(places):
+        return Layout("b h w c", (height, width))
+    places = places.flatten()
+    order = places.argsort(stable=True)[int((places == 0).sum()) :]
+    first, last = int(order.min()), int(order.max())
+    in_order = torch.equal(order, torch.arange(first, last + 1))
+    return Layout(
+        "b n c",
+        (height, width),
+        num_prefix_tokens=first,
+        num_suffix_tokens=len(places) - 1 - last,
+        order=None if in_order else tuple(order.tolist()),
+    )
+
+
+def _in_raster_order(places: Tensor) -> bool:
+    flat = places.flatten()
+    return torch.equal(flat, torch.arange(1.0, len(flat) + 1))

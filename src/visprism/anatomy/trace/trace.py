@@ -1,0 +1,286 @@
+"""The trace: a model's graph, written down in one forward pass.
+
+The model runs under a `TorchFunctionMode`, with module hooks that keep a stack of names.
+Each torch function whose result depends on the image becomes a node. What torch functions do
+not show (scripted functions, custom autograd functions) becomes one opaque node, at the
+innermost module that it is hidden in.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
+
+from visprism.anatomy.trace.flops import MacCounter, recurrence_macs
+from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward
+from visprism.anatomy.trace.graph import Address, Graph, Node, Span
+from visprism.anatomy.trace.operation_counter import Operation, OperationCounter
+from visprism.anatomy.trace.operations import Call, Role, tensors_in
+from visprism.anatomy.trace.propagation import mixes_positions, positions_after
+from visprism.anatomy.trace.token_grids import attention_geometry
+from visprism.anatomy.trace.token_positions import layout_of, raster
+from visprism.anatomy.trace.torch_functions import CREATIONS, RECURRENCES
+from visprism.core.errors import InputError
+
+
+class _Recorder(OperationCounter):
+    """Writes down each torch function while it is on."""
+
+    def __init__(self, model: nn.Module, batch_size: int) -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        self.nodes: list[Node] = []
+        self.spans: list[Span] = []
+        self.calls: Counter[str] = Counter()
+        self.number = 0
+        self.names: list[str] = []  # of every operation
+        self._macs = 0  # of the latest operation
+        self._stack: list[tuple[str, int, frozenset[int]]] = []
+        self._made_by: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> node
+        self._made_of: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameter names
+        self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._indices: WeakIdKeyDictionary = WeakIdKeyDictionary()  # those made from the image
+        # Tensors of which torch functions show how they were made, from the beginning on.
+        self._shown: WeakIdKeyDictionary = WeakIdKeyDictionary(
+            dict.fromkeys([*model.parameters(), *model.buffers()], True)
+        )
+        self._parameters = [name for name, _ in model.named_parameters()]
+        for name, parameter in model.named_parameters():
+            self._made_of[parameter] = frozenset({name})
+
+    # Nodes.
+
+    def add_images(self, images: Iterable[Tensor]) -> None:
+        """Node 0: all tensors that come in; the first with four axes has the grid."""
+        self.nodes.append(Node(0, "image", "layout", "", -1, (), None))
+        for tensor in images:
+            self._made_by[tensor] = 0
+            if tensor.ndim == 4 and self.nodes[0].shape is None:
+                self.nodes[0].shape = tuple(tensor.shape)
+                self._positions[tensor] = raster(tensor.shape)
+                self.nodes[0].layout = layout_of(self._positions[tensor], self.batch_size)
+
+    def execute(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401
+        """Execute an operation and count its arithmetic."""
+        with MacCounter() as counter:
+            out = func(*args, **kwargs)
+        self._macs = counter.macs
+        return out
+
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """Record the operation as a node, if its result depends on the image."""
+        number, function, name, args, kwargs, out = operation
+        made = operation.made
+        # A new tensor of the image's shape holds nothing of the image.
+        inputs = [] if name in CREATIONS else self._nodes_of([args, kwargs])
+        call = Call(function, name, args, kwargs, made, data_inputs=len(inputs))
+        macs = recurrence_macs(call.operands) if name in RECURRENCES else self._macs
+        self._record(call, number, inputs, macs)
+        if all(t in self._shown or t in self._made_by for t in call.operands):
+            self._shown.update(dict.fromkeys(made, True))
+        self.names.append(name)
+        return out
+
+    def _record(self, call: Call, number: int, inputs: Sequence[int], macs: int) -> None:
+        names = frozenset().union(*(self._made_of.get(t, ()) for t in call.operands))
+        chosen = any(t in self._indices for t in call.operands)
+        indices = [t for t in call.made if not (t.is_floating_point() or t.is_complex())]
+        if inputs or chosen:
+            self._indices.update(dict.fromkeys(indices, True))
+        # Masks and indices made from the image carry no feature map.
+        if not inputs or len(indices) == len(call.made):
+            for tensor in call.made if names else ():
+                self._made_of[tensor] = names | self._made_of.get(tensor, frozenset())
+            return
+        known = self._positions.get
+        positions = positions_after(call, known, chosen=chosen)
+        mixes = mixes_positions(call, positions, known)
+        role = "token-mixing" if mixes else call.role
+        node = self._add(call.name, role, inputs, call.made, number=number)
+        node.parameters = tuple(sorted(names))
+        node.macs = macs
+        node.geometry = attention_geometry(call, known, self.batch_size)
+        if call.name == "softmax":
+            axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else -1)
+            node.axis = axis if axis < 0 else axis - call.made[0].ndim
+        for tensor, place in zip(call.made, positions, strict=True):
+            if tensor._base is not None and any(t is tensor for t in call.operands):
+                self._made_by[tensor._base] = node.index  # changed in place through a view
+            if place is not None and place.index_map.shape == tensor.shape:
+                self._positions[tensor] = place
+            else:
+                self._positions.pop(tensor, None)
+        if len(call.made) == 1:
+            node.layout = layout_of(self._positions.get(call.made[0]), self.batch_size)
+
+    def _add(
+        self,
+        name: str,
+        role: Role,
+        inputs: Sequence[int],
+        made: Sequence[Tensor],
+        *,
+        number: int = -1,
+    ) -> Node:
+        """A new node that made these tensors."""
+        node = Node(
+            index=len(self.nodes),
+            op=name,
+            role=role,
+            module=self._stack[-1][0] if self._stack else "",
+            call=number,
+            inputs=tuple(inputs),
+            shape=tuple(made[0].shape) if len(made) == 1 else None,
+        )
+        self.nodes.append(node)
+        for tensor in made:
+            self._made_by[tensor] = node.index
+        return node
+
+    def _nodes_of(self, value: Any) -> list[int]:  # noqa: ANN401 (any nesting of arguments)
+        """The nodes that made the tensors in a nesting, each once."""
+        tensors = tensors_in(value)
+        return list(dict.fromkeys(self._made_by[t] for t in tensors if t in self._made_by))
+
+    # Modules.
+
+    def enter(self, name: str, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+        """A module is called."""
+        call, self.calls[name] = self.calls[name], self.calls[name] + 1
+        inputs = frozenset(
+            self._made_by[t]
+            for t in tensors_in(args) + tensors_in(kwargs)
+            if t in self._made_by
+        )
+        self._stack.append((name, call, inputs))
+        self._address(name, call, "input", {**dict(enumerate(args)), **kwargs})
+
+    def leave(self, output: Any) -> None:  # noqa: ANN401
+        """A module returns."""
+        name, call, inputs = self._stack[-1]
+        tensors = tensors_in(output)
+        hidden = not all(t in self._shown for t in tensors)
+        if inputs and hidden and not self._nodes_of(tensors):
+            node = self._add("opaque", "opaque", sorted(inputs), tensors)
+            node.parameters = tuple(p for p in self._parameters if p.startswith(f"{name}."))
+        self._stack.pop()
+        if isinstance(output, Tensor):
+            self._address(name, call, "output", {None: output})
+        elif isinstance(output, Mapping):
+            self._address(name, call, "output", output)
+        elif isinstance(output, tuple | list):
+            self._address(name, call, "output", dict(enumerate(output)))
+        made = self._nodes_of(tensors)
+        self.spans.append(Span(name, inputs, made[0] if len(made) == 1 else None))
+
+    def _address(self, name: str, call: int, side: str, tensors: Mapping[Any, Any]) -> None:
+        for key, tensor in tensors.items():
+            if isinstance(tensor, Tensor) and tensor in self._made_by:
+                address = Address(name, call, side, key)
+                self.nodes[self._made_by[tensor]].addresses.append(address)
+
+    def node_of(self, tensor: Tensor) -> int | None:
+        """The node that made a tensor."""
+        return self._made_by.get(tensor)
+
+
+@contextmanager
+def module_calls(
+    model: nn.Module,
+    enter: Callable[[str, Any, Any], None],
+    leave: Callable[[Any], None],
+) -> Iterator[None]:
+    """Inside, `enter` and `leave` hear of every call of a submodule."""
+
+    def before(name, _module, args, kwargs):  # noqa: ANN001, ANN202
+        enter(name, args, kwargs)
+
+    def after(_module, _args, output):  # noqa: ANN001, ANN202
+        leave(output)
+
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if name and not isinstance(module, torch.jit.ScriptModule):
+                named = partial(before, name)
+                hook = module.register_forward_pre_hook(named, with_kwargs=True)
+                stack.callback(hook.remove)
+                stack.callback(module.register_forward_hook(after).remove)
+        yield
+
+
+class _Names(OperationCounter):
+    """The names of all operations, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+        self.names: list[str] = []
+
+    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+        """Note the name."""
+        self.names.append(operation.name)
+        return operation.out
+
+
+def trace(model: nn.Module, images: Images) -> Graph:
+    """Run the model and write down its graph; once more, to see whether it stays the same.
+
+    What a first pass leaves in a cache, later ones do not compute: then a later pass counts,
+    with the parameters that were read for the cache.
+
+    Raises:
+        InputError: if the logits do not depend on the image as far as torch functions show.
+    """
+    first, names = _trace(model, images)
+    again = _Names()
+    with torch.no_grad(), as_written(), again:
+        forward(model, images)
+    if again.names == names:
+        return first
+    later, _ = _trace(model, images)
+    _add_parameters(later, of=first)
+    return later
+
+
+def _add_parameters(graph: Graph, *, of: Graph) -> None:
+    """Give parameters that only `of` reads to the first node of the module that reads them."""
+    known = {name for node in graph.nodes for name in node.parameters}
+    for node in of.nodes:
+        new = set(node.parameters) - known
+        same = next((n for n in graph.nodes if n.module == node.module), None)
+        if new and same is not None:
+            same.parameters = tuple(sorted({*same.parameters, *new}))
+
+
+def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
+    """The graph of one pass, and the names of all its torch functions."""
+    tensors = tensors_in(images)
+    recorder = _Recorder(model, batch_size(images))
+    recorder.add_images(tensors)
+    heard = module_calls(model, recorder.enter, recorder.leave)
+    with torch.no_grad(), as_written(), heard, recorder:
+        logits = forward(model, images)
+    output = recorder.node_of(logits)
+    if output == 0:
+        raise InputError(f"{type(model).__name__} gives back its images: there are no blocks")
+    if output is None:
+        raise InputError(
+            f"the output of {type(model).__name__} does not depend on the images as far as "
+            "torch functions show; a scripted or exported model cannot be dissected: pass the "
+            "nn.Module that it was made of"
+        )
+    graph = Graph(
+        nodes=tuple(recorder.nodes),
+        spans=tuple(recorder.spans),
+        calls=dict(recorder.calls),
+        output=output,
+        batch_size=recorder.batch_size,
+    )
+    return graph, recorder.names

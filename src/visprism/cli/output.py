@@ -1,0 +1,45 @@
+"""What a study prints: plan and failures on stderr while it runs, its table on stdout."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from visprism.study import Study
+    from visprism.study.events import Event
+
+
+def print_event(event: "Event") -> None:
+    """The plan before anything is measured, and failures as they happen, on stderr."""
+    from visprism.core.processes import rank
+    from visprism.study.events import Planned, Stopped
+
+    if rank() > 0:
+        return
+    if isinstance(event, Planned):
+        for line in (*event.preparation, "Plan:", *(f"  {s}" for s in event.plan.lines())):
+            print(line, file=sys.stderr, flush=True)
+    elif isinstance(event, Stopped):
+        f = event.failure
+        print(f"{f.kind}: {f.analysis} of {f.model}: {f.reason}", file=sys.stderr, flush=True)
+
+
+def print_study(study: "Study") -> None:
+    """The table, the findings of each model, and what failed."""
+    for line in study.lines():
+        print(line)
+    for name in study.models:
+        findings = study.model(name).findings()
+        if findings:
+            print(f"\n{name}")
+        for finding in findings:
+            print(f"  {finding}")
+    failures = [f for f in study.failures if f.kind == "failed"]
+    if failures:
+        print("\nFailed")
+        for failure in failures:
+            print(f"  {failure.analysis} of {failure.model}: {failure.reason}")
+
+
+def exit_code(study: "Study") -> int:
+    """1 if an analysis failed; an analysis that does not apply has not failed."""
+    return int(any(failure.kind == "failed" for failure in study.failures))

@@ -1,0 +1,212 @@
+"""Commands that measure: ``examine``, and one for each analysis, made from its declaration."""
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visprism.cli.options import study_options
+from visprism.cli.values import names
+from visprism.core.errors import InputError
+
+if TYPE_CHECKING:
+    from visprism.core.options import Option
+    from visprism.study import Study
+
+EXAMINE_HELP = "several analyses of one or more models on the same images, and a report"
+_MINUTES = 2.0  # of `examine`; a test compares it with the default in Python
+
+
+def add_examine(to: ArgumentParser) -> None:
+    """The arguments of ``examine``."""
+    group = to.add_argument_group("analyses")
+    group.add_argument(
+        "--analyses",
+        type=names,
+        metavar="A,B,...",
+        help="names of analyses (default: all that apply)",
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="ANALYSIS.OPTION=VALUE",
+        help="option of an analysis, such as fourier.profile=radial; repeatable "
+        "(default: the defaults of each analysis)",
+    )
+    study_options(to, default_minutes=_MINUTES)
+    to.set_defaults(run=examine)
+
+
+def add_analysis(to: ArgumentParser, name: str) -> None:
+    """The arguments of the command of one analysis, from the fields of its declaration.
+
+    Raises:
+        InputError: if an option has the name of an argument that every command has.
+    """
+    from visprism.analyses import ANALYSES
+    from visprism.core.options import options_of
+
+    options = options_of(ANALYSES[name])
+    group = to.add_argument_group(f"options of {name}")
+    for option in options.values():
+        _add_option(group, option)
+    try:
+        study_options(to, default_minutes=None)
+    except argparse.ArgumentError as error:
+        raise InputError(
+            f"options of {name} must not have the name of an argument of every command "
+            f"({error})"
+        ) from error
+    to.set_defaults(run=lambda arguments: _one(arguments, name))
+
+
+def examine(arguments: Namespace) -> int:
+    """Run a study of several analyses; returns the exit code."""
+    return _perform(arguments, arguments.analyses, _settings(arguments.set))
+
+
+def _one(arguments: Namespace, name: str) -> int:
+    from visprism.analyses import ANALYSES
+    from visprism.core.options import options_of
+
+    values = {key: getattr(arguments, f"option_{key}") for key in options_of(ANALYSES[name])}
+    return _perform(arguments, [name], {name: values})
+
+
+def _add_option(group: Any, option: "Option") -> None:  # noqa: ANN401 (argparse hides its type)
+    flag = "--" + option.name.replace("_", "-")
+    shared: dict[str, Any] = {
+        "dest": f"option_{option.name}",
+        "default": option.default,
+        "help": option.help.replace("%", "%%"),
+    }
+    if option.type is bool:
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, **shared)
+        return
+    choices = ",".join(map(str, option.choices or ()))
+    several = isinstance(option.default, tuple)
+    metavar = f"{{{choices}}}" if choices and not several else option.name.upper()
+    if choices and several:
+        shared["help"] = f"{option.info.help}: of {choices} ({option.help.rpartition(' (')[2]}"
+    group.add_argument(flag, type=_parser_of(option), metavar=metavar, **shared)
+
+
+def _parser_of(option: "Option") -> Callable[[str], Any]:
+    def parse(text: str) -> Any:  # noqa: ANN401
+        try:
+            return option.parse(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse
+
+
+def _settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Options by analysis from ``analysis.option=value``.
+
+    Raises:
+        InputError: if a text has another form, or names no option.
+    """
+    from visprism.analyses import ANALYSES
+    from visprism.core.options import options_of
+    from visprism.core.registry import suggestion
+
+    settings: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        where, equals, value = text.partition("=")
+        analysis, dot, key = where.partition(".")
+        if not (equals and dot):
+            raise InputError(f"set must be ANALYSIS.OPTION=VALUE, got {text!r}")
+        declared = options_of(ANALYSES[analysis])
+        name = key.replace("-", "_")
+        if name not in declared:
+            raise InputError(
+                f"{analysis} has no option {key!r}. {suggestion(name, list(declared))}"
+            )
+        settings.setdefault(analysis, {})[name] = declared[name].parse(value)
+    return settings
+
+
+def _perform(
+    arguments: Namespace,
+    analyses: Iterable[str] | None,
+    options: Mapping[str, Mapping[str, Any]],
+) -> int:
+    from visprism.cli.output import exit_code, print_study
+    from visprism.core.devices import Compute
+    from visprism.core.processes import processes, rank
+    from visprism.study.exports import json_of
+    from visprism.study.files import write_files
+
+    compute = Compute(arguments.device, arguments.precision)
+    try:
+        with processes(compute):
+            study = _study(arguments, analyses, options, compute)
+            if rank() > 0:
+                return exit_code(study)
+            write_files(study, arguments.out, formats=arguments.formats)
+    except KeyboardInterrupt as interruption:
+        raise KeyboardInterrupt(kept(arguments.out)) from interruption
+    if arguments.json:
+        print(json_of(study), end="")
+    else:
+        print_study(study)
+        print(f"Wrote {arguments.out / 'report.html'}")
+    return exit_code(study)
+
+
+def _study(
+    arguments: Namespace,
+    analyses: Iterable[str] | None,
+    options: Mapping[str, Mapping[str, Any]],
+    compute: Any,  # noqa: ANN401 (a Compute, which is imported late)
+) -> "Study":
+    from visprism.cli.output import print_event
+    from visprism.cli.progress import progress_shown
+    from visprism.core.provenance import Provenance
+    from visprism.core.run import Run
+    from visprism.study import examine
+    from visprism.study.subjects import DataOptions
+
+    with progress_shown() as progress:
+        return examine(
+            arguments.models,
+            arguments.data,
+            analyses=analyses,
+            options=options,
+            minutes=arguments.minutes,
+            train_data=arguments.train_data,
+            images=DataOptions(
+                split=arguments.split,
+                limit=arguments.limit,
+                size=arguments.size,
+                batch_size=arguments.batch_size,
+                skip_bad=arguments.skip_bad,
+            ),
+            pretrained=arguments.pretrained,
+            out=arguments.out,
+            fresh=arguments.fresh,
+            run=Run(
+                compute=compute,
+                seed=arguments.seed,
+                progress=progress,
+                provenance=Provenance(command=arguments.command),
+            ),
+            listener=print_event,
+        )
+
+
+def kept(folder: Path) -> str:
+    """What an interrupted study leaves, and how to resume it."""
+    from visprism.study.store import INDEX, read_index
+
+    try:
+        entries = read_index(folder / INDEX)["entries"]
+    except InputError:
+        entries = {}
+    if not entries:
+        return "no result was complete"
+    results = "1 result is" if len(entries) == 1 else f"{len(entries)} results are"
+    return f"{results} kept in {folder}; the same command resumes"

@@ -1,0 +1,86 @@
+"""Devices: where the arithmetic is done, and in which precision."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from visprism.core.errors import InputError
+
+T = TypeVar("T")
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A device and the precision of the model's arithmetic on it.
+
+    Measurements of what the model gives are made in float32 or better, whatever the precision.
+
+    Raises:
+        InputError: if the precision is unknown, or the device is not there.
+    """
+
+    device: str = "cpu"  # as torch names it: "cpu", "cuda", "cuda:1", "mps"
+    precision: str = "fp32"  # "fp32", or "bf16" or "fp16" for mixed precision
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise InputError(f"unknown precision {self.precision!r}; wanted one of {known}")
+        try:
+            if self.torch_device.type == "meta":
+                raise NotImplementedError("its tensors hold no numbers")
+            torch.empty(0, device=self.torch_device)
+        except (RuntimeError, AssertionError, ImportError, NotImplementedError) as error:
+            reason = str(error).strip().splitlines()[0].rstrip(".")
+            raise InputError(
+                f"device {self.device!r} cannot be used here ({reason}); 'cpu' always can"
+            ) from error
+
+    @property
+    def torch_device(self) -> torch.device:
+        """The device of this process: of several under ``torchrun``, each takes its own GPU."""
+        device = torch.device(self.device)
+        if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
+            own = int(os.environ["LOCAL_RANK"]) % max(1, torch.cuda.device_count())
+            return torch.device("cuda", own)
+        return device
+
+    def autocast(self) -> AbstractContextManager:
+        """Mixed precision inside, where it is asked for."""
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.torch_device.type, dtype=PRECISIONS[self.precision])
+
+    @contextmanager
+    def borrow(self, model: nn.Module) -> Iterator[None]:
+        """Inside, the model lies on the device; afterwards it has its own tensors back."""
+        own = [(tensor, tensor.data) for tensor in (*model.parameters(), *model.buffers())]
+        try:
+            for tensor, data in own:
+                tensor.data = data.to(self.torch_device)
+            yield
+        finally:
+            for tensor, data in own:
+                tensor.data = data
+
+
+CPU = Compute()
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that is free on a device, or half of the machine's where it does not say."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        lines = (line.split() for line in meminfo.read_text().splitlines())
+        return next(1024 * int(line[1]) for line in lines if line[0] == "MemAvailable:")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

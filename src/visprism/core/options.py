@@ -1,0 +1,244 @@
+"""Options: dataclass fields with a type, a default, bounds and help, validated in one place.
+
+The command line, forms and keyword arguments of an analysis are all made from its fields.
+"""
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from visprism.core.errors import InputError
+
+Bound = int | float | None
+
+
+@dataclass(frozen=True)
+class OptionInfo:
+    """What is declared about an option beside its type and default."""
+
+    help: str  # a noun phrase, with unit
+    minimum: Bound = None  # smallest value
+    above: Bound = None  # every value is larger
+    maximum: Bound = None  # largest value
+    below: Bound = None  # every value is smaller
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: name, type, default, and what is declared about it."""
+
+    name: str
+    type: Any
+    default: Any
+    info: OptionInfo
+
+    @property
+    def choices(self) -> tuple[Any, ...] | None:
+        """The values of a `Literal`, also of a tuple of them; None for other types."""
+        kind = _element(_without_none(self.type))
+        return get_args(kind) if get_origin(kind) is Literal else None
+
+    @property
+    def help(self) -> str:
+        """Help text with the default: ``number of PGD steps (default: 10)``."""
+        return f"{self.info.help} (default: {_text(self.default)})"
+
+    @property
+    def constraint(self) -> str:
+        """What a value must be, as a phrase: ``an integer of at least 1``."""
+        kind = _without_none(self.type)
+        element = _element(kind)
+        noun, nouns = _NOUNS.get(element, ("one of", "values of"))
+        if self.choices is not None:
+            values = ", ".join(map(str, self.choices))
+            phrase = f"{nouns} {values}" if element is not kind else f"{noun} {values}"
+        else:
+            phrase = f"{nouns}" if element is not kind else noun
+            phrase += "".join(f" {word} {bound:g}" for word, bound in self._bounds())
+        return phrase + (" or None" if kind is not self.type else "")
+
+    def check(self, value: Any) -> None:  # noqa: ANN401 (any value is checked)
+        """Check a value against type and bounds.
+
+        Raises:
+            InputError: if it does not fit.
+        """
+        if value is None and _without_none(self.type) is not self.type:
+            return
+        kind = _without_none(self.type)
+        element = _element(kind)
+        values = value if element is not kind else (value,)
+        if element is not kind and not isinstance(value, tuple | list):
+            raise self._error(value)
+        if not all(self._fits(one, element) for one in values):
+            raise self._error(value)
+
+    def parse(self, text: str) -> Any:  # noqa: ANN401 (of the option's type)
+        """A value from text; tuples are separated by commas, fractions may be ``8/255``.
+
+        Raises:
+            InputError: if the text does not give a value that fits.
+        """
+        kind = _without_none(self.type)
+        element = _element(kind)
+        if kind is not self.type and text.lower() in {"none", ""}:
+            return None
+        try:
+            if element is not kind:
+                value: Any = tuple(_read(part.strip(), element) for part in text.split(","))
+            else:
+                value = _read(text, element)
+        except (ValueError, ZeroDivisionError, OverflowError):
+            raise self._error(text) from None
+        self.check(value)
+        return value
+
+    def _bounds(self) -> list[tuple[str, int | float]]:
+        words = {
+            "of at least": self.info.minimum,
+            "above": self.info.above,
+            "of at most": self.info.maximum,
+            "below": self.info.below,
+        }
+        return [(word, bound) for word, bound in words.items() if bound is not None]
+
+    def _fits(self, value: Any, kind: Any) -> bool:  # noqa: ANN401
+        if get_origin(kind) is Literal:
+            return value in get_args(kind)
+        if kind is float:
+            right = isinstance(value, int | float) and not isinstance(value, bool)
+            right = right and isfinite(value)
+        elif kind is int:
+            right = isinstance(value, int) and not isinstance(value, bool)
+        elif kind is Path:
+            right = isinstance(value, str | Path)
+        else:
+            right = isinstance(value, kind)
+        if not right or kind not in (int, float):
+            return right
+        info = self.info
+        return (
+            (info.minimum is None or value >= info.minimum)
+            and (info.above is None or value > info.above)
+            and (info.maximum is None or value <= info.maximum)
+            and (info.below is None or value < info.below)
+        )
+
+    def _error(self, value: Any) -> InputError:  # noqa: ANN401
+        return InputError(f"{self.name} must be {self.constraint}, got {value!r}")
+
+
+_NOUNS = {
+    int: ("an integer", "integers"),
+    float: ("a number", "numbers"),
+    str: ("a text", "texts"),
+    bool: ("True or False", "True or False"),
+    Path: ("a path", "paths"),
+}
+
+
+def option(
+    default: Any,  # noqa: ANN401 (of any option)
+    help: str,
+    *,
+    minimum: Bound = None,
+    above: Bound = None,
+    maximum: Bound = None,
+    below: Bound = None,
+) -> Any:  # noqa: ANN401 (a field)
+    """A dataclass field that is an option; `help` is a noun phrase with its unit.
+
+    Example::
+
+        steps: int = option(10, "number of PGD steps", minimum=1)
+    """
+    info = OptionInfo(help, minimum, above, maximum, below)
+    return field(default=default, metadata={"option": info})
+
+
+@cache
+def options_of(cls: type) -> Mapping[str, Option]:
+    """The options of a dataclass by name, in the order of declaration."""
+    hints = get_type_hints(cls)
+    return {
+        f.name: Option(f.name, hints[f.name], _default(f), f.metadata["option"])
+        for f in fields(cls)
+        if "option" in f.metadata
+    }
+
+
+def check_options(instance: object) -> None:
+    """Check every option of a dataclass instance; for its ``__post_init__``.
+
+    Raises:
+        InputError: if a value does not fit its type or bounds.
+    """
+    for name, declared in options_of(type(instance)).items():
+        declared.check(getattr(instance, name))
+
+
+def option_values(instance: object) -> dict[str, Any]:
+    """The options of an instance with their values, as JSON can hold them."""
+    values = {name: getattr(instance, name) for name in options_of(type(instance))}
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def parsed_options(instance: object, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that `option_values` gave, in the types of the options of `instance`."""
+    declared = options_of(type(instance))
+    parsed: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in declared:
+            kind = _element(_without_none(declared[name].type))
+            items = tuple(value) if isinstance(value, list) else value
+            parsed[name] = Path(value) if kind is Path and isinstance(value, str) else items
+    return parsed
+
+
+def _default(f: Field) -> Any:  # noqa: ANN401
+    return None if f.default is MISSING else f.default
+
+
+def _without_none(kind: Any) -> Any:  # noqa: ANN401
+    if get_origin(kind) in (Union, types.UnionType):
+        rest = [k for k in get_args(kind) if k is not type(None)]
+        return rest[0] if len(rest) == 1 else kind
+    return kind
+
+
+def _element(kind: Any) -> Any:  # noqa: ANN401
+    return get_args(kind)[0] if get_origin(kind) is tuple else kind
+
+
+def _read(text: str, kind: Any) -> Any:  # noqa: ANN401
+    if get_origin(kind) is Literal:
+        by_text = {str(value): value for value in get_args(kind)}
+        return by_text.get(text, text)
+    if kind is bool:
+        return (
+            {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
+            if (text.lower() in {"true", "yes", "false", "no"})
+            else text
+        )
+    if kind is float:
+        above, slash, below = text.partition("/")
+        return float(above) / float(below) if slash else float(above)
+    return kind(text)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _text(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, tuple):
+        return ",".join(_text(one) for one in value) or "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "none" if value is None else str(value)

@@ -1,0 +1,44 @@
+"""Preprocessing: from a decoded image to the tensor that a model was trained on."""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from visprism.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Resize, centre crop, scale to 0 ... 1, and standardise, as a model's authors did it.
+
+    Raises:
+        InputError: if it makes no sense: a side without pixels, a deviation that is not above
+            0, a crop larger than the image, or means and deviations of different channels.
+    """
+
+    size: tuple[int, int]  # (height, width) of the model's input
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # per channel, of pixels in 0 ... 1
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    interpolation: str = "bicubic"  # "nearest", "bilinear" or "bicubic"; antialiased
+    crop: float = 1.0  # side of the centre crop over that of the resized image
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std) or not self.mean:
+            raise InputError(
+                f"a preprocessing has {len(self.mean)} means and {len(self.std)} deviations; "
+                "it wants one of each for every channel"
+            )
+        checks = {
+            "size": (self.size, min(self.size) >= 1, "at least one pixel each way"),
+            "mean": (self.mean, all(map(isfinite, self.mean)), "finite numbers"),
+            "std": (self.std, all(isfinite(s) and s > 0 for s in self.std), "numbers above 0"),
+            "crop": (self.crop, 0 < self.crop <= 1, "a number above 0 and up to 1"),
+        }
+        for name, (value, right, wanted) in checks.items():
+            if not right:
+                raise InputError(f"a preprocessing has {name}={value}; it wants {wanted}")
+
+    def __str__(self) -> str:
+        """One phrase for the line of protocol under a figure."""
+        h, w = self.size
+        crop = f", crop {self.crop:g}" if self.crop != 1 else ""
+        return f"{h}x{w} {self.interpolation}{crop}"

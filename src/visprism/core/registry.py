@@ -1,0 +1,94 @@
+"""Registries: names for things that a user or a plugin can add.
+
+A plugin is a package that declares a module in the entry-point group ``visprism.plugins``;
+importing that module registers what it offers, with the same decorator as the built-ins use.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from visprism.core.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@cache
+def load_plugins() -> None:
+    """Import every installed plugin, once."""
+    for plugin in entry_points(group="visprism.plugins"):
+        plugin.load()
+
+
+def suggestion(name: str, names: Sequence[str]) -> str:
+    """A sentence with the names that are close to `name`, or with all names.
+
+    Example:
+        >>> suggestion("furier", ["fourier", "cka"]), suggestion("x", ["fourier", "cka"])
+        ('Did you mean fourier?', 'Available: cka, fourier.')
+    """
+    close = difflib.get_close_matches(name, names)
+    if close:
+        return f"Did you mean {', '.join(close)}?"
+    return f"Available: {', '.join(sorted(names))}."
+
+
+class Registry(Mapping[str, Callable[..., Any]]):
+    """A read-only mapping from name to function, filled by `register`."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._declared: dict[str, str] = {}  # name -> module
+
+    def register(self, function: F) -> F:
+        """Add `function` under its own name.
+
+        Raises:
+            InputError: if the name is taken; a plugin must not shadow a built-in silently.
+        """
+        self.add(function.__name__, function)
+        return function
+
+    def add(self, name: str, function: Callable[..., Any]) -> None:
+        """Add `function` under a name.
+
+        Raises:
+            InputError: if the name is taken; a plug-in must not shadow a built-in silently.
+        """
+        if name in self._functions:
+            raise InputError(f"{self._kind} {name!r} is already registered")
+        self._functions[name] = function
+
+    def declare(self, name: str, module: str) -> None:
+        """Add a function of a module that is imported when the function is looked up.
+
+        For functions of higher layers. Iteration does not list them.
+        """
+        self._declared[name] = module
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the name can be looked up."""
+        load_plugins()
+        return name in self._functions or name in self._declared
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        load_plugins()
+        if name in self._functions:
+            return self._functions[name]
+        if name in self._declared:
+            return getattr(import_module(self._declared[name]), name)
+        raise InputError(
+            f"unknown {self._kind} {name!r}. {suggestion(name, sorted(self._functions))}"
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        load_plugins()
+        return iter(sorted(self._functions))
+
+    def __len__(self) -> int:
+        load_plugins()
+        return len(self._functions)

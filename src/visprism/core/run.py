@@ -1,0 +1,112 @@
+"""How a measurement runs: device, precision, seed, progress, provenance, and a deadline."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import rank, share, world_size
+from visprism.core.provenance import Provenance
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Progress(Protocol):
+    """Wraps an iterable and shows how far it is; ``tqdm.tqdm`` is one.
+
+    The only protocol of progress: measurements, studies and training take the same.
+    """
+
+    def __call__(self, items: Iterable[T], label: str, /) -> Iterable[T]:
+        """The same items in the same order."""
+        ...
+
+
+class TimeBudgetError(RuntimeError):
+    """The deadline of a run passed before the measurement was complete."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The circumstances of a measurement; every measurement takes one as `run`.
+
+    Example:
+        >>> Run(seed=1).named("model", "images").provenance.model
+        'model'
+    """
+
+    compute: Compute = CPU
+    seed: int = 0
+    progress: Progress | None = None
+    provenance: Provenance = field(default_factory=Provenance)  # completed by the measurement
+    deadline: float | None = None  # of `time.monotonic`, seconds; None: no limit
+
+    def named(self, model: str, data: str, **changes: Any) -> "Run":  # noqa: ANN401
+        """The same run with this model and data (and other fields) in its provenance."""
+        origin = replace(self.provenance, model=model, data=data, **changes)
+        return replace(self, provenance=origin)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline; infinite without one."""
+        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+
+    def check_time(self) -> None:
+        """Raise `TimeBudgetError` after the deadline.
+
+        Only a run in one process has a deadline that is checked within a measurement:
+        several processes would have to agree at every step.
+        """
+        if world_size() == 1 and self.seconds_left < 0:
+            raise TimeBudgetError(
+                "the time budget was used up before the measurement was complete"
+            )
+
+    def track(self, items: Iterable[T], label: str) -> Iterator[T]:
+        """Iterate over all `items` with progress (in the first process) and the deadline."""
+        tracked = self.progress(items, label) if self.progress and rank() == 0 else items
+        for item in tracked:
+            self.check_time()
+            yield item
+
+    def track_share(self, items: Iterable[T], label: str) -> Iterator[T]:
+        """Like `track`, over the items of this process: every n-th of n processes."""
+        return self.track(share(items), label)
+
+    def measured(
+        self,
+        *,
+        images: int,
+        batch_size: int,
+        image_shape: tuple[int, ...],
+        **changes: Any,  # noqa: ANN401
+    ) -> Provenance:
+        """The provenance of a measurement that is complete."""
+        return replace(
+            self.provenance,
+            images=images,
+            batch_size=batch_size,
+            image_shape=tuple(image_shape),
+            precision=self.compute.precision,
+            device=self.compute.device,
+            processes=world_size(),
+            seed=self.seed,
+            **changes,
+        )
+
+    def require_full_precision(self, quantity: str) -> None:
+        """Refuse mixed precision where it is not supported.
+
+        Raises:
+            InputError: if the precision is not "fp32".
+        """
+        if self.compute.precision != "fp32":
+            raise InputError(
+                f"precision must be 'fp32' for {quantity}, got {self.compute.precision!r}"
+            )
+
+
+DEFAULT_RUN = Run()

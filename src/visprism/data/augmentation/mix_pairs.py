@@ -1,0 +1,35 @@
+"""Shares: which images of a batch a process hands out, and which it must prepare for that."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RankSlice:
+    """A part of a batch; partners are the images at the mirrored places."""
+
+    places: Int64[Tensor, " m"]  # in the batch, of all images that are prepared
+    own: Int64[Tensor, " n"]  # among `places`, of those that are handed out
+    partner: Int64[Tensor, " n"]  # among `places`, of the image that each is mixed with
+
+
+@lru_cache(maxsize=8)  # all batches of a run but the last of an epoch have the same
+def share(count: int, part: tuple[int, int], *, mixes: bool) -> RankSlice:
+    """What process `part`, (rank, world), does of a batch of `count` images.
+
+    Shares differ by at most one image. An image and its partner are in the same share, but for
+    one pair at most, so that few images are prepared twice.
+    """
+    rank, world = part
+    half = torch.arange((count + 1) // 2)
+    pairs = torch.stack([half, count - 1 - half], 1).ravel()[:count]
+    ends = [count * r // world for r in (rank, rank + 1)]
+    own = pairs[ends[0] : ends[1]].sort().values
+    partner = count - 1 - own
+    places = torch.cat([own, partner]).unique() if mixes else own
+    partner = partner if mixes else own
+    return RankSlice(places, *(torch.searchsorted(places, x) for x in (own, partner)))

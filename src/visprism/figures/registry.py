@@ -1,0 +1,92 @@
+"""Frames: how a figure comes by its axes, and what it wants beside it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch, wraps
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from visprism.core.errors import InputError
+from visprism.figures.style import paper_style
+from visprism.results.base import Result
+
+Draw = Callable[..., Axes]
+Key = Callable[[Figure, Sequence[Axes]], None]  # explains the colours, once for all axes
+
+
+def no_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """The key of a figure that explains itself."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The room that a figure wants, in inches, and its key."""
+
+    width: float = 3.0
+    height: float = 2.4
+    across: int = 3  # how many models stand beside each other before a new row begins
+    share: bool = True  # whether models share the vertical axis
+    key: Key = no_legend
+    key_width: float = 0.0  # room for the key at the side,
+    key_height: float = 0.0  # or above
+
+
+FRAMES: dict[Draw, Frame] = {}  # by the function that draws
+
+
+@singledispatch
+def plot(result: Result, ax: Axes | None = None, **options: Any) -> Axes:  # noqa: ANN401, ARG001
+    """Draw `result` on `ax`, or on axes of a new figure, and return the axes.
+
+    On given axes only what belongs to the data is drawn, in the style that is in force there. A
+    new figure is opened with pyplot, has the style of a paper, and a legend.
+
+    A mapping of names to results of one type, such as ``study["fourier"]``, is drawn on a new
+    figure, models side by side; then an array of axes is returned, one per result.
+
+    A plug-in adds a figure for its result with `figure`.
+
+    Raises:
+        InputError: if no figure is known for this type of result.
+    """
+    raise InputError(
+        f"no figure for {type(result).__name__}; add one with @visprism.figures.figure()"
+    )
+
+
+def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Frame)
+    """Make a function that draws one type of result, named by its annotation, part of `plot`.
+
+    Example::
+
+        @figure(width=2.4, key=depth_bar)
+        def _(result: Spectrum, ax: Axes) -> Axes: ...
+    """
+
+    def register(draw: Draw) -> Draw:
+        @wraps(draw)
+        def on_axes(result: Result, ax: Axes | None = None, **options: Any) -> Axes:  # noqa: ANN401
+            return draw(result, ax, **options) if ax else on_new_axes(result, **options)
+
+        def on_new_axes(result: Result, **options: Any) -> Axes:  # noqa: ANN401
+            from matplotlib import pyplot  # its figures are global: here only
+
+            size = (frame.width + frame.key_width, frame.height + frame.key_height)
+            with paper_style():
+                whole, ax = pyplot.subplots(figsize=size)
+                draw(result, ax, **options)
+                frame.key(whole, [ax])
+            return ax
+
+        frame = Frame(**room)
+        FRAMES[on_axes] = frame
+        return plot.register(on_axes)
+
+    return register
+
+
+def frame_of(result: Result) -> Frame:
+    """The frame of the figure of `result`; a plugin may have registered one without."""
+    return FRAMES.get(plot.dispatch(type(result)), Frame())

@@ -1,0 +1,149 @@
+"""Default figures of the shapes of results, for types that have no figure of their own."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from visprism.figures.depth import against_depth, kinds_key, points
+from visprism.figures.registry import figure
+from visprism.figures.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
+from visprism.results.shapes import (
+    BlockMatrix,
+    Curve,
+    Pictures,
+    QuantilesPerBlock,
+    ScalarPerBlock,
+    Surface,
+    Z,
+)
+
+_GAP = 0.08  # between pictures, of the width of one
+
+
+@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+def _(result: ScalarPerBlock, ax: Axes) -> Axes:
+    """The value against depth, with its 95 % interval."""
+    against_depth(ax, result, result.values, result.errors)
+    ax.set_ylabel(result.value_info().heading)
+    return ax
+
+
+@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
+    """The quantile nearest to the median against depth, and bands between pairs around it."""
+    levels = np.unique(result.probability)
+    rows = {p: result.select(result.probability == p) for p in levels.tolist()}
+    pairs = [(rows[a], rows[b]) for a, b in zip(levels, levels[::-1], strict=True)]
+    for below, above in pairs[: len(levels) // 2]:
+        ax.fill_between(
+            below.depth, below.values, above.values, color=FAINT, alpha=0.18, linewidth=0
+        )
+    median = rows[levels[np.argmin(abs(levels - 0.5))].item()]
+    points(ax, median, median.values, np.zeros(len(median)))
+    ax.set_ylabel(result.value_info().heading)
+    return ax
+
+
+def _value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A color bar at the side, with the scale of the first axes."""
+    mappable = next((m for ax in axes for m in (*ax.images, *ax.collections)), None)
+    if mappable is not None:
+        bar = figure.colorbar(
+            mappable, ax=list(axes), label=str(mappable.get_label()), pad=0.02
+        )
+        bar.outline.set_visible(False)
+
+
+@figure(width=2.5, height=2.35, share=False, key=_value_bar, key_width=0.7)
+def _(result: BlockMatrix, ax: Axes) -> Axes:
+    """The value of all pairs, from the first block at the lower left; lines separate stages."""
+    values = result.matrix().astype(float)
+    image = ax.imshow(
+        values, origin="lower", cmap=SIMILARITY, interpolation="nearest", aspect="auto"
+    )
+    image.set_label(result.value_info().heading)
+    along, across = result.matrix("stage")[:, 0], result.matrix("other_stage")[0]
+    for stages, line in ((along, ax.axhline), (across, ax.axvline)):
+        for place in np.flatnonzero(np.diff(stages)):
+            line(place + 0.5, color="white", linewidth=0.9)
+    ax.set(xlabel="Block (second of the pair)", ylabel="Block")
+    return ax
+
+
+@figure(width=2.75, height=2.0)
+def _(result: Curve, ax: Axes) -> Axes:
+    """A line for each curve, with its 95 % interval."""
+    x = np.asarray(getattr(result, result.x_name), dtype=float)
+    palette = list(KIND_COLORS.values())[1:]
+    for i, (name, rows) in enumerate(result.series().items()):
+        color = palette[i % len(palette)]
+        value, margin = result.values[rows], Z * result.errors[rows]
+        if np.isfinite(margin).all():
+            ax.fill_between(
+                x[rows], value - margin, value + margin, color=color, alpha=0.18, linewidth=0
+            )
+        ax.plot(x[rows], value, color=color, linewidth=1.1, label=name or "_value")
+    if len(result.series()) > 1:
+        ax.legend()
+    infos = result.infos()
+    ax.set(xlabel=infos[result.x_name].heading, ylabel=result.value_info().heading)
+    return ax
+
+
+@figure(width=2.6, height=2.2, share=False, key=_value_bar, key_width=0.7)
+def _(result: Surface, ax: Axes) -> Axes:
+    """Filled contours of the value over both variables; missing points are left empty."""
+    x, y = (np.asarray(getattr(result, n), dtype=float) for n in (result.x_name, result.y_name))
+    columns, rows = np.unique(x), np.unique(y)
+    grid = np.full((len(rows), len(columns)), np.nan)
+    grid[np.searchsorted(rows, y), np.searchsorted(columns, x)] = result.values
+    mesh = ax.pcolormesh(columns, rows, grid, cmap=SIMILARITY, shading="nearest")
+    mesh.set_label(result.value_info().heading)
+    infos = result.infos()
+    ax.set(xlabel=infos[result.x_name].heading, ylabel=infos[result.y_name].heading)
+    return ax
+
+
+def _picture_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    images = [image for ax in axes for image in ax.images]
+    if images:
+        norm = Normalize(*images[0].get_clim())
+        bar = figure.colorbar(ScalarMappable(norm, SIMILARITY), ax=list(axes), pad=0.01)
+        bar.outline.set_visible(False)
+
+
+@figure(width=6.0, height=1.4, across=1, share=False, key=_picture_bar, key_width=0.65)
+def _(result: Pictures, ax: Axes) -> Axes:
+    """The pictures side by side on one color scale, with their names below."""
+    pictures = result.pictures()
+    low, high = np.nanmin(result.values), np.nanmax(result.values)
+    left = 0.0
+    for name, image in pictures.items():
+        width = image.shape[1] / image.shape[0]
+        drawn = ax.imshow(
+            image,
+            cmap=SIMILARITY,
+            vmin=low,
+            vmax=high,
+            extent=(left, left + width, 1, 0),
+            interpolation="nearest",
+        )
+        drawn.set_gid(tip(name))
+        ax.annotate(
+            name,
+            (left + width / 2, 1),
+            xytext=(0, -2),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize="small",
+            color=INK,
+        )
+        left += width * (1 + _GAP)
+    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
+    ax.axis("off")
+    return ax

@@ -1,0 +1,22 @@
+"""AlterNet: a CNN with self-attention in the place of some of its Conv blocks."""
+
+from visprism.harmonize.alternet import save_alternet
+from visprism.harmonize.block_selection import Placement, select_blocks
+from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
+from visprism.harmonize.convert import MSAConfig, harmonize
+from visprism.harmonize.search import search_replacements
+from visprism.harmonize.search_by_recipe import search_by_recipe
+from visprism.results.harmonize import ReplacementSearch
+
+__all__ = [
+    "ConvBlock",
+    "MSAConfig",
+    "Placement",
+    "ReplacementSearch",
+    "conv_blocks",
+    "harmonize",
+    "save_alternet",
+    "search_by_recipe",
+    "search_replacements",
+    "select_blocks",
+]

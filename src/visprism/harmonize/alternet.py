@@ -1,0 +1,180 @@
+"""The model ``alternet``: a harmonized network by the name of its CNN and its blocks.
+
+    alternet?base=resnet20&blocks=layer3.0+layer3.2
+    alternet?library=timm&base=resnet26&blocks=alternate&num_classes=10
+
+Options are words and numbers, so that the metadata of a checkpoint can name the network.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.harmonize.block_selection import Placement
+from visprism.harmonize.conv_blocks import conv_blocks
+from visprism.harmonize.convert import MSAConfig, default_window, harmonize
+from visprism.models import LoadedModel, load_model, save_checkpoint
+from visprism.models.spec import ModelSpec
+
+WEIGHTS = "alternet.safetensors"
+
+_RULES = ("alternate", "end-of-stage")
+_NAME = "alternet"
+
+
+def alternet(
+    *,
+    base: str = "resnet20",
+    library: str = "",
+    blocks: str | int = "alternate",
+    heads: str | int | None = None,
+    head_dim: int = 64,
+    window: int | None = None,
+    **options: Any,  # noqa: ANN401 (of the CNN)
+) -> nn.Module:
+    """A CNN with MSA blocks instead of some of its Conv blocks, for images of its size.
+
+    Args:
+        base: name of the CNN: of the zoo, or ``path/to/file.py:function``.
+        library: "timm" or "torchvision" for a CNN of theirs.
+        blocks: "alternate", "end-of-stage", numbers per stage such as ``0+1+1+2``, names such
+            as ``layer3.2+layer4.1``, or "none".
+        heads: number of heads, or numbers per stage such as ``3+6+12+24``; see `harmonize`.
+        head_dim: channels of each head.
+        window: side of a window in pixels; by default that of the last stage's grid.
+        **options: of the CNN, such as `num_classes`.
+
+    Raises:
+        InputError: if `base` names a checkpoint, or as `load_model` and `harmonize`.
+
+    Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
+    """
+    if "@" in base or "?" in base:
+        raise InputError(
+            f"base must be the name of a CNN without options or a checkpoint, got {base!r}. "
+            "Name the checkpoint of the harmonized network instead."
+        )
+    # Both follow the global generator, as the weights of every network of the zoo do.
+    base_seed, seed = torch.randint(2**31, (2,)).tolist()
+    cnn = load_model(_cnn_name(base, library, options), seed=base_seed)
+    model = harmonize(
+        cnn.model,
+        torch.zeros(2, 3, *cnn.preprocessing.size),
+        _placement(blocks),
+        heads=_numbers(heads),
+        head_dim=head_dim,
+        window=window,
+        seed=seed,
+    )
+    setattr(model, "preprocessing", cnn.preprocessing)  # noqa: B010 (not declared by nn.Module)
+    return model
+
+
+def alternet_name(network: LoadedModel, cnn: str, names: Sequence[str], msa: MSAConfig) -> str:
+    """The name under which `load_model` builds a harmonized network.
+
+    Args:
+        network: the CNN.
+        cnn: the CNN as `load_model` takes it; a checkpoint in it is left out.
+        names: of the replaced blocks.
+        msa: heads and windows of the MSA blocks.
+
+    Raises:
+        InputError: if the CNN is one of Hugging Face, whose models have no registered name.
+    """
+    spec = ModelSpec.parse(cnn)
+    if spec.source == "hf":
+        raise InputError(
+            f"cnn must be of the zoo, timm, torchvision or a Python file, got {cnn!r}. Use "
+            "harmonize in Python."
+        )
+    window = msa.window
+    if window is None:  # stated, as it depends on the size of the images
+        blocks = conv_blocks(network.model, torch.zeros(2, 3, *network.preprocessing.size))
+        window = default_window(blocks)
+    base = spec.name
+    if spec.source == "file":
+        path, _, function = base.rpartition(":")
+        base = f"{Path(path).expanduser().resolve()}:{function}"
+    options: dict[str, Any] = {
+        "library": spec.source if spec.source in ("timm", "torchvision") else "",
+        "base": base,
+        "blocks": "+".join(names) or "none",
+        "heads": "+".join(map(str, msa.heads)) if isinstance(msa.heads, tuple) else msa.heads,
+        "head_dim": msa.head_dim if msa.head_dim != MSAConfig.head_dim else None,
+        "window": window,
+        **spec.arguments,
+    }
+    return f"{_NAME}?{_query({k: v for k, v in options.items() if v not in ('', None)})}"
+
+
+def save_alternet(
+    model: nn.Module,
+    network: LoadedModel,
+    folder: Path,
+    *,
+    cnn: str,
+    names: Sequence[str],
+    msa: MSAConfig,
+) -> str:
+    """Write a harmonized network as a checkpoint, and return the name by which it is loaded.
+
+    The name is that of the file alone if its metadata can name the network, otherwise the name
+    of the network and the file: metadata must not name a Python file.
+
+    Args:
+        model: the harmonized network.
+        network: the CNN; its preprocessing is stored.
+        folder: an existing folder.
+        cnn: the CNN as `load_model` takes it.
+        names: of the replaced blocks.
+        msa: heads and windows of the MSA blocks.
+
+    Raises:
+        InputError: as `alternet_name`.
+    """
+    name, path = alternet_name(network, cnn, names, msa), folder / WEIGHTS
+    registered = ModelSpec.parse(cnn).source != "file"
+    save_checkpoint(
+        model,
+        path,
+        preprocessing=network.preprocessing,
+        provenance=Provenance(model=name if registered else ""),
+    )
+    return str(path) if registered else f"{name}@{path}"
+
+
+def _cnn_name(base: str, library: str, options: Mapping[str, Any]) -> str:
+    name = f"{library}:{base}" if library else base
+    return f"{name}?{_query(options)}" if options else name
+
+
+def _query(options: Mapping[str, Any]) -> str:
+    return "&".join(f"{name}={value}" for name, value in options.items())
+
+
+def _placement(blocks: str | int) -> Placement:
+    """A rule, numbers or names from text."""
+    text = str(blocks)
+    if text in _RULES:
+        return text  # pyrefly: ignore (one of the rules)
+    if text == "none":
+        return ()
+    items = text.split("+")
+    return tuple(map(int, items)) if all(item.isdecimal() for item in items) else tuple(items)
+
+
+def _numbers(heads: str | int | None) -> int | tuple[int, ...] | None:
+    if heads is None or isinstance(heads, int):
+        return heads
+    try:
+        return tuple(int(number) for number in heads.split("+"))
+    except ValueError:
+        raise InputError(
+            f"heads must be a number, or numbers such as 3+6+12+24, got {heads!r}"
+        ) from None

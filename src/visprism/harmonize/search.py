@@ -1,0 +1,260 @@
+"""Search for the Conv blocks of a CNN that MSA blocks should replace."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import SupportsFloat
+
+import numpy as np
+from torch import nn
+
+from visprism.anatomy import Images
+from visprism.core.errors import InputError
+from visprism.core.files import atomic_write
+from visprism.core.fingerprint import fingerprint
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.harmonize.block_selection import select_blocks
+from visprism.harmonize.conv_blocks import conv_blocks
+from visprism.harmonize.convert import harmonize
+from visprism.results.harmonize import (
+    CONFIRMATION,
+    SEARCH,
+    ReplacementSearch,
+    paired_gain,
+    t_tail,
+)
+
+Train = Callable[[nn.Module, int], float]  # candidate and seed -> validation accuracy
+Blocks = tuple[str, ...]  # names of replaced blocks, in forward order
+_Row = tuple[int, Blocks, str, int, float, bool, str]
+
+
+def search_replacements(
+    model: nn.Module,
+    images: Images,
+    train: Train,
+    *,
+    repeats: int = 3,
+    alpha: float = 0.05,
+    heads: int | Sequence[int] | None = None,
+    head_dim: int = 64,
+    window: int | None = None,
+    log: Path | str | None = None,
+    settings: Mapping[str, object] = MappingProxyType({}),
+    report: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+    run: Run = DEFAULT_RUN,
+) -> ReplacementSearch:
+    """Search for the Conv blocks that MSA blocks should replace, by the paper's rule.
+
+    From the end of the last stage, an MSA block replaces the last Conv block, then every second
+    block before it. A candidate is trained with the seeds of the one before, and its last block
+    is selected if a one-sided paired t-test finds a gain in accuracy: mean(d) > t s / sqrt(n)
+    for the differences d of n seeds, with t the 1 - `alpha` quantile of Student's distribution
+    with n - 1 degrees of freedom. Otherwise the search continues at the end of the stage
+    before. A block without effect is selected with probability `alpha`; where no block has an
+    effect, at least one is with 1 - (1 - `alpha`)^stages.
+
+    The runs that select a network overestimate its gain. If a block was selected, the CNN and
+    the selected network are therefore trained again with `repeats` new seeds, which give the
+    reported gain.
+
+    Costs `repeats` trainings for the CNN and each candidate (at most half the blocks plus one
+    per stage), and 2 `repeats` for the confirmation.
+
+    Args:
+        model: a CNN with residual blocks, in evaluation mode; candidates start from its
+            weights, and it is not changed.
+        images: a few, of the size of the model's input.
+        train: trains a model in place with a seed and returns its validation accuracy.
+        repeats: number of seeds, at least 2. With 3, a gain must exceed 2.9 standard errors
+            for the default `alpha`; with 5, 2.1.
+        alpha: significance level of the test of each candidate, in (0, 0.5].
+        heads: as in `harmonize`.
+        head_dim: as in `harmonize`.
+        window: as in `harmonize`.
+        log: file of all accuracies so far, from which an interrupted search is resumed.
+        settings: what the accuracies depend on besides, such as the recipe; a log of other
+            settings is refused.
+        report: receives a sentence before each training and after each test.
+        run: seed of the first repeat, and provenance. `train` has its own device and progress.
+
+    Raises:
+        InputError: if an argument is out of range, the log is of another search, `train`
+            returns no fraction, or as `harmonize`.
+
+    Source: Park and Kim (2022), How do vision transformers work?, sec. 4.1 and fig. 11.
+    """
+    if repeats < 2:
+        raise InputError(
+            f"repeats must be at least 2, got {repeats}: the variance between seeds must be "
+            "estimated"
+        )
+    if not 0 < alpha <= 0.5:
+        raise InputError(f"alpha must be in (0, 0.5], got {alpha}")
+    blocks = conv_blocks(model, images)
+    select_blocks(blocks, "end-of-stage")  # raises where a stage has no defined end
+    stage_of = {block.name: block.stage for block in blocks}
+    order = list(stage_of)
+    stages = [
+        [name for name in order if stage_of[name] == stage]
+        for stage in sorted(set(stage_of.values()))
+    ]
+    msa = {"heads": heads, "head_dim": head_dim, "window": window}
+    stored = SearchLog(log, model, {**msa, **settings})
+
+    def converted(names: Blocks, seed: int = 0) -> nn.Module:
+        return harmonize(
+            model, images, names, heads=heads, head_dim=head_dim, window=window, seed=seed
+        )
+
+    def accuracies(names: Blocks, seeds: Iterable[int]) -> np.ndarray:
+        values = []
+        for seed in seeds:
+            run.check_time()
+            accuracy = stored.find(names, seed)
+            if accuracy is None:
+                report(f"training {_words(names)}, seed {seed}")
+                accuracy = stored.append(names, seed, train(converted(names, seed), seed))
+            values.append(accuracy)
+        return np.array(values)
+
+    seeds = range(run.seed, run.seed + repeats)
+    new_seeds = range(run.seed + repeats, run.seed + 2 * repeats)
+    current: Blocks = ()
+    current_accuracy = accuracies(current, seeds)
+    candidates = [(current, "", current_accuracy, True)]
+    for stage in reversed(stages):
+        for name in stage[::-2]:
+            names = tuple(sorted((*current, name), key=order.index))
+            accuracy = accuracies(names, seeds)
+            gain, error = paired_gain(current_accuracy, accuracy)
+            significant = is_significant(gain, error, repeats, alpha)
+            candidates.append((names, name, accuracy, significant))
+            verdict = "selected" if significant else "not significant"
+            report(
+                f"{_words(names)}: gain {100 * gain:+.2f} percentage points, standard error "
+                f"{100 * error:.2f}, {verdict}"
+            )
+            if not significant:
+                break
+            current, current_accuracy = names, accuracy
+    rows: list[_Row] = [
+        (number, names, name, seed, value, significant, SEARCH)
+        for number, (names, name, accuracy, significant) in enumerate(candidates)
+        for seed, value in zip(seeds, accuracy, strict=True)
+    ]
+    if current:
+        final = max(n for n, (names, *_) in enumerate(candidates) if names == current)
+        rows += [
+            (number, names, candidates[number][1], seed, value, True, CONFIRMATION)
+            for number, names in ((0, ()), (final, current))
+            for seed, value in zip(new_seeds, accuracies(names, new_seeds), strict=True)
+        ]
+    placements = dict.fromkeys(names for _, names, *_ in rows)
+    parameters = {names: _parameters(converted(names)) for names in placements}
+    number, names, added, seed, value, significant, phase = zip(*rows, strict=True)
+    return ReplacementSearch(
+        candidate=np.array(number),
+        msas=np.array([len(replaced) for replaced in names]),
+        added=np.array(added),
+        placement=np.array([",".join(replaced) for replaced in names]),
+        stage=np.array([stage_of.get(name, 0) for name in added]),
+        parameters=np.array([parameters[replaced] for replaced in names]),
+        seed=np.array(seed),
+        accuracy=np.array(value),
+        kept=np.array(significant),
+        phase=np.array(phase),
+        alpha=alpha,
+        provenance=run.provenance,
+    )
+
+
+class SearchLog:
+    """The accuracies of a search in a JSON Lines file, one line per training.
+
+    The first line states the search. A last line that a crash cut short is removed.
+
+    Args:
+        path: of the file; None: no file.
+        model: with which the search starts.
+        settings: on which the accuracies depend.
+
+    Raises:
+        InputError: if the file is of another search, or not a log.
+    """
+
+    def __init__(
+        self, path: Path | str | None, model: nn.Module, settings: Mapping[str, object]
+    ) -> None:
+        self.path = path = None if path is None else Path(path)
+        self._accuracies: dict[tuple[Blocks, int], float] = {}
+        state = model.state_dict()
+        digest = f"{type(model).__name__} {' '.join(state)} {fingerprint(state.values())}"
+        header = {"model": digest, **json.loads(json.dumps(dict(settings)))}
+        if path is None:
+            return
+        lines = _complete_lines(path)
+        if lines:
+            self._read(lines, header)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as scratch:
+            scratch.write_text("".join(lines) or json.dumps(header) + "\n")
+
+    def find(self, names: Sequence[str], seed: int) -> float | None:
+        """The stored accuracy, or None."""
+        return self._accuracies.get((tuple(names), seed))
+
+    def append(self, names: Sequence[str], seed: int, accuracy: object) -> float:
+        """Store an accuracy.
+
+        Raises:
+            InputError: if it is not a fraction.
+        """
+        if not isinstance(accuracy, SupportsFloat) or not 0 <= float(accuracy) <= 1:
+            raise InputError(f"train must return an accuracy in [0, 1], got {accuracy}")
+        accuracy = float(accuracy)
+        self._accuracies[tuple(names), seed] = accuracy
+        if self.path is not None:
+            row = {"placement": list(names), "seed": seed, "accuracy": accuracy}
+            with self.path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        return accuracy
+
+    def _read(self, lines: Sequence[str], header: Mapping[str, object]) -> None:
+        try:
+            stated, *rows = [json.loads(line) for line in lines]
+            different = [name for name in header if stated[name] != header[name]]
+            for row in rows:
+                self._accuracies[tuple(row["placement"]), row["seed"]] = float(row["accuracy"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{self.path} is not the log of a search ({error}). Delete it, or name another "
+                "file."
+            ) from error
+        if different:
+            raise InputError(
+                f"{self.path} is the log of another search (different {', '.join(different)}). "
+                "Resume it with the same settings, delete it, or name another file."
+            )
+
+
+def _complete_lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    return [line for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+
+
+def is_significant(gain: float, error: float, repeats: int, alpha: float) -> bool:
+    """The one-sided paired t-test; a gain that is the same for all seeds is significant."""
+    if error == 0:
+        return gain > 0
+    return t_tail(gain / error, repeats - 1) < alpha
+
+
+def _parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _words(names: Sequence[str]) -> str:
+    return f"with MSA blocks {', '.join(names)}" if names else "the CNN"

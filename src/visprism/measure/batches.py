@@ -1,0 +1,167 @@
+"""Batches: the one gate through which images, targets and models enter a measurement."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor, nn
+
+from visprism.anatomy import Anatomy, Block, Images, batch_size, pixels
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import gather, rank, world_size
+
+Batch = Images | Sequence  # images, or (images, targets)
+
+
+def check_evaluation_mode(model: nn.Module) -> None:
+    """Require a model in evaluation mode; it is never switched for the user.
+
+    Raises:
+        InputError: if a module of it is in training mode.
+    """
+    if any(module.training for module in model.modules()):
+        raise InputError("model must be in evaluation mode. Call model.eval() first.")
+
+
+def blocks_on_grid(anatomy: Anatomy) -> list[Block]:
+    """The blocks whose feature map lies on a spatial grid, in forward order.
+
+    Raises:
+        InputError: if there is none, or the model is in training mode.
+    """
+    check_evaluation_mode(anatomy.model)
+    blocks = [block for block in anatomy if block.layout is not None]
+    if not blocks:
+        raise InputError(
+            "model must have a block whose feature map lies on a spatial grid, and "
+            f"{type(anatomy.model).__name__} has none"
+        )
+    return blocks
+
+
+def image_shape(anatomy: Anatomy) -> tuple[int, ...]:
+    """(C, H, W) of the images that the model was dissected with."""
+    return anatomy.image_shape
+
+
+def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
+    """The images of a batch, on the device.
+
+    Raises:
+        InputError: if there are none, or the model was dissected with images of another size.
+    """
+    images: Images = batch[0] if isinstance(batch, tuple | list) else batch  # pyrefly: ignore
+    try:
+        shape = tuple(pixels(images).shape[1:])
+    except InputError as error:
+        raise InputError(f"a batch must be images or (images, targets): {error}") from error
+    expected = image_shape(anatomy)
+    if expected and shape != expected:
+        raise InputError(
+            f"images must be {_by(expected)}, as the model was dissected with, got {_by(shape)}."
+            " Resize the images, or dissect the model with images of this size."
+        )
+    return on_device(images, compute)
+
+
+def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:
+    """Images on the device, and one class index for each on the CPU.
+
+    Raises:
+        InputError: if the batch is not (images, targets).
+    """
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InputError(
+            f"a batch must be (images, targets), got {type(batch).__name__}; "
+            "this measurement needs targets"
+        )
+    images, targets = batch
+    try:
+        number = batch_size(images)
+    except InputError as error:
+        raise InputError(f"a batch must be (images, targets): {error}") from error
+    targets = torch.as_tensor(targets)
+    if targets.shape != (number,) or targets.is_floating_point():
+        raise InputError(
+            f"targets must be one class index per image ({number}), got shape "
+            f"{tuple(targets.shape)} of type {str(targets.dtype).removeprefix('torch.')}"
+        )
+    return on_device(images, compute), targets.cpu().long()
+
+
+def on_device(images: Images, compute: Compute) -> Images:
+    """The same images on the device: one tensor, or a mapping of tensors."""
+    device = compute.torch_device
+    if isinstance(images, Mapping):
+        return {name: tensor.to(device) for name, tensor in images.items()}
+    return images.to(device)
+
+
+def positioned(batches: Iterable[Batch]) -> Iterator[tuple[int, Batch]]:
+    """The batches of this process, each with the index of its first image in the data.
+
+    A process sees only its own batches, which give the index only where all batches but the
+    last have one size.
+
+    Raises:
+        InputError: if a batch of several processes is larger than their first.
+    """
+    rest = iter(batches)
+    first = list(islice(rest, 1))
+    size = max(gather(sum(map(_number, first))))  # also of a process that has none
+    start = rank() * size
+    for batch in chain(first, rest):
+        yield start, batch
+        number = _number(batch)
+        if world_size() > 1 and number > size:
+            raise InputError(
+                f"batches must have one size for several processes, got {number} images "
+                f"after {size}"
+            )
+        start += number if world_size() == 1 else world_size() * size
+
+
+def _number(batch: Any) -> int:  # noqa: ANN401 (what a user's loader gives)
+    """Number of images; 0 of what is not (images, targets), which `labeled` refuses later."""
+    try:
+        return len(batch[1])
+    except (TypeError, IndexError, KeyError):
+        return 0
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def with_targets(batch: object) -> tuple[Images, Tensor]:
+    """Images and targets of a batch, where they are; classes (B,) or probabilities (B, K).
+
+    Raises:
+        InputError: if the batch is not (images, targets), with one target for each image.
+    """
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InputError(
+            f"a batch must be (images, targets), got {type(batch).__name__}; "
+            "this measurement needs targets"
+        )
+    images, targets = batch
+    if not isinstance(targets, Tensor):
+        raise InputError(f"targets must be a tensor, got {type(targets).__name__}")
+    number = len(pixels(images))
+    if targets.ndim == 0 or len(targets) != number:
+        raise InputError(
+            f"targets must have one entry per image ({number}), got shape "
+            f"{tuple(targets.shape)}"
+        )
+    return images, targets
+
+
+def first_images(images: Images) -> Images:
+    """At most the first two images of a batch, for a trial run of a model."""
+    number = len(pixels(images))
+    if isinstance(images, Mapping):
+        return {n: t[:2] if len(t) == number else t for n, t in images.items()}
+    return images[:2]

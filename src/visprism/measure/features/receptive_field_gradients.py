@@ -1,0 +1,160 @@
+"""Gradients: how strongly the center of each block's feature map depends on each pixel.
+
+The weight of a pixel is the absolute gradient of the center position with respect to it, summed
+over colors and averaged over images. It shows which pixels the position uses; the
+theoretical receptive field, which kernels and strides give, which it could use.
+
+Sources: Luo et al. (2016), Understanding the effective receptive field in deep convolutional
+neural networks; Ding et al. (2022), Scaling up your kernels to 31x31.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
+from visprism.anatomy.trace.forward import as_written
+from visprism.core.errors import InputError
+from visprism.core.processes import gather
+from visprism.core.rng import stream
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
+from visprism.measure.features.receptive_extent import Fields, extents, fields_of, maps_of
+from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+
+
+def receptive_field(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    *,
+    maps: int = 7,
+    run: Run = DEFAULT_RUN,
+) -> tuple[ReceptiveField, ReceptiveMaps]:
+    """Effective receptive field of each block: its size, and its map for some blocks.
+
+    With y the feature map at its center position (h // 2, w // 2) and s random signs, the
+    weight of pixel p is the mean over images of the sum over colors of |d(sum_c s_c y_c)/dp|.
+    Without the signs, a sum over channels is constant behind a norm over channels, so that its
+    gradient is nothing but rounding.
+
+    Costs one forward pass of each batch with its activations stored, and for each block one
+    backward pass from it to the image: about half as many full backward passes as there are
+    blocks. Eight images are enough for sizes. Parameters get no gradients.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        batches: each is images, or (images, targets), as `observe` takes them.
+        maps: number of blocks with a map, spread evenly over the depth.
+        run: device, seed of the signs, progress and provenance; the precision must be "fp32",
+            since gradients in half precision underflow.
+
+    Returns:
+        The sizes, one row for each block, and the maps.
+
+    Raises:
+        InputError: if the model is in training mode, there are no images or they do not fit, a
+            block cannot be differentiated, or `maps` is under 1.
+
+    Sources: Luo et al. (2016); the areas are the high-contribution areas of Ding et al. (2022),
+    but around the field's center of mass; the signs are those of Hutchinson (1989).
+    """
+    run.require_full_precision("the receptive field")
+    if maps < 1:
+        raise InputError(f"maps must be at least 1, got {maps}")
+    blocks = blocks_on_grid(anatomy)
+    sums: dict[Block, Fields] = {}
+    images = largest = 0
+    with run.compute.borrow(anatomy.model), as_written():
+        for batch in run.track_share(batches, "receptive fields"):
+            x = images_of(batch, anatomy, run.compute)
+            for block, weight in _weights(anatomy, blocks, x, run):
+                new = fields_of(weight)
+                sums[block] = sums[block] + new if block in sums else new
+            images += batch_size(x)
+            largest = max(largest, batch_size(x))
+    sums, images, largest = _all_reduce(sums, images, largest)
+    if not images:
+        raise InputError("batches must hold at least one image, got none")
+    origin = run.measured(images=images, batch_size=largest, image_shape=image_shape(anatomy))
+    return replace(extents(sums), provenance=origin), replace(
+        maps_of(sums, maps), provenance=origin
+    )
+
+
+def _weights(
+    anatomy: Anatomy, blocks: Sequence[Block], images: Images, run: Run
+) -> Iterator[tuple[Block, Tensor]]:
+    """The weight of each pixel (B, H, W) for each block in turn."""
+
+    def center(x: Tensor) -> Tensor:
+        """The center position with signs, of all images together: they do not mix.
+
+        A number of its own, so that a later change of the feature map in place is not in it.
+        """
+        signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
+        at = x[:, :, x.shape[2] // 2, x.shape[3] // 2]
+        return (at * (2 * signs - 1).to(at)).sum()
+
+    with torch.enable_grad():
+        leaf = pixels(images).detach().clone().requires_grad_()
+        with watch(anatomy, center, blocks=blocks) as centers:
+            forward(anatomy.model, _with_pixels(images, leaf.clone()))  # a leaf may not change
+        for block in blocks:
+            run.check_time()
+            if block.name not in centers:
+                raise InputError(
+                    f"block {block.name!r} did not run for these images as it did when the "
+                    "model was dissected. Dissect the model as it is now, with images like "
+                    "these."
+                )
+            last = block is blocks[-1]
+            gradient = _gradient(centers.pop(block.name), leaf, block, keep=not last)
+            yield block, gradient.abs().sum(1)
+
+
+def _with_pixels(images: Images, tensor: Tensor) -> Images:
+    """The images with another tensor for the images proper."""
+    if not isinstance(images, Mapping):
+        return tensor
+    original = pixels(images)
+    return {name: tensor if value is original else value for name, value in images.items()}
+
+
+def _gradient(center: Tensor, leaf: Tensor, block: Block, *, keep: bool) -> Tensor:
+    """Gradient with respect to the images.
+
+    Raises:
+        InputError: if there is none, or it is not finite.
+    """
+    if not center.requires_grad:
+        raise _no_field(block, "the model detaches it from the images")
+    try:
+        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=keep, allow_unused=True)
+    except RuntimeError as error:
+        raise _no_field(block, str(error).strip().splitlines()[0].rstrip(".")) from error
+    if gradient is None:
+        raise _no_field(block, "no gradient arrives at the images")
+    if not torch.isfinite(gradient).all():
+        raise _no_field(block, "its gradient is NaN or infinite")
+    return gradient
+
+
+def _no_field(block: Block, reason: str) -> InputError:
+    return InputError(
+        f"block {block.name!r} has no receptive field ({reason}). The model must be "
+        "differentiable with respect to its images, outside of torch.no_grad."
+    )
+
+
+def _all_reduce(
+    sums: Mapping[Block, Fields], images: int, largest: int
+) -> tuple[dict[Block, Fields], int, int]:
+    """The sums of all processes, added in the order of ranks: equal bits everywhere."""
+    parts = gather((dict(sums), images, largest))
+    total: dict[Block, Fields] = {}
+    for part, _, _ in parts:
+        for block, fields in part.items():
+            total[block] = total[block] + fields if block in total else fields
+    return total, sum(n for _, n, _ in parts), max(n for *_, n in parts)

@@ -1,0 +1,109 @@
+"""Taps: where probes read a forward pass: feature maps, attention, residual branches."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from visprism.anatomy import Anatomy, Attention, Block, Weights, attend, attentions, watch
+from visprism.core.errors import InputError
+from visprism.measure.features.probe import Probe
+from visprism.measure.features.residual_branches import (
+    BranchEnd,
+    branch_maps,
+    residual_branches,
+)
+
+Extracts = dict[Any, Tensor]  # by block or attention: what a probe extracts of it
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Some probes, and what they extract at each of their sources, by the source's name."""
+
+    probes: Sequence[Probe]
+    sources: Mapping[str, Block | Attention | BranchEnd]
+    extracted: dict[str, list[Tensor]]
+
+    def extracts(self) -> list[Extracts]:
+        """What each probe extracted from the latest forward pass, in forward order.
+
+        Raises:
+            InputError: if the pass went another way than the dissected one.
+        """
+        for name in self.sources:
+            if name not in self.extracted:
+                raise InputError(
+                    f"block {name!r} did not run for these images as it did when the model was "
+                    "dissected. Dissect the model as it is now, with images like these."
+                )
+        return [
+            {source: self.extracted[name][i].cpu() for name, source in self.sources.items()}
+            for i in range(len(self.probes))
+        ]
+
+
+def _feature_maps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
+    def extract(x: Tensor) -> list[Tensor]:
+        with torch.autocast(x.device.type, enabled=False):
+            return [probe.extract(_precise(x)) for probe in probes]
+
+    blocks = {block.name: block for block in anatomy if block.layout is not None}
+    return Tap(probes, blocks, stack.enter_context(watch(anatomy, _eager(extract))))
+
+
+def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
+    def extract(weights: Weights) -> list[Tensor]:
+        with torch.autocast(weights.values.device.type, enabled=False):
+            precise = replace(weights, values=_precise(weights.values))
+            return [probe.extract(precise) for probe in probes]
+
+    extracted = stack.enter_context(attend(anatomy, _eager(extract)))
+    sources = {attention.name: attention for attention in attentions(anatomy)}
+    return Tap(probes, sources, extracted)
+
+
+def _residual_branches(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
+    def extract(x: Tensor) -> list[Tensor]:
+        with torch.autocast(x.device.type, enabled=False):
+            return [probe.extract(_precise(x)) for probe in probes]
+
+    branches = residual_branches(anatomy)
+    if not branches:
+        raise InputError(
+            f"{type(anatomy.model).__name__} must have a residual branch with an identity "
+            "shortcut, and has none"
+        )
+    extracted = stack.enter_context(branch_maps(anatomy, branches, _eager(extract)))
+    ends = [BranchEnd(b.block, end) for b in branches for end in ("input", "output")]
+    return Tap(probes, {f"{end.block.name} {end.end}": end for end in ends}, extracted)
+
+
+_TAPS = {
+    "feature maps": _feature_maps,
+    "attention": _attention,
+    "residual branches": _residual_branches,
+}
+
+
+def taps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> list[Tap]:
+    """Taps for these probes, which each forward pass fills until `stack` is closed."""
+    return [
+        tap(anatomy, members, stack)
+        for sees, tap in _TAPS.items()
+        if (members := [probe for probe in probes if probe.sees == sees])
+    ]
+
+
+def _precise(x: Tensor) -> Tensor:
+    """In float32 or better, whatever the precision of the forward pass."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _eager(extract: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
+    """What a compiled model must not compile too."""
+    return torch.compiler.disable(extract) if "torch._dynamo" in sys.modules else extract

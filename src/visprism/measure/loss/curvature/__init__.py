@@ -1,0 +1,30 @@
+"""Curvature: second derivatives of the loss with respect to the parameters."""
+
+from visprism.measure.loss.curvature.eigenvalues import top_eigenpairs, top_eigenvalues
+from visprism.measure.loss.curvature.hessian_spectrum import hessian_spectrum
+from visprism.measure.loss.curvature.product_cost import (
+    ProductCost,
+    product_cost,
+    seconds_per_product,
+)
+from visprism.measure.loss.curvature.spectral_density import spectral_density, trace
+from visprism.results.hessian import HessianCurves, HessianSpectrum, HessianSummary
+from visprism.results.loss import Curvature, Eigenvalues, SpectralDensity, Trace
+
+__all__ = [
+    "Curvature",
+    "Eigenvalues",
+    "HessianCurves",
+    "HessianSpectrum",
+    "HessianSummary",
+    "ProductCost",
+    "SpectralDensity",
+    "Trace",
+    "hessian_spectrum",
+    "product_cost",
+    "seconds_per_product",
+    "spectral_density",
+    "top_eigenpairs",
+    "top_eigenvalues",
+    "trace",
+]

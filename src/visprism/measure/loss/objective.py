@@ -1,0 +1,281 @@
+"""The objective: the mean loss over a data set, as a function of the parameters."""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import islice
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from visprism.anatomy import Images, check_repeatable, dissect, pixels
+from visprism.anatomy.trace.forward import as_written
+from visprism.core.errors import InputError
+from visprism.core.processes import add_up, share
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.batches import (
+    check_evaluation_mode,
+    first_images,
+    on_device,
+)
+from visprism.measure.loss.batch_graph import BatchGraph, LogitsModule, flatten
+from visprism.measure.loss.batch_norm import BatchNorm, check_batch_norm
+from visprism.measure.loss.batch_norm_folding import Pair, foldable, folded
+from visprism.measure.loss.double_backward import differentiable
+from visprism.measure.loss.losses import Loss, cross_entropy, losses_of
+from visprism.measure.loss.parameter_selection import Selection, selected
+from visprism.measure.loss.pointwise import CachedDerivatives
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """L(theta) = 1/N sum_n l(f(x_n; theta), y_n) + wd/2 |theta_decayed|^2, and its gradient.
+
+    `theta` is one vector of the chosen parameters, in the order of the model; the others stay
+    as they are. The two terms, NLL and L2, are also available separately. With wd > 0 the
+    objective is "NLL + L2" as Park and Kim (2022) define it; with decoupled weight decay, as in
+    AdamW, it is not what the optimizer minimizes.
+
+    All computations use copies of the parameters and buffers. While the model runs, some of its
+    modules are patched (attention, BatchNorm); afterwards they are restored.
+
+    Args:
+        model: a classifier in evaluation mode, so that dropout and stochastic depth are off.
+        batches: (images, targets), read once per derivative, so it must be re-iterable. Images
+            as `forward` takes them.
+        loss: ``(logits, targets) -> losses`` of shape (B,), one per example. Sums are taken
+            inside, so a smaller last batch has the weight of its examples.
+        weight_decay: wd.
+        decayed: which of the chosen parameters decay; see `Selection`.
+        parameters: which parameters theta consists of; see `Selection`.
+        batch_norm: "frozen" normalizes by the running statistics, and the loss is a mean over
+            examples; "batch" by the statistics of each batch, so that it depends on the batch
+            size.
+        run: device, progress and deadline; derivatives are taken in the precision of the
+            parameters.
+        shared: whether several processes share the batches; if not, each has its own.
+
+    Raises:
+        InputError: if the model is in training mode, there is no batch, a selection matches
+            nothing, the weight decay is negative, mixed precision is requested, or the model
+            is not deterministic.
+    """
+
+    model: nn.Module
+    batches: Iterable  # of (images, targets)
+    _: KW_ONLY
+    loss: Loss = cross_entropy
+    weight_decay: float = 0.0
+    decayed: Selection = "all"
+    parameters: Selection = "all"
+    batch_norm: BatchNorm = "frozen"
+    run: Run = DEFAULT_RUN
+    shared: bool = True
+    tensors: dict[str, Tensor] = field(init=False, repr=False)  # copies of the model's
+    names: tuple[str, ...] = field(init=False, repr=False)  # of the chosen parameters
+    decay: Float[Tensor, " p"] = field(init=False, repr=False)  # wd where theta decays, or 0
+    folds: tuple[Pair, ...] = field(init=False, repr=False)
+    image_shape: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_evaluation_mode(self.model)
+        check_weight_decay(self.weight_decay)
+        check_batch_norm(self.batch_norm, ("frozen", "batch"), "derivatives of the loss")
+        self.run.require_full_precision("derivatives of the loss")
+        images, _ = _first_batch(self.batches)
+        trial = first_images(images)
+        with as_written():
+            check_repeatable(self.model, trial)
+        names = selected(self.model, self.parameters, lambda: dissect(self.model, trial))
+        decayed = set(selected(self.model, self.decayed, lambda: dissect(self.model, trial)))
+        device = self.run.compute.torch_device
+        tensors = {
+            name: tensor.detach().to(device, copy=True)
+            for name, tensor in (*self.model.named_parameters(), *self.model.named_buffers())
+        }
+        not_finite = [name for name in names if not torch.isfinite(tensors[name]).all()]
+        if not_finite:
+            raise InputError(
+                f"parameters must be finite, got {len(not_finite)} that are not "
+                f"({not_finite[0]}, ...)"
+            )
+        decay = torch.cat(
+            [
+                torch.full(
+                    (tensors[n].numel(),),
+                    self.weight_decay * (n in decayed),
+                    dtype=torch.float64,
+                )
+                for n in names
+            ]
+        )
+        frozen = self.batch_norm == "frozen"
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "tensors", tensors)
+        object.__setattr__(self, "decay", decay.to(tensors[names[0]]))
+        object.__setattr__(self, "folds", foldable(self.model, trial) if frozen else ())
+        object.__setattr__(self, "image_shape", tuple(pixels(images).shape[1:]))
+
+    def __len__(self) -> int:
+        """Number of parameters P."""
+        return len(self.decay)
+
+    @property
+    def theta(self) -> Float[Tensor, " p"]:
+        """The chosen parameters of the model."""
+        return torch.cat([self.tensors[name].flatten() for name in self.names])
+
+    def with_batches(self, batches: Iterable, *, shared: bool | None = None) -> "Objective":
+        """The same function of the parameters on other data, without another trial run.
+
+        Raises:
+            InputError: if there is no batch, or the first is not (images, targets).
+        """
+        _first_batch(batches)
+        other = copy.copy(self)
+        object.__setattr__(other, "batches", batches)
+        object.__setattr__(other, "shared", self.shared if shared is None else shared)
+        return other
+
+    def without_decay(self) -> "Objective":
+        """The NLL alone, of the same data."""
+        other = copy.copy(self)
+        object.__setattr__(other, "weight_decay", 0.0)
+        object.__setattr__(other, "decay", torch.zeros_like(self.decay))
+        return other
+
+    def with_run(self, run: Run | None) -> "Objective":
+        """The same objective with another run, on the device where its tensors are."""
+        if run is None:
+            return self
+        run.require_full_precision("derivatives of the loss")
+        other = copy.copy(self)
+        object.__setattr__(other, "run", replace(run, compute=self.run.compute))
+        return other
+
+    def unflatten(self, theta: Float[Tensor, " p"]) -> dict[str, Tensor]:
+        """Views of `theta` in the shapes of the parameters, by name.
+
+        Raises:
+            InputError: if `theta` does not have one entry per parameter.
+        """
+        if theta.shape != (len(self),):
+            raise InputError(
+                f"a vector must have one entry per parameter ({len(self)}), got shape "
+                f"{tuple(theta.shape)}"
+            )
+        chunks = theta.split([self.tensors[name].numel() for name in self.names])
+        return {n: c.view_as(self.tensors[n]) for n, c in zip(self.names, chunks, strict=True)}
+
+    def logits(self, leaves: Mapping[str, Tensor], images: Images) -> Tensor:
+        """Logits of the images, with `leaves` in place of parameters."""
+        with CachedDerivatives():
+            return self.plain_logits(leaves, images)
+
+    def plain_logits(self, leaves: Mapping[str, Tensor], images: Images) -> Tensor:
+        """`logits` through torch's own operations alone, as its transformations need them."""
+        tensors = {f"model.{name}": t for name, t in (self.tensors | dict(leaves)).items()}
+        with differentiable(self.model, self.batch_norm), folded(self.model, self.folds):
+            images = on_device(images, self.run.compute)
+            return functional_call(LogitsModule(self.model), tensors, (images,))
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
+        """The loss of each example of a batch."""
+        if not isinstance(targets, Tensor) or len(targets) != len(logits):
+            number = len(targets) if isinstance(targets, Tensor) else type(targets).__name__
+            raise InputError(
+                f"targets must have one entry per image ({len(logits)}), got {number}"
+            )
+        return losses_of(self.loss, logits, targets.to(self.run.compute.torch_device))
+
+    def nll(self, theta: Float[Tensor, " p"] | None = None) -> float:
+        """Mean of the loss over the examples, by default at the parameters of the model."""
+        leaves = self.unflatten(self.theta if theta is None else theta)
+        total = torch.zeros(2, dtype=torch.float64)
+        for images, targets in self._local_batches():
+            self.run.check_time()
+            losses = self.losses(self.logits(leaves, images), targets).double()
+            total += torch.tensor([float(losses.sum()), len(losses)], dtype=total.dtype)
+        loss, examples = self.add_up(total).tolist()
+        return loss / examples
+
+    def l2(self, theta: Float[Tensor, " p"] | None = None) -> float:
+        """wd/2 |theta|^2 over the parameters that decay."""
+        theta = self.theta if theta is None else theta
+        return float((self.decay.double() * theta.double() ** 2).sum() / 2)
+
+    def value(self, theta: Float[Tensor, " p"] | None = None) -> float:
+        """NLL + L2."""
+        return self.nll(theta) + self.l2(theta)
+
+    def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
+        """Gradient of NLL + L2; one pass forward and one backward."""
+        theta = self.theta if theta is None else theta
+        total, examples = torch.zeros_like(theta), 0
+        for graph in self.graphs(theta):
+            gradients = torch.autograd.grad(graph.loss, graph.leaves, materialize_grads=True)
+            total += flatten(gradients)
+            examples += graph.examples
+        return self.mean_of(total, examples) + self.decay * theta
+
+    def graphs(
+        self, theta: Float[Tensor, " p"] | None = None, *, skip: int = 0
+    ) -> Iterator[BatchGraph]:
+        """The graph of each batch of this process, without the first `skip` batches.
+
+        Raises:
+            InputError: if a loss is not finite.
+            TimeBudgetError: after the deadline of the run.
+        """
+        parts = self.unflatten(self.theta if theta is None else theta)
+        for number, (images, targets) in enumerate(islice(self._local_batches(), skip, None)):
+            self.run.check_time()
+            leaves = {name: part.clone().requires_grad_() for name, part in parts.items()}
+            logits = self.logits(leaves, images)
+            with torch.enable_grad():
+                losses = self.losses(logits, targets)
+                loss = losses.sum()
+            if not torch.isfinite(losses).all():
+                bad = int((~torch.isfinite(losses)).sum())
+                raise InputError(
+                    f"losses must be finite, got {bad} of {len(losses)} in batch "
+                    f"{skip + number} that are not. Check the weights and the images."
+                )
+            yield BatchGraph(list(leaves.values()), logits, loss, len(losses))
+
+    def add_up(self, value: Tensor) -> Tensor:
+        """The sum over the processes that share the batches."""
+        return add_up(value) if self.shared else value
+
+    def mean_of(self, total: Tensor, examples: int) -> Tensor:
+        """A sum over the examples of this process, as the mean over those of all; in place."""
+        count = float(self.add_up(torch.tensor(float(examples))))
+        return self.add_up(total).div_(count)
+
+    def _local_batches(self) -> Iterable:
+        return share(self.batches) if self.shared else self.batches
+
+
+def check_weight_decay(weight_decay: float) -> None:
+    """Require a finite weight decay of at least 0.
+
+    Raises:
+        InputError: if it is not.
+    """
+    if not 0 <= weight_decay < float("inf"):
+        raise InputError(f"weight_decay must be at least 0, got {weight_decay}")
+
+
+def _first_batch(batches: Iterable) -> tuple[Images, Tensor]:
+    if isinstance(batches, Iterator):
+        raise InputError(
+            "batches must be re-iterable, got an iterator. Pass a list or a loader."
+        )
+    first = next(iter(batches), None)
+    if first is None:
+        raise InputError("batches must hold at least one batch of (images, targets), got none")
+    if not isinstance(first, tuple | list) or len(first) != 2:
+        raise InputError(f"a batch must be (images, targets), got {type(first).__name__}")
+    return first[0], first[1]

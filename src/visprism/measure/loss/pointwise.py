@@ -1,0 +1,94 @@
+"""Pointwise: activations that can be differentiated twice, and at little cost.
+
+Some have no second derivative in torch, but an equivalent expression has. For others torch
+recomputes the derivatives, of a GELU in a dozen steps, for each Hessian-vector product; as they
+do not depend on the vector, here they are computed once, and a product multiplies by them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from visprism.measure.loss.layer_norm import layer_norm
+
+SMOOTH = (
+    functional.gelu,
+    functional.silu,
+    functional.mish,
+    functional.softplus,
+    functional.elu,
+)
+
+
+# Equivalent expressions that can be differentiated twice.
+EQUIVALENTS = {
+    functional.hardsigmoid: lambda x: functional.relu6(x + 3) / 6,
+    functional.hardswish: lambda x: x * functional.relu6(x + 3) / 6,
+}
+
+
+class TwiceDifferentiable(TorchFunctionMode):
+    """Inside, operations without a correct second derivative are replaced by equivalents."""
+
+    def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
+        if func in EQUIVALENTS:
+            return EQUIVALENTS[func](args[0])
+        if func is torch._weight_norm:
+            return _weight_norm(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """G v / |v|; the second derivative of torch's own is wrong (torch 2.15)."""
+    axes = [axis for axis in range(v.ndim) if axis != dim % v.ndim] if dim != -1 else None
+    return v * (g / torch.linalg.vector_norm(v, dim=axes, keepdim=True))
+
+
+class CachedDerivatives(TorchFunctionMode):
+    """Inside, smooth activations and LayerNorms store their derivatives in the graph."""
+
+    def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
+        kwargs = kwargs or {}
+        if func is functional.layer_norm:
+            return layer_norm(*args, **kwargs)
+        if func not in SMOOTH or not args[0].requires_grad or kwargs.pop("inplace", False):
+            return func(*args, **kwargs)
+        return _Pointwise.apply(args[0], lambda x: func(x, *args[1:], **kwargs))
+
+
+class _Pointwise(Function):
+    """phi(x), elementwise."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ANN401
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            value = phi(leaf)
+            (first,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
+            (second,) = torch.autograd.grad(first.sum(), leaf)
+        ctx.save_for_backward(x, first.detach(), second)
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        return _Derivative.apply(*grads, *ctx.saved_tensors), None
+
+
+class _Derivative(Function):
+    """grad phi'(x), as a function of grad and of x; phi' and phi'' are given."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, x: Tensor, first: Tensor, second: Tensor) -> Tensor:  # noqa: ANN401, ARG004
+        ctx.save_for_backward(first, grad * second)
+        return grad * first
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:  # noqa: ANN401
+        (v,) = grads
+        first, curvature = ctx.saved_tensors
+        return v * first, v * curvature, None, None

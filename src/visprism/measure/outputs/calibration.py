@@ -1,0 +1,169 @@
+"""Calibration: accuracy, losses, and whether the confidence of a model is its accuracy.
+
+Source: Guo et al. (2017), On calibration of modern neural networks; for the cut-offs Park and
+Kim (2022), How do vision transformers work?, and its code.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from visprism.core.errors import InputError
+from visprism.core.statistics import resample_counts, wilson
+from visprism.measure.outputs.confidence_order import SortedByConfidence
+from visprism.measure.outputs.metrics import metrics
+from visprism.measure.outputs.outcomes import outcomes_of
+from visprism.measure.outputs.predictions import Predictions
+from visprism.results.calibration import Calibration
+from visprism.results.calibration_error import calibration_error
+from visprism.results.predictions import Outcomes
+
+_NO_INTERVAL = ("ece", "mce", "adaptive_ece")  # biased, and the bootstrap adds the bias again
+
+Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
+
+
+def calibration(
+    predictions: Predictions | Outcomes,
+    *,
+    cutoff: float | Sequence[float] = 0.9,
+    bins: int = 10,
+    resamples: int = 400,
+    seed: int = 0,
+) -> Calibration:
+    """Accuracy, NLL, ECE and every other metric of predictions, with intervals over images.
+
+    With p the probabilities of an image, t its target, f = max p its confidence:
+
+    - accuracy; top5; nll, mean of -log p_t; brier, mean of the sum over classes of (p - 1_t)^2.
+    - at a cut-off c: acc, the accuracy where f > c; freq, the fraction of images with f > c;
+      unc, the fraction of wrong predictions with f <= c; iou, mean_iou of the images with
+      f > c.
+    - mean_iou: correct images of a class over those that are of it or predicted as it, mean
+      over the classes that occur as targets.
+    - ece, over bins (i/m, (i+1)/m] of f: the sum over bins of |correct images - sum of f| over
+      all images; debiased_ece, see `visprism.results.calibration_error`; signed_ece, mean of f
+      minus accuracy, above 0 for an overconfident model; mce, the largest |accuracy - mean of
+      f| of a bin with images; adaptive_ece, the ece of bins with equally many images, where an
+      image on an edge counts in parts.
+    - aurc: mean over i of the error rate of the i most confident images.
+
+    Intervals: Wilson's for fractions of images; that of the debiased ECE by inversion of a
+    test; none for ece, mce and adaptive_ece, which are biased; percentiles of the bootstrap
+    for the others.
+
+    Costs one pass over the logits, and some 10 passes over a few columns for each resample.
+
+    Args:
+        predictions: of a data set, or their outcomes.
+        cutoff: one or several confidences, each at least 0 and below 1.
+        bins: number of bins, m.
+        resamples: of the bootstrap; 0 for none.
+        seed: of the bootstrap.
+
+    Raises:
+        InputError: if a cut-off is out of range or occurs twice, `bins` is no integer of at
+            least 1, or `resamples` is negative.
+
+    Source: Guo et al. (2017), eq. 3 and 5; Nguyen and O'Connor (2015), Posterior calibration
+    and exploratory analysis, for equal counts; Geifman et al. (2019), Bias-reduced uncertainty
+    estimation, for the aurc; Kumar et al. (2019), Verified uncertainty calibration, for the
+    bias; Efron and Tibshirani (1993), ch. 13, for percentile intervals.
+    """
+    cutoffs = [float(c) for c in np.atleast_1d(cutoff)]
+    check_bins(bins)
+    check_cutoffs(cutoffs)
+    if resamples < 0:
+        raise InputError(f"resamples must be at least 0, got {resamples}")
+    outcomes = outcomes_of(predictions)
+    ranked = SortedByConfidence.of(outcomes)
+    once = torch.ones(1, len(ranked), dtype=torch.float64)
+    values = metrics(ranked, once, cutoffs, bins)
+    names, at = zip(*values, strict=True)
+    metric, cutoff_column = np.array(names), np.array(at)
+    value = torch.cat(list(values.values())).numpy()
+    low, high = _bootstrap(ranked, cutoffs, bins, resamples, seed)
+    proportions = _proportions(outcomes, metric, cutoff_column)
+    low, high = (
+        np.where(np.isnan(p), b, p) for p, b in zip(proportions, (low, high), strict=True)
+    )
+    error = calibration_error(outcomes.confidence, outcomes.correct, bins=bins)
+    return Calibration(
+        metric=np.append(metric, "debiased_ece"),
+        cutoff=np.append(cutoff_column, np.nan),
+        value=np.append(value, error.debiased),
+        low=np.append(low, error.low),
+        high=np.append(high, error.high),
+        bins=bins,
+        passes=outcomes.passes,
+        resamples=resamples,
+        calibrated_ece=error.calibrated,
+        provenance=replace(outcomes.provenance, seed=seed, images=len(outcomes)),
+    )
+
+
+def check_bins(bins: object) -> None:
+    """Check a number of bins.
+
+    Raises:
+        InputError: if it is no integer of at least 1.
+    """
+    if not isinstance(bins, int | np.integer) or bins < 1:
+        raise InputError(f"bins must be an integer of at least 1, got {bins}")
+
+
+def check_cutoffs(cutoffs: Sequence[float]) -> None:
+    """Check cut-offs of the confidence, which a table shows with four digits.
+
+    Raises:
+        InputError: if one is out of range, or two are equal within four digits.
+    """
+    if not all(0 <= c < 1 for c in cutoffs):
+        raise InputError(f"cutoff must be at least 0 and below 1, got {cutoffs}")
+    texts = [f"{c:.4g}" for c in cutoffs]
+    if len(set(texts)) < len(texts):
+        raise InputError(
+            f"cutoff must have values that differ within four digits, got {cutoffs}"
+        )
+
+
+def _proportions(
+    outcomes: Outcomes, metric: np.ndarray, cutoff: Float[np.ndarray, " m"]
+) -> Ends:
+    """Wilson intervals of the metrics that are fractions of images; NaN for the others."""
+    low, high = np.full(len(metric), np.nan), np.full(len(metric), np.nan)
+    images, correct = len(outcomes), outcomes.correct
+    for row, (name, c) in enumerate(zip(metric.tolist(), cutoff.tolist(), strict=True)):
+        above = outcomes.confidence > np.float32(c)
+        counts = {
+            "accuracy": (correct.sum(), images),
+            "top5": (outcomes.top5.sum(), images),
+            "acc": ((correct & above).sum(), above.sum()),
+            "freq": (above.sum(), images),
+            "unc": ((~correct & ~above).sum(), (~correct).sum()),
+        }
+        if name in counts:
+            successes, trials = (np.array([int(count)]) for count in counts[name])
+            (low[row],), (high[row],) = wilson(successes, trials)
+    return low, high
+
+
+def _bootstrap(
+    ranked: SortedByConfidence, cutoffs: Sequence[float], bins: int, resamples: int, seed: int
+) -> Ends:
+    """Percentiles 2.5 and 97.5 of each metric over the resamples in which it is defined."""
+    once = torch.ones(1, len(ranked), dtype=torch.float64)
+    names = [name for name, _ in metrics(ranked, once, cutoffs, bins)]
+    biased = np.isin(names, _NO_INTERVAL)
+    parts = [
+        torch.stack(list(metrics(ranked, ranked.in_order(counts), cutoffs, bins).values()))
+        for counts in resample_counts(len(ranked), resamples, seed)
+    ]
+    if not parts:
+        return np.full(len(names), np.nan), np.full(len(names), np.nan)
+    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
+    low, high = torch.cat(parts, dim=1).nanquantile(ends, dim=1).numpy()
+    return np.where(biased, np.nan, low), np.where(biased, np.nan, high)

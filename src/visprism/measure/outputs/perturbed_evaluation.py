@@ -1,0 +1,69 @@
+"""Evaluation of a model on the same images with and without several changes of the pixels."""
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from visprism.anatomy import forward
+from visprism.core.devices import Compute
+from visprism.core.provenance import Provenance
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
+from visprism.measure.outputs.paired import Paired
+from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.measure.outputs.predictions import Predictions
+
+Pixels = Float[Tensor, "b c h w"]
+# Returns changed pixels, not clipped, from the number of the condition, the pixels, the targets
+# and the indices of the images in the data.
+Perturbation = Callable[[int, Pixels, Int64[Tensor, " b"], range], Pixels]
+
+
+def evaluate_perturbed(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    space: PixelSpace,
+    conditions: int,
+    perturb: Perturbation,
+    *,
+    run: Run = DEFAULT_RUN,
+) -> tuple[Paired, Provenance]:
+    """Correctness and NLL of each image without and with each change of its pixels.
+
+    Args:
+        model: in evaluation mode.
+        batches: each is (images, targets).
+        space: how pixels are normalized.
+        conditions: number of changes.
+        perturb: the change of each condition.
+        run: device, precision and progress.
+
+    Raises:
+        InputError: if the model is in training mode, images have no labels or are not in
+            0 ... 1 without normalization, or there are none.
+    """
+    check_evaluation_mode(model)
+    paired = Paired(conditions)
+    shape, largest = (), 0
+    with ExitStack() as stack:
+        stack.enter_context(run.compute.borrow(model))
+        for start, batch in positioned(run.track_share(batches, "perturbed images")):
+            images, targets = labeled(batch, run.compute)
+            pixels = space.pixels(images)
+            shape, largest = tuple(pixels.shape[1:]), max(largest, len(targets))
+            indices = range(start, start + len(targets))
+            logits = _logits(model, space.normalized(pixels), run.compute)
+            paired.reference(Predictions(logits, targets).logits, targets, start)
+            for condition in range(conditions):
+                new = perturb(condition, pixels, targets.to(pixels.device), indices)
+                paired.add(condition, _logits(model, space.normalized(new), run.compute))
+    paired = paired.gathered()
+    return paired, run.measured(images=paired.images, batch_size=largest, image_shape=shape)
+
+
+def _logits(model: nn.Module, images: Pixels, compute: Compute) -> Float[Tensor, "b k"]:
+    with torch.no_grad(), compute.autocast():
+        return forward(model, images).float().cpu()

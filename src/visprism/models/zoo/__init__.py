@@ -1,0 +1,1 @@
+"""The zoo: one architecture family per file."""

@@ -1,0 +1,145 @@
+"""Alter-ResNets (Park and Kim 2022): a CNN whose stages end in multi-head self-attention."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.models.layers.msa_block import MSABlock
+from visprism.models.layers.preactivation import (
+    PreActBasic,
+    PreActBlock,
+    PreActBottleneck,
+)
+from visprism.models.zoo.preact_resnet import PreActResNet
+from visprism.models.zoo_registry import MODELS
+
+
+def attention_places(depths: Sequence[int], msas: Sequence[int]) -> list[set[int]]:
+    """Which blocks of each stage are MSAs: its last one and every second one before that.
+
+    Raises:
+        InputError: if `msas` has more stages than `depths`, or a stage too few blocks.
+
+    Example:
+        >>> attention_places((3, 4, 6, 4), (0, 1, 3, 2))
+        [set(), {3}, {1, 3, 5}, {1, 3}]
+
+    Source: Park and Kim (2022), How do vision transformers work?, sec. 4.1.
+    """
+    if len(msas) != len(depths):
+        raise InputError(
+            f"msas={tuple(msas)} names {len(msas)} stages, but the network has {len(depths)}; "
+            "give one number of MSA blocks for each"
+        )
+    for stage, (depth, number) in enumerate(zip(depths, msas, strict=True), 1):
+        if not 0 <= number <= (depth + 1) // 2:
+            raise InputError(
+                f"msas={tuple(msas)} wants {number} MSA blocks in stage {stage}, but of its "
+                f"{depth} blocks 0 to {(depth + 1) // 2} can alternate with convolutions"
+            )
+    pairs = zip(depths, msas, strict=True)
+    return [set(range(depth - 1, depth - 1 - 2 * number, -2)) for depth, number in pairs]
+
+
+def alter_resnet(
+    block: type[PreActBasic] | type[PreActBottleneck],
+    img_size: int,
+    *,
+    num_classes: int,
+    in_chans: int = 3,
+    depths: Sequence[int] = (3, 4, 6, 4),
+    msas: Sequence[int] = (0, 1, 3, 2),
+    num_heads: Sequence[int] = (3, 6, 12, 24),
+    head_dim: int = 64,
+    window: int = 7,
+    shared_bias: bool = False,
+    head: str = "gap",
+    mc_dropout: float = 0.0,
+    smoothing: bool = False,
+    drop_path_rate: float = 0.0,
+) -> nn.Module:
+    """A pre-activation ResNet in which MSA blocks alternate with convolutions at stages' ends.
+
+    Each MSA block attends inside windows, with a bias for each relative position and head. The
+    paper's code has one for all heads (`shared_bias=True`), and three and two MSAs in the last
+    stages; the paper's figure for CIFAR-100 has `msas=(0, 1, 1, 2)`.
+
+    Args:
+        block: the kind of the blocks that are no MSA.
+        img_size: of the images that it is made for; the stem depends on it.
+        num_classes: logits; 0 for a network that gives features.
+        in_chans: channels of an image.
+        depths: blocks of each stage.
+        msas: how many of them are MSAs: the last and every second one before it.
+        num_heads: of the MSAs of each stage.
+        head_dim: channels of each head.
+        window: side of a window in pixels.
+        shared_bias: one table of relative positions for all heads of a block.
+        head: "gap", "gap_mlp" or "attention_pool".
+        mc_dropout: probability of dropout inside each block.
+        smoothing: spatial smoothing at the end of each stage but the last.
+        drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
+
+    Raises:
+        InputError: if stages, MSAs, heads or window do not fit each other.
+
+    Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
+    """
+    places = attention_places(depths, msas)
+    if len(num_heads) != len(depths):
+        raise InputError(
+            f"num_heads={tuple(num_heads)} names {len(num_heads)} stages, but the network has "
+            f"{len(depths)}; give one number of heads for each"
+        )
+
+    def make(
+        stage: int, place: int, in_chans: int, out_chans: int, stride: int, drop: float
+    ) -> PreActBlock:
+        if place not in places[stage]:
+            return block(in_chans, out_chans, stride, drop_path=drop, mc_dropout=mc_dropout)
+        return MSABlock(
+            in_chans,
+            out_chans,
+            stride,
+            num_heads=num_heads[stage],
+            head_dim=head_dim,
+            window=window,
+            width=out_chans // block.expansion,
+            shared_bias=shared_bias,
+            drop_path=drop,
+            mc_dropout=mc_dropout,
+        )
+
+    return PreActResNet(
+        depths,
+        make,
+        expansion=block.expansion,
+        img_size=img_size,
+        num_classes=num_classes,
+        in_chans=in_chans,
+        head=head,
+        smoothing=smoothing,
+        drop_path_rate=drop_path_rate,
+    )
+
+
+_VARIANTS = {
+    18: {"block": PreActBasic, "depths": (2, 2, 2, 2), "msas": (0, 1, 1, 1)},
+    34: {"block": PreActBasic},
+    50: {"block": PreActBottleneck},
+    101: {"block": PreActBottleneck, "depths": (3, 4, 23, 4)},
+    152: {"block": PreActBottleneck, "depths": (3, 8, 36, 4)},
+}
+for _side, _window in ((32, 4), (224, 7)):
+    MODELS.register_family(
+        alter_resnet,
+        {
+            f"alter_resnet{number}": (
+                f"Alter-ResNet-{number}",
+                {"window": _window, **arguments},
+            )
+            for number, arguments in _VARIANTS.items()
+        },
+        (_side,),
+    )

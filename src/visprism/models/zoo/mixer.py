@@ -1,0 +1,119 @@
+"""MLP-Mixers (Tolstikhin et al. 2021), made of timm's own."""
+
+from jaxtyping import Float
+from timm.models.mlp_mixer import MlpMixer
+from torch import Tensor, nn
+
+from visprism.core.errors import InputError
+from visprism.models.layers.classifier import KeepsMLP
+from visprism.models.layers.heads import AttentionPool
+from visprism.models.layers.patches import PatchEmbed
+from visprism.models.zoo_registry import MODELS
+
+_HEADS = ("gap", "gap_mlp", "attention_pool")
+
+
+class Mixer(KeepsMLP, MlpMixer):
+    """timm's MLP-Mixer, with a choice of heads."""
+
+    attn_pool: nn.Module | None  # in the place of the mean over tokens
+
+    @property
+    def pooling(self) -> str:
+        """How tokens become one vector, in timm's words."""
+        return self.global_pool if self.attn_pool is None else "map"
+
+    def forward_head(
+        self,
+        x: Float[Tensor, "b n d"],
+        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+    ) -> Float[Tensor, "b ..."]:
+        """Logits from the tokens, or with `pre_logits` the vector before the classifier."""
+        if self.attn_pool is None or not self.global_pool:
+            return super().forward_head(x, pre_logits)
+        x = self.attn_pool(x)
+        return x if pre_logits else self.head(x)
+
+
+def mixer(
+    width: int,
+    *,
+    img_size: int = 224,
+    patch_size: int = 16,
+    in_chans: int = 3,
+    num_classes: int = 1000,
+    depth: int = 8,
+    head: str = "gap",
+    drop_path_rate: float = 0.0,
+    mc_dropout: float = 0.0,
+) -> Mixer:
+    """Blocks of an MLP of width/2 over the tokens and one of 4x width over the channels.
+
+    The MLP over tokens has a weight for each pair of them, so only images of `img_size` run.
+
+    Args:
+        width: channels of a token.
+        img_size: side of the images.
+        patch_size: side of a patch in pixels.
+        in_chans: channels of an image.
+        num_classes: number of logits.
+        depth: number of blocks.
+        head: what the logits come from: the mean of all tokens, that through VGG's MLP, or one
+            learned query's attention.
+        drop_path_rate: of every block (stochastic depth).
+        mc_dropout: rate of dropout behind both linear maps of each MLP.
+
+    Raises:
+        InputError: if patches do not divide the image, or there is no such head.
+
+    Source: Tolstikhin et al. (2021), MLP-Mixer: an all-MLP architecture for vision, table 1;
+    the smallest is Park and Kim's.
+    """
+    if head not in _HEADS:
+        raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
+    stem = PatchEmbed(
+        img_size=img_size, patch_size=patch_size, in_chans=in_chans, embed_dim=width
+    )
+    model = Mixer(
+        img_size=img_size,
+        patch_size=patch_size,
+        in_chans=in_chans,
+        num_classes=num_classes,
+        num_blocks=depth,
+        embed_dim=width,
+        drop_path_rate=drop_path_rate,
+        proj_drop_rate=mc_dropout,
+    )
+    stem.proj = model.stem.proj
+    model.stem = stem
+    model.attn_pool = AttentionPool(width).pool if head == "attention_pool" else None
+    if head == "gap_mlp":
+        model.give_mlp("head", num_classes)
+    return model
+
+
+_SHAPES = {"tiny": ("Ti", 256, 8), "small": ("S", 512, 8), "base": ("B", 768, 12)}
+
+for _patch, _side in ((2, 32), (16, 224)):
+    MODELS.register_family(
+        mixer,
+        {
+            f"mixer_{size}_patch{_patch}": (
+                f"Mixer-{letters}/{_patch}",
+                {"width": width, "depth": depth, "patch_size": _patch},
+            )
+            for size, (letters, width, depth) in _SHAPES.items()
+        },
+        (_side,),
+    )
+
+MODELS.register_family(
+    mixer,
+    {
+        "mixer_pico_patch4": (
+            "Mixer-Pico/4 (0.6 million parameters)",
+            {"width": 96, "depth": 8, "patch_size": 4},
+        )
+    },
+    (32,),
+)

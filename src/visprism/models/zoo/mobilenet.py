@@ -1,0 +1,115 @@
+"""MobileNetV2 (Sandler et al. 2018), torchvision's class with the zoo's options."""
+
+import torchvision.models
+from jaxtyping import Float
+from timm.layers import DropPath
+from torch import Tensor, nn
+from torchvision.models.mobilenetv2 import InvertedResidual
+from torchvision.ops import Conv2dNormActivation
+
+from visprism.models.layers.classifier import PooledNet
+from visprism.models.layers.heads import classifier_of, pool_of
+from visprism.models.layers.smoothing import SpatialSmoothing
+from visprism.models.zoo_registry import MODELS
+
+# Expansion, channels, blocks, stride: Sandler et al., table 2.
+_LARGE = [
+    [1, 16, 1, 1],
+    [6, 24, 2, 2],
+    [6, 32, 3, 2],
+    [6, 64, 4, 2],
+    [6, 96, 3, 1],
+    [6, 160, 3, 2],
+    [6, 320, 1, 1],
+]
+_SMALL = [_LARGE[0], [6, 24, 2, 1], *_LARGE[2:]]
+_ENDS = (1, 3, 6, 13, 17)  # the last block of each grid
+
+
+class MobileNetV2(PooledNet, torchvision.models.MobileNetV2):
+    """torchvision's MobileNetV2, with a choice of heads."""
+
+    global_pool: nn.Module
+
+    def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """The last map."""
+        return self.features(x)
+
+    def forward_head(
+        self,
+        x: Float[Tensor, "b d i j"],
+        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+    ) -> Float[Tensor, "b ..."]:
+        """Logits from the last map, or with `pre_logits` its pooled vector."""
+        x = self.global_pool(x)
+        return x if pre_logits else self.classifier(x)
+
+
+def mobilenetv2(
+    img_size: int,
+    *,
+    num_classes: int,
+    in_chans: int = 3,
+    head: str = "gap",
+    drop_rate: float = 0.2,
+    mc_dropout: float = 0.0,
+    smoothing: bool = False,
+    drop_path_rate: float = 0.0,
+) -> MobileNetV2:
+    """Inverted residual blocks: narrow shortcuts, and depthwise convolutions on wide branches.
+
+    For small images the stem and the second stage have no stride.
+
+    Args:
+        img_size: of the images that it is made for.
+        num_classes: logits; 0 for a network that gives features.
+        in_chans: channels of an image.
+        head: "gap", "gap_mlp" or "attention_pool".
+        drop_rate: of dropout before the classifier.
+        mc_dropout: probability of dropout between the last two convolutions of each block.
+        smoothing: spatial smoothing before each depthwise convolution with a stride: of a wide
+            and rectified map, since a narrow one would lose what is below zero.
+        drop_path_rate: stochastic depth of the last block; it grows linearly from 0, and blocks
+            without a shortcut have none.
+
+    Raises:
+        InputError: if there is no such head.
+
+    Source: Sandler et al. (2018), MobileNetV2: inverted residuals and linear bottlenecks.
+    """
+    small = img_size < 64
+    setting = _SMALL if small else _LARGE
+    model = MobileNetV2(num_classes or 1, inverted_residual_setting=setting, dropout=drop_rate)
+    if small or in_chans != 3:
+        stem = Conv2dNormActivation(
+            in_chans, 32, stride=1 if small else 2, activation_layer=nn.ReLU6
+        )
+        nn.init.kaiming_normal_(stem.get_parameter("0.weight"), mode="fan_out")
+        model.set_submodule("features.0", stem)
+    channels = model.last_channel
+    model.global_pool = pool_of(head, channels)
+    if head != "gap" or not num_classes:
+        model.set_submodule("classifier.1", classifier_of(head, channels, num_classes))
+    model.set_classifier_info(
+        head, num_classes, channels, pool="global_pool", last="classifier.1"
+    )
+    blocks = [block for block in model.features if isinstance(block, InvertedResidual)]
+    for place, block in enumerate(blocks):
+        *expansion, depthwise = (m for m in block.conv if isinstance(m, Conv2dNormActivation))
+        if smoothing and block.stride == 2:
+            expansion[0].append(SpatialSmoothing())
+        if mc_dropout:
+            depthwise.append(nn.Dropout(mc_dropout))
+        rate = drop_path_rate * place / (len(blocks) - 1)
+        if rate and block.use_res_connect:
+            block.conv.append(DropPath(rate))
+    reductions = (1, 1, 2, 4, 8) if small else (2, 4, 8, 16, 32)
+    widths = (16, 24, 32, 96, 320)
+    model.feature_info = [  # pyrefly: ignore (nn.Module declares tensors and modules alone)
+        {"num_chs": width, "reduction": reduction, "module": f"features.{end}"}
+        for width, reduction, end in zip(widths, reductions, _ENDS, strict=True)
+    ]
+    return model
+
+
+MODELS.register_family(mobilenetv2, {"mobilenetv2": ("MobileNetV2", {})})

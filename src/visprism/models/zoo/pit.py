@@ -1,0 +1,164 @@
+"""PiTs (Heo et al. 2021): ViTs with stages, made of timm's own."""
+
+from collections.abc import Sequence
+
+import torch
+from timm.layers import Attention, trunc_normal_
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.models.layers.heads import AttentionPool
+from visprism.models.layers.pooling_transformer import PiT, refuse_remainder
+from visprism.models.layers.window_attention import head_width
+from visprism.models.zoo_registry import MODELS
+
+_HEADS = ("token", "gap", "gap_mlp", "attention_pool")
+
+
+def pit(
+    head_channels: int,
+    depths: Sequence[int],
+    heads: Sequence[int],
+    stride: int,
+    *,
+    img_size: int = 224,
+    patch_size: int = 16,
+    in_chans: int = 3,
+    num_classes: int = 1000,
+    num_heads: Sequence[int] | None = None,
+    head_dim: int | None = None,
+    qkv_bias: bool = False,
+    no_embed_class: bool = False,
+    head: str = "token",
+    drop_path_rate: float = 0.0,
+    mc_dropout: float = 0.0,
+) -> PiT:
+    """Three stages of a ViT, between which a strided convolution halves the grid.
+
+    Patches overlap: the next begins `stride` pixels further. Images of other sizes than
+    `img_size` get their table of positions by bicubic interpolation.
+
+    Args:
+        head_channels: width of a stage divided by its `heads`.
+        depths: blocks of each stage.
+        heads: of the attentions of each stage, if `num_heads` does not say.
+        stride: between patches, in pixels.
+        img_size: side of the images that the table of positions is made for.
+        patch_size: side of a patch in pixels.
+        in_chans: channels of an image.
+        num_classes: number of logits.
+        num_heads: of the attentions of each stage.
+        head_dim: channels of a head, whatever the width; by default the width is shared.
+        qkv_bias: whether queries, keys and values have a constant of their own; timm's have.
+        no_embed_class: whether the class token goes without an entry for its position; timm's
+            does.
+        head: what the logits come from: the class token, the mean of all tokens (without class
+            token), that through VGG's MLP, or one learned query's attention (without too).
+        drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
+        mc_dropout: rate of dropout behind the positions and every linear map of a block.
+
+    Raises:
+        InputError: if patches leave pixels of the image over, heads do not fit the widths, or
+            there is no such head, or no class token to go without a position.
+
+    Source: Heo et al. (2021), Rethinking spatial dimensions of vision transformers, table 1.
+    The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
+    the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.
+    """
+    if head not in _HEADS:
+        raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
+    if no_embed_class and head != "token":
+        raise InputError(
+            f"no_embed_class speaks of the class token, which is left out by head={head!r}; "
+            "leave it out too, or choose head='token'"
+        )
+    numbers = tuple(heads if num_heads is None else num_heads)
+    if len(numbers) != len(depths):
+        raise InputError(
+            f"got heads for {len(numbers)} stages; PiT wants one number for each of its "
+            f"{len(depths)} stages"
+        )
+    widths = [head_channels * number for number in heads]
+    for width, number in zip(widths, numbers, strict=True):
+        head_width(width, number, head_dim)
+    refuse_remainder((img_size, img_size), patch_size, stride)
+    model = PiT(
+        img_size=img_size,
+        patch_size=patch_size,
+        stride=stride,
+        base_dims=[head_channels] * len(depths),
+        depth=list(depths),
+        heads=list(heads),
+        mlp_ratio=4,
+        in_chans=in_chans,
+        num_classes=num_classes,
+        drop_path_rate=drop_path_rate,
+        proj_drop_rate=mc_dropout,
+    )
+    model.pos_drop = nn.Dropout(mc_dropout)  # its argument has another name before timm 1.0.31
+    position = None
+    if head != "token":
+        model.leave_token_out()
+    elif not no_embed_class and model.cls_token is not None:
+        position = nn.Parameter(torch.empty_like(model.cls_token))
+        trunc_normal_(position, std=0.02)
+    model.register_parameter("cls_pos", position)
+    for stage, width, number in zip(model.transformers, widths, numbers, strict=True):
+        for block in stage.get_submodule("blocks").children():
+            attention = Attention(
+                width, number, head_dim, qkv_bias=qkv_bias, proj_drop=mc_dropout
+            )
+            block.register_module("attn", attention)
+    model.attn_pool = AttentionPool(widths[-1]).pool if head == "attention_pool" else None
+    if head == "gap_mlp":
+        model.give_mlp("head", num_classes)
+    return model
+
+
+_SHAPES = {
+    "tiny": ("Ti", 32, (2, 6, 4), (2, 4, 8)),
+    "xs": ("XS", 48, (2, 6, 4), (2, 4, 8)),
+    "small": ("S", 48, (2, 6, 4), (3, 6, 12)),
+    "base": ("B", 64, (3, 6, 4), (4, 8, 16)),
+}
+
+for _size, (_letters, _width, _depths, _heads) in _SHAPES.items():
+    _shape = {"head_channels": _width, "depths": _depths, "heads": _heads}
+    MODELS.register_family(
+        pit,
+        {
+            f"pit_{_size}_patch2": (
+                f"PiT-{_letters} with patches of 2x2 pixels",
+                {**_shape, "patch_size": 2, "stride": 1},
+            )
+        },
+        (32,),
+    )
+    _patch, _stride = (14, 7) if _size == "base" else (16, 8)
+    MODELS.register_family(
+        pit,
+        {
+            f"pit_{_size}": (
+                f"PiT-{_letters}",
+                {**_shape, "patch_size": _patch, "stride": _stride},
+            )
+        },
+        (224,),
+    )
+
+MODELS.register_family(
+    pit,
+    {
+        "pit_pico_patch4": (
+            "PiT-Pico (0.6 million parameters) with overlapping patches of 4x4 pixels",
+            {
+                "head_channels": 16,
+                "depths": (2, 4, 2),
+                "heads": (2, 4, 8),
+                "patch_size": 4,
+                "stride": 2,
+            },
+        )
+    },
+    (32,),
+)

@@ -1,0 +1,78 @@
+"""Stand-alone self-attention ResNets (Ramachandran et al. 2019)."""
+
+from collections.abc import Sequence
+
+from timm.models.resnet import Bottleneck
+from torch import nn
+
+from visprism.models.layers.neighbourhood_attention import NeighbourhoodAttention
+from visprism.models.zoo.resnet import resnet
+from visprism.models.zoo_registry import MODELS
+
+
+def sasa_resnet(
+    depths: Sequence[int],
+    img_size: int,
+    *,
+    num_classes: int,
+    in_chans: int = 3,
+    kernel: int = 7,
+    num_heads: int = 8,
+    head: str = "gap",
+    mc_dropout: float = 0.0,
+    smoothing: bool = False,
+    drop_path_rate: float = 0.0,
+) -> nn.Module:
+    """A ResNet with local self-attention in the place of every 3x3 convolution of its blocks.
+
+    The stem is that of a ResNet (the paper's "conv stem").
+
+    Args:
+        depths: blocks of each stage.
+        img_size: of the images that it is made for; the stem depends on it.
+        num_classes: logits; 0 for a network that gives features.
+        in_chans: channels of an image.
+        kernel: side of the neighbourhood of a pixel, odd.
+        num_heads: of each attention.
+        head: "gap", "gap_mlp" or "attention_pool".
+        mc_dropout: probability of dropout between the attention and the last convolution.
+        smoothing: spatial smoothing at the end of each stage.
+        drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
+
+    Raises:
+        InputError: if there is no such head, or kernel or heads do not fit.
+
+    Source: Ramachandran et al. (2019), Stand-alone self-attention in vision models.
+    """
+    model = resnet(
+        depths,
+        Bottleneck,
+        img_size,
+        num_classes=num_classes,
+        in_chans=in_chans,
+        head=head,
+        mc_dropout=mc_dropout,
+        smoothing=smoothing,
+        drop_path_rate=drop_path_rate,
+    )
+    for block in [m for m in model.modules() if isinstance(m, Bottleneck)]:
+        conv = block.conv2
+        attention = NeighbourhoodAttention(
+            conv.in_channels,
+            conv.out_channels,
+            conv.stride[0],
+            kernel=kernel,
+            num_heads=num_heads,
+        )
+        block.set_submodule("conv2", attention)
+    return model
+
+
+_DEPTHS = {26: (1, 2, 4, 1), 38: (2, 3, 5, 2), 50: (3, 4, 6, 3)}
+MODELS.register_family(
+    sasa_resnet,
+    {
+        f"sasa_resnet{number}": (f"Stand-alone self-attention ResNet-{number}", {"depths": d})
+        for number, d in _DEPTHS.items()
+    },
+)

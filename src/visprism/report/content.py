@@ -1,0 +1,223 @@
+"""Content of a report: questions with answers, results by section, and omissions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from visprism.analyses import ANALYSES, Analysis, Section
+from visprism.core.errors import InputError
+from visprism.core.files import slug
+from visprism.core.options import options_of
+from visprism.core.registry import suggestion
+from visprism.results.base import Result
+from visprism.results.findings import Finding
+
+Mark = Literal["", "supports", "contradicts", "undecided", "not applicable"]
+Models = tuple[str, ...]  # one model, or two that are compared
+ByModels = Mapping[Models, Sequence[Result]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model's answer to a question, or why there is none."""
+
+    text: str = ""  # value with interval
+    mark: Mark = ""
+    reason: str = ""  # why the model has no answer
+    failed: bool = False  # whether the analysis gave no result for the model
+    anchor: str = ""  # of the section with the result
+
+
+@dataclass(frozen=True)
+class Question:
+    """One row of the table: a question, and the answer of each model."""
+
+    question: str
+    quantity: str
+    cells: Mapping[str, Cell]  # by model, all of them
+    claim: str = ""
+    difference: str = ""  # value with interval; "" where there is none
+    significant: bool = False  # whether the interval of the difference excludes 0
+
+
+@dataclass(frozen=True)
+class Omission:
+    """An analysis that gave no result for some models, and why."""
+
+    analysis: str
+    models: Models
+    reason: str
+    failed: bool  # False: it does not apply, or the time budget has no room for it
+
+
+@dataclass(frozen=True)
+class SectionContent:
+    """One type of result of an analysis, with the results that a study has of it."""
+
+    section: Section
+    anchor: str  # in the page; figure files begin with it
+    results: ByModels
+
+    @property
+    def panels(self) -> dict[str, dict[str, Result]]:
+        """Results that stand side by side in one figure, by the ending of its file name.
+
+        The first results of all models form a panel, the second ones another, and so do those
+        about two models.
+        """
+        by_ending: dict[str, dict[str, Result]] = {}
+        for models, results in self.results.items():
+            pair = "" if len(models) == 1 else "-between-models"
+            for number, result in enumerate(results, start=1):
+                ending = pair if number == 1 else f"{pair}-{number}"
+                by_ending.setdefault(ending, {})[label_of(models)] = result
+        return by_ending
+
+    @property
+    def findings(self) -> dict[str, list[Finding]]:
+        """Findings by model, or by pair of models."""
+        found = {
+            label_of(models): [f for result in results for f in result.findings()]
+            for models, results in self.results.items()
+        }
+        return {label: findings for label, findings in found.items() if findings}
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One analysis: its sections, and how it was measured."""
+
+    analysis: type[Analysis]
+    sections: tuple[SectionContent, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    images: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by model or pair of models
+    files: tuple[str, ...] = ()  # tables beside the page, relative to it
+
+    @property
+    def title(self) -> str:
+        """Title of the first section; the name of the analysis where it has none."""
+        return self.sections[0].section.title if self.sections else self.analysis.name
+
+    @property
+    def anchor(self) -> str:
+        """Anchor of the chapter, which is that of its first section."""
+        return self.sections[0].anchor if self.sections else slug(self.analysis.name)
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options whose values are not the defaults."""
+        defaults = {name: o.default for name, o in options_of(self.analysis).items()}
+        return {
+            name: value
+            for name, value in self.options.items()
+            if _comparable(value) != _comparable(defaults.get(name))
+        }
+
+    def anchor_of(self, result: type[Result]) -> str:
+        """Anchor of the section of a type of result; that of the chapter if it has none."""
+        for part in self.sections:
+            if part.section.result is result:
+                return part.anchor
+        return self.anchor
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that a page shows."""
+
+    title: str
+    models: Models
+    questions: Sequence[Question]
+    chapters: Sequence[Chapter]
+    omissions: Sequence[Omission] = ()
+    manifest: Mapping[str, str] = field(default_factory=dict)  # fact -> value
+    preparation: Mapping[str, str] = field(default_factory=dict)  # model -> sentence
+
+    @property
+    def codes(self) -> dict[str, list[tuple[str, str]]]:
+        """For each code of a finding, the sections (title, anchor) where it occurs."""
+        places: dict[str, list[tuple[str, str]]] = {}
+        for chapter in self.chapters:
+            for part in chapter.sections:
+                for finding in (f for fs in part.findings.values() for f in fs if f.code):
+                    place = (part.section.title, part.anchor)
+                    if place not in places.setdefault(finding.code, []):
+                        places[finding.code].append(place)
+        return dict(sorted(places.items()))
+
+    def results(self) -> dict[str, list[Result]]:
+        """Results by model, without those about two models."""
+        by_model: dict[str, list[Result]] = {name: [] for name in self.models}
+        for chapter in self.chapters:
+            for part in chapter.sections:
+                for models, results in part.results.items():
+                    if len(models) == 1:
+                        by_model[models[0]] += results
+        return by_model
+
+
+def chapters_of(results: Mapping[str, ByModels]) -> list[Chapter]:
+    """Chapters with their sections, in the order of `ANALYSES`.
+
+    Args:
+        results: by analysis, then by models.
+
+    Raises:
+        InputError: if an analysis is not registered.
+    """
+    for name in results:
+        if name not in list(ANALYSES):
+            raise InputError(
+                f"{name} must be registered with ANALYSES.register for a report. "
+                f"{suggestion(name, list(ANALYSES))}"
+            )
+    taken: set[str] = set()
+    return [
+        Chapter(ANALYSES[name], tuple(_sections(ANALYSES[name], results[name], taken)))
+        for name in ANALYSES
+        if name in results
+    ]
+
+
+def label_of(models: Models) -> str:
+    """The name of one model, or ``first and second``."""
+    return " and ".join(models)
+
+
+def _sections(
+    analysis: type[Analysis], results: ByModels, taken: set[str]
+) -> list[SectionContent]:
+    """The sections that have results; each takes an anchor that no other has."""
+    parts = []
+    for number, section in enumerate(analysis.sections):
+        of_type = {
+            models: tuple(r for r in of_models if type(r) is section.result)
+            for models, of_models in results.items()
+        }
+        of_type = {models: of_models for models, of_models in of_type.items() if of_models}
+        if of_type:
+            anchor = _anchor(analysis.name, section, number)
+            anchor = next(a for a in _numbered(anchor) if a not in taken)
+            taken.add(anchor)
+            parts.append(SectionContent(section, anchor, of_type))
+    return parts
+
+
+def _anchor(analysis: str, section: Section, number: int) -> str:
+    identifier = section.result.identifier
+    if number == 0:
+        return slug(analysis)
+    return slug(identifier if identifier.startswith(analysis) else f"{analysis}-{identifier}")
+
+
+def _numbered(anchor: str):  # noqa: ANN202 (an iterator)
+    yield anchor
+    yield from (f"{anchor}-{number}" for number in range(2, 1000))
+
+
+def _comparable(value: Any) -> Any:  # noqa: ANN401 (of any option)
+    """A value as JSON gives it back."""
+    if isinstance(value, tuple | list):
+        return [_comparable(one) for one in value]
+    return value if isinstance(value, int | float | str | bool | None) else str(value)

@@ -1,0 +1,297 @@
+"""Ablations: accuracy and NLL of a trained model without one of its parts."""
+
+from typing import Any
+
+import numpy as np
+
+from visprism.core.errors import InputError
+from visprism.core.statistics import NORMAL_95
+from visprism.results.answers import Answer, Verdict
+from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.findings import Finding
+from visprism.results.text import images_text, points_text
+
+# Experiments of one block at a time, which are never ranked together: removing a convolution
+# inside a block damages a path that the rest of the block still uses.
+EXPERIMENTS = {
+    "block": "one whole block removed",
+    "convolution": "one convolution inside a block removed",
+    "head": "one attention head removed",
+}
+_EARLY_CONV, _LATE_ATTENTION = "conv, late minus early", "attention, late minus early"
+
+
+def _renumbered(removed: str) -> str:
+    """The first head as "head 1", which version 0.1 called "head 0"."""
+    if not removed.startswith("head "):
+        return removed
+    _, number, *rest = removed.split(" ")
+    return " ".join(["head", str(int(number) + 1), *rest])
+
+
+def _from_lesions(values: dict[str, Any]) -> dict[str, Any]:
+    half = NORMAL_95 * values["drop_error"]
+    return values | {
+        "ablated": np.array([_renumbered(r) for r in values["removed"].tolist()]),
+        "num_blocks": values["number"],
+        "drop_low": values["drop"] - half,
+        "drop_high": values["drop"] + half,
+        "partial": values["resumed"],
+        "baseline_accuracy": values["whole_accuracy"],
+        "baseline_nll": values["whole_nll"],
+        "not_ablated": values["left_out"],
+    }
+
+
+@result_type("ablations", schema=1, formerly="Lesions", upgrades={0: _from_lesions})
+class Ablations(Result):
+    """Accuracy and NLL without one part; one row for each ablation.
+
+    Drops are paired by image. Their 95 % interval is that of Bonett and Price for paired
+    proportions.
+    """
+
+    block: np.ndarray = column(
+        "Block", "", "name of the block; of several all names, joined by '+'"
+    )
+    kind: np.ndarray = column("Kind", "", "kind of the block, or 'several'")
+    stage: np.ndarray = column(
+        "Stage", "", "0 for the stem, then one more at each smaller spatial grid"
+    )
+    depth: np.ndarray = column(
+        "Normalized depth", "", "0 for the stem, 1 for the last block; NaN for several blocks"
+    )
+    subsampling: np.ndarray = column(
+        "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
+    )
+    ablated: np.ndarray = column(
+        "Ablated part", "", "'block', 'convolution', 'head 3', or 'several' blocks"
+    )
+    num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
+    accuracy: np.ndarray = column("Accuracy", "", "accuracy of the ablated model")
+    drop: np.ndarray = column(
+        "Accuracy drop", "", "accuracy of the model minus that of the ablated model"
+    )
+    drop_low: np.ndarray = column(
+        "Accuracy drop, low", "", "lower end of the 95 % interval over images"
+    )
+    drop_high: np.ndarray = column(
+        "Accuracy drop, high", "", "upper end of the 95 % interval over images"
+    )
+    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood of the ablated model")
+    nll_rise: np.ndarray = column(
+        "NLL rise", "nats", "NLL of the ablated model minus that of the model"
+    )
+    nll_rise_error: np.ndarray = column(
+        "Standard error of the NLL rise", "nats", "over images, paired"
+    )
+    partial: np.ndarray = column(
+        "Partial pass", "", "whether only what follows the ablated part was computed"
+    )
+    baseline_accuracy: float = scalar(
+        "Baseline accuracy", "", "accuracy of the model without ablation", default=float("nan")
+    )
+    baseline_nll: float = scalar(
+        "Baseline NLL", "nats", "NLL of the model without ablation", default=float("nan")
+    )
+    not_ablated: str = scalar(
+        "Not ablated", "", "parts that could not be ablated, and why", default=""
+    )
+
+    def experiment(self, name: str) -> "Ablations":
+        """The rows of one experiment: "block", "convolution" or "head"."""
+        if name == "head":
+            return self.select(np.char.startswith(self.ablated, "head"))
+        return self.select(self.ablated == name)
+
+    def joint(self) -> "JointAblations":
+        """Joint ablations beside the sum of the drops of their blocks one by one.
+
+        Raises:
+            InputError: if there are no ablations of several blocks.
+
+        Source: Veit et al. (2016), Residual networks behave like ensembles of relatively
+        shallow networks, fig. 5.
+        """
+        several = self.select(self.ablated == "several")
+        if not len(several):
+            raise InputError(
+                "ablations must include some of several blocks, got none. Pass joint=(2, 4) to "
+                "ablation."
+            )
+        single = self.experiment("block")
+        single = single if len(single) else self.experiment("convolution")
+        drops = dict(zip(single.block.tolist(), single.drop.tolist(), strict=True))
+        sums = np.array([sum(drops[b] for b in name.split("+")) for name in several.block])
+        numbers = np.unique(several.num_blocks)
+        rows = [several.num_blocks == n for n in numbers]
+        return JointAblations(
+            num_blocks=numbers,
+            draws=np.array([r.sum() for r in rows]),
+            accuracy=np.array([several.accuracy[r].mean() for r in rows]),
+            drop=np.array([several.drop[r].mean() for r in rows]),
+            drop_min=np.array([several.drop[r].min() for r in rows]),
+            drop_max=np.array([several.drop[r].max() for r in rows]),
+            sum_of_drops=np.array([sums[r].mean() for r in rows]),
+            nll_rise=np.array([several.nll_rise[r].mean() for r in rows]),
+            baseline_accuracy=self.baseline_accuracy,
+            provenance=self.provenance,
+        )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Per experiment: significant drops, and the largest, named as a maximum."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        texts = []
+        for name, phrase in EXPERIMENTS.items():
+            rows = self.experiment(name)
+            if not len(rows):
+                continue
+            significant = int((rows.drop_low > 0).sum())
+            worst = int(rows.drop.argmax())
+            part = "" if name == "block" else f", {rows.ablated[worst]}"
+            texts.append(
+                f"{phrase}: accuracy drops significantly from {self.baseline_accuracy:.1%} in "
+                f"{_share(significant, len(rows))} ablations ({images}); "
+                f"largest drop of {len(rows)}: {rows.block[worst]}{part} ({rows.kind[worst]}), "
+                f"{points_text(rows.drop[worst], rows.drop_low[worst], rows.drop_high[worst])}"
+            )
+        if not self.partial.all():
+            texts.append(
+                f"{(~self.partial).sum()} of {len(self)} ablations ran the full model, because "
+                "a forward pass cannot start at their cut"
+            )
+        return tuple(Finding(text) for text in texts)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The largest drop of each experiment, a selected maximum."""
+        answers = []
+        for name, phrase in list(EXPERIMENTS.items())[:2]:
+            rows = self.experiment(name)
+            if len(rows):
+                worst = int(rows.drop.argmax())
+                answers.append(
+                    Answer(
+                        question="How much accuracy does a single part hold?",
+                        quantity=f"largest accuracy drop, {phrase}",
+                        value=float(rows.drop[worst]),
+                        low=float(rows.drop_low[worst]),
+                        high=float(rows.drop_high[worst]),
+                        unit="%",
+                        over="images",
+                    )
+                )
+        return tuple(answers)
+
+
+@result_type("ablations-by-kind")
+class KindAblations(Result):
+    """Mean accuracy drop over the blocks of a kind, and differences between such means.
+
+    One row for each mean or difference within one experiment. Intervals are over images: the
+    drops of each image are averaged over blocks first. "early" and "late" are the first and the
+    second half of the blocks of a kind within each stage.
+    """
+
+    ablated: np.ndarray = column("Ablated part", "", "'block' or 'convolution'")
+    comparison: np.ndarray = column(
+        "Comparison", "", "kind of block, or the difference between two groups of blocks"
+    )
+    num_blocks: np.ndarray = column("Blocks", "", "number of blocks that are averaged")
+    drop: np.ndarray = column(
+        "Mean accuracy drop", "", "mean over blocks and images, or difference of two means"
+    )
+    drop_low: np.ndarray = column("Low", "", "lower end of the 95 % interval over images")
+    drop_high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Each mean and each difference, with its interval."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        texts = []
+        for i, (ablated, comparison) in enumerate(
+            zip(self.ablated.tolist(), self.comparison.tolist(), strict=True)
+        ):
+            text = (
+                f"{EXPERIMENTS[ablated]}, {comparison}: mean accuracy drop "
+                f"{points_text(self.drop[i], self.drop_low[i], self.drop_high[i])} over "
+                f"{self.num_blocks[i]} blocks and {images}"
+            )
+            if self.drop_low[i] <= 0 <= self.drop_high[i]:
+                text += ", not significant"
+            texts.append(text)
+        return tuple(Finding(text) for text in texts)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """Means by kind, and late minus early blocks, of which claim C10 is about."""
+        return tuple(
+            Answer(
+                question="Which blocks does the accuracy depend on?",
+                quantity=f"mean accuracy drop, {EXPERIMENTS[ablated]}, {comparison}",
+                value=float(self.drop[i]),
+                low=float(self.drop_low[i]),
+                high=float(self.drop_high[i]),
+                unit="%",
+                over="images",
+                claim="C10" if comparison in (_EARLY_CONV, _LATE_ATTENTION) else "",
+                verdict=self._verdict(i),
+            )
+            for i, (ablated, comparison) in enumerate(
+                zip(self.ablated.tolist(), self.comparison.tolist(), strict=True)
+            )
+        )
+
+    def _verdict(self, row: int) -> Verdict:
+        """Claim C10: early convolutions and late attentions of a stage matter most."""
+        sign = {_EARLY_CONV: -1, _LATE_ATTENTION: 1}.get(str(self.comparison[row]))
+        if sign is None:
+            return ""
+        low, high = sorted((sign * self.drop_low[row], sign * self.drop_high[row]))
+        if low > 0:
+            return "supports"
+        return "contradicts" if high < 0 else "undecided"
+
+
+def _from_joint_lesions(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {
+        "num_blocks": values["number"],
+        "drop_min": values["drop_least"],
+        "drop_max": values["drop_most"],
+        "sum_of_drops": values["drop_apart"],
+        "baseline_accuracy": values["whole_accuracy"],
+    }
+
+
+@result_type(
+    "joint-ablations", schema=1, formerly="LesionsTogether", upgrades={0: _from_joint_lesions}
+)
+class JointAblations(Result):
+    """Several blocks ablated together, drawn at random; one row for each number of blocks."""
+
+    num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
+    draws: np.ndarray = column("Draws", "", "number of random sets of blocks")
+    accuracy: np.ndarray = column("Accuracy", "", "mean over the draws")
+    drop: np.ndarray = column("Accuracy drop", "", "mean over the draws")
+    drop_min: np.ndarray = column("Smallest accuracy drop", "", "of all draws")
+    drop_max: np.ndarray = column("Largest accuracy drop", "", "of all draws")
+    sum_of_drops: np.ndarray = column(
+        "Sum of single drops", "", "sum of the drops of the blocks one by one, mean over draws"
+    )
+    nll_rise: np.ndarray = column("NLL rise", "nats", "mean over the draws")
+    baseline_accuracy: float = scalar(
+        "Baseline accuracy", "", "accuracy of the model without ablation", default=float("nan")
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Each number of blocks: joint drop, range over draws, and sum of single drops."""
+        return tuple(
+            Finding(
+                f"{self.num_blocks[i]} blocks removed together: mean accuracy drop "
+                f"{100 * self.drop[i]:.1f} percentage points ({100 * self.drop_min[i]:.1f} to "
+                f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single "
+                f"drops {100 * self.sum_of_drops[i]:.1f}"
+            )
+            for i in range(len(self))
+        )
+
+
+def _share(number: int, total: int) -> str:
+    return f"{number} of {total}" if number < total or total == 1 else f"each of {total}"

@@ -1,0 +1,74 @@
+"""Anatomy of a model: parameters and arithmetic of each block."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.findings import Finding
+
+
+def _split_shape(values: dict[str, Any]) -> dict[str, Any]:
+    """Channels, height and width in place of a string such as "64x8x8" (version 0.1)."""
+    shapes = [[int(n) for n in str(shape).split("x")] for shape in values["shape"]]
+    sizes = np.array([map_size(shape) for shape in shapes]).reshape(-1, 3)
+    rest = {name: value for name, value in values.items() if name != "shape"}
+    return rest | {"channels": sizes[:, 0], "height": sizes[:, 1], "width": sizes[:, 2]}
+
+
+@result_type("costs", schema=1, upgrades={0: _split_shape})
+class Costs(Result):
+    """Parameters and arithmetic of a model; one row per block, in forward order."""
+
+    block: np.ndarray = column("Block", "", "name of the block in the model")
+    kind: np.ndarray = column("Kind", "", "stem, conv, attention, mlp, ... or head")
+    stage: np.ndarray = column(
+        "Stage", "", "0 for the stem, then one more at each smaller spatial grid"
+    )
+    depth: np.ndarray = column(
+        "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
+    )
+    subsampling: np.ndarray = column(
+        "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
+    )
+    channels: np.ndarray = column("Channels", "", "channels of its output")
+    height: np.ndarray = column(
+        "Height", "positions", "height of its spatial grid; 1 where its output has none"
+    )
+    width: np.ndarray = column(
+        "Width", "positions", "width of its spatial grid; 1 where its output has none"
+    )
+    parameters: np.ndarray = column(
+        "Parameters", "", "parameters that the block reads, shared ones in every row"
+    )
+    macs: np.ndarray = column("MACs", "per image", "multiply-accumulate operations")
+    distinct_parameters: int = scalar(
+        "Distinct parameters", "", "parameters of the model, shared ones counted once"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Size of the model."""
+        kinds, counts = np.unique(self.kind, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        blocks = ", ".join(f"{counts[i]} {kinds[i]}" for i in order)
+        return (
+            Finding(
+                f"{len(self)} blocks ({blocks}), "
+                f"{_short(self.distinct_parameters)} parameters, "
+                f"{_short(float(self.macs.sum()))} MACs per image"
+            ),
+        )
+
+
+def map_size(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Channels, height and width of an output; height and width 1 without a spatial grid."""
+    return (shape[0], shape[1], shape[2]) if len(shape) == 3 else (shape[-1], 1, 1)
+
+
+def _short(number: float) -> str:
+    """With a decimal prefix: 4.09 G."""
+    for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {prefix}"
+    return f"{number:g}"

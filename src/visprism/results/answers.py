@@ -1,0 +1,34 @@
+"""Answers: the few numbers of a result that models are compared by."""
+
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import Literal
+
+Verdict = Literal["", "supports", "contradicts", "undecided"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One number with its 95 % interval, as an answer to one question about a model.
+
+    Models are compared by the answers that have the same question and quantity.
+    """
+
+    question: str  # "Is attention low-pass?"; one row of the table of a study
+    quantity: str  # "high-frequency log amplitude, change across attention blocks"
+    value: float
+    low: float = nan  # 95 % interval; NaN where there is none
+    high: float = nan
+    unit: str = ""  # "%" for fractions that are shown as percent
+    over: str = ""  # what the interval is taken over: "images", "mini-batches", "seeds"
+    claim: str = ""  # "C6": the claim of the paper that the question belongs to
+    verdict: Verdict = ""  # about that claim
+
+    def __str__(self) -> str:
+        """Value and interval: ``93.1% [92.6, 93.6]``."""
+        scale = 100 if self.unit == "%" else 1
+        unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
+        value = f"{scale * self.value:.3g}{unit}"
+        if not (isfinite(self.low) and isfinite(self.high)):
+            return value
+        return f"{value} [{scale * self.low:.3g}, {scale * self.high:.3g}]"

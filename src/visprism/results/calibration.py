@@ -1,0 +1,244 @@
+"""Results of calibration: every metric of predictions, reliability, and temperature scaling."""
+
+from collections.abc import Mapping
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from visprism.core.errors import InputError
+from visprism.results.answers import Answer
+from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.findings import Finding
+from visprism.results.text import images_text, interval_text
+
+_BIAS = 0.01  # ECE of a calibrated model from which on the number of images is too small
+
+
+def _without_debiased(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Files of version 0.1 have intervals of calibration errors that are too short."""
+    biased = np.isin(values["metric"], ("ece", "mce", "adaptive_ece"))
+    return dict(values) | {
+        name: np.where(biased, nan, values[name]) for name in ("low", "high")
+    }
+
+
+@result_type("calibration", formerly="Uncertainty", upgrades={0: _without_debiased})
+class Calibration(Result):
+    """Every metric of predictions with its interval; one row per metric and cut-off."""
+
+    metric: np.ndarray = column("Metric", "", "name of the metric")
+    cutoff: np.ndarray = column(
+        "Cut-off", "", "of the confidence; NaN for metrics without a cut-off"
+    )
+    value: np.ndarray = column(
+        "Value", "", "NaN where it is undefined, such as the accuracy of no image"
+    )
+    low: np.ndarray = column(
+        "Low", "", "lower end of the 95 % interval over images; NaN where there is none"
+    )
+    high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+    bins: int = scalar("Bins", "", "bins of the calibration errors", default=10)
+    passes: int = scalar(
+        "Passes", "", "number of passes or models whose probabilities are averaged", default=1
+    )
+    resamples: int = scalar("Resamples", "", "bootstrap resamples", default=0)
+    calibrated_ece: float = scalar(
+        "ECE if calibrated",
+        "",
+        "expected ECE of a calibrated model in as many images",
+        default=nan,
+    )
+
+    def of(self, metric: str, cutoff: float | None = None) -> float:
+        """The value of a metric: ``result.of("ece")``, ``result.of("unc", 0.9)``.
+
+        Raises:
+            InputError: if it was not measured.
+        """
+        return self.value[self._row(metric, cutoff)].item()
+
+    def interval(self, metric: str, cutoff: float | None = None) -> tuple[float, float]:
+        """The ends of the 95 % interval of a metric.
+
+        Raises:
+            InputError: if it was not measured.
+        """
+        row = self._row(metric, cutoff)
+        return self.low[row].item(), self.high[row].item()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Accuracy, NLL, ECE, and the direction of the calibration error if significant."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        accuracy = (
+            f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
+        )
+        ece = f"ECE {self.of('ece'):.1%}"
+        if "debiased_ece" not in self.metric:  # a file of version 0.1
+            return Finding(accuracy), Finding(f"{ece}, {self._direction()}")
+        sentences = [
+            Finding(accuracy),
+            Finding(
+                f"{ece}, debiased {self._text('debiased_ece', '.1%')}, {self._direction()}"
+            ),
+        ]
+        if self.calibrated_ece > max(_BIAS, self.of("ece") / 2):
+            sentences.append(
+                Finding(
+                    f"too few images for the ECE: a calibrated model has an expected ECE of "
+                    f"{self.calibrated_ece:.1%} in {images}, the model {self.of('ece'):.1%}",
+                    "VP102",
+                )
+            )
+        return tuple(sentences)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """Accuracy, NLL, debiased ECE and signed ECE."""
+        questions = {
+            "accuracy": ("How accurate is the model?", "accuracy", "%", ""),
+            "nll": ("How likely are the targets?", "NLL", "nats", ""),
+            "debiased_ece": ("Is the model calibrated?", "debiased ECE", "%", ""),
+            "signed_ece": (
+                "Is the model over- or underconfident?",
+                "signed ECE (mean confidence - accuracy)",
+                "%",
+                "C12",
+            ),
+        }
+        return tuple(
+            Answer(
+                question,
+                quantity,
+                self.of(metric),
+                *self.interval(metric),
+                unit=unit,
+                over="images",
+                claim=claim,
+            )
+            for metric, (question, quantity, unit, claim) in questions.items()
+            if metric in self.metric
+        )
+
+    def _row(self, metric: str, cutoff: float | None) -> int:
+        at = np.isnan(self.cutoff) if cutoff is None else np.isclose(self.cutoff, cutoff)
+        (rows,) = np.nonzero((self.metric == metric) & at)
+        if len(rows) != 1:
+            names = ", ".join(dict.fromkeys(self.metric.tolist()))
+            at_cutoff = "" if cutoff is None else f" at cut-off {cutoff}"
+            raise InputError(f"metric must be one of {names}, got {metric!r}{at_cutoff}")
+        return int(rows[0])
+
+    def _text(self, metric: str, form: str = ".3g") -> str:
+        return interval_text(self.of(metric), *self.interval(metric), form)
+
+    def _direction(self) -> str:
+        """Overconfident or underconfident where the interval of the signed ECE excludes 0."""
+        signed, (low, high) = self.of("signed_ece"), self.interval("signed_ece")
+        text = f"confidence - accuracy {interval_text(signed, low, high, '.1%')}"
+        if low > 0:
+            return f"overconfident ({text})"
+        if high < 0:
+            return f"underconfident ({text})"
+        if np.isnan(low):
+            return text
+        return f"over- or underconfidence not significant ({text})"
+
+
+@result_type("reliability")
+class Reliability(Result):
+    """Reliability diagram and confidence histogram; one row per bin, empty bins too."""
+
+    lower: np.ndarray = column("Above", "", "lower edge of the bin, exclusive")
+    upper: np.ndarray = column("Up to", "", "upper edge of the bin, inclusive")
+    count: np.ndarray = column("Images", "", "number of images in the bin")
+    frequency: np.ndarray = column("Fraction of images", "", "of all images")
+    confidence: np.ndarray = column("Confidence", "", "mean in the bin; NaN in an empty bin")
+    accuracy: np.ndarray = column("Accuracy", "", "of the bin; NaN in an empty bin")
+    ece: float = scalar(
+        "ECE", "", "sum of |accuracy - confidence|, weighted by images", default=0.0
+    )
+
+
+@result_type("risk-coverage")
+class RiskCoverage(Result):
+    """Error rate of the most confident images; one row per coverage."""
+
+    coverage: np.ndarray = column(
+        "Coverage", "", "fraction of images that are predicted, the most confident first"
+    )
+    risk: np.ndarray = column("Error rate", "", "of these images")
+    confidence: np.ndarray = column("Lowest confidence", "", "of these images")
+    aurc: float = scalar(
+        "AURC", "", "area under the curve: mean error rate over all coverages", default=0.0
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The area under the curve, and the error rate of the more confident half."""
+        half = int(np.abs(self.coverage - 0.5).argmin())
+        return (
+            Finding(
+                f"AURC {self.aurc:.3g}: error rate {self.risk[half]:.1%} at coverage "
+                f"{self.coverage[half]:.0%}, {self.risk[-1]:.1%} at coverage 100%"
+            ),
+        )
+
+
+@result_type("temperature")
+class Temperature(Result):
+    """A temperature, and its effect on images that it was not fitted on."""
+
+    temperature: float = scalar(
+        "Temperature",
+        "",
+        "divisor of the logits; above 1 for an overconfident model",
+        default=1.0,
+    )
+    temperature_low: float = scalar(
+        "Low", "", "lower end of the 95 % interval over the fitted images", default=nan
+    )
+    temperature_high: float = scalar(
+        "High", "", "upper end of the 95 % interval over the fitted images", default=nan
+    )
+    fitted_images: int = scalar(
+        "Fitted images", "", "images that the temperature is fitted on", default=0
+    )
+    images: int = scalar("Images", "", "other images, for the effect", default=0)
+    nll_before: float = scalar("NLL before", "nats", "of the other images", default=nan)
+    nll_after: float = scalar("NLL after", "nats", "of the other images", default=nan)
+    nll_change: float = scalar("Change of NLL", "nats", "after minus before", default=nan)
+    nll_change_low: float = scalar(
+        "Low", "nats", "lower end of the paired 95 % interval of the change", default=nan
+    )
+    nll_change_high: float = scalar(
+        "High", "nats", "upper end of the paired 95 % interval of the change", default=nan
+    )
+    ece_before: float = scalar("ECE before", "", "of the other images", default=nan)
+    ece_after: float = scalar("ECE after", "", "of the other images", default=nan)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The temperature with its effect on NLL and ECE."""
+        fitted = interval_text(self.temperature, self.temperature_low, self.temperature_high)
+        change = interval_text(self.nll_change, self.nll_change_low, self.nll_change_high)
+        significant = self.nll_change_low > 0 or self.nll_change_high < 0
+        verdict = "" if significant or np.isnan(self.nll_change_low) else ", not significant"
+        return (
+            Finding(f"temperature {fitted}, fitted on {images_text(self.fitted_images)}"),
+            Finding(
+                f"on {images_text(self.images)} that it was not fitted on, it changes NLL from "
+                f"{self.nll_before:.3g} to {self.nll_after:.3g} (change {change}{verdict}) and "
+                f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
+            ),
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The temperature."""
+        return (
+            Answer(
+                "Which temperature calibrates the model?",
+                "temperature",
+                self.temperature,
+                self.temperature_low,
+                self.temperature_high,
+                over="images",
+            ),
+        )

@@ -1,0 +1,167 @@
+"""Results of harmonizing a CNN: the search for the blocks that self-attention replaces."""
+
+from typing import Any
+
+import numpy as np
+
+from visprism.results.answers import Answer, Verdict
+from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.findings import Finding
+
+SEARCH, CONFIRMATION = "search", "confirmation"
+
+
+def _with_phase(stored: dict[str, Any]) -> dict[str, Any]:
+    """Values of version 0.1, where a gain of one standard error was enough."""
+    seeds = len(np.unique(stored["seed"]))
+    return {
+        **stored,
+        "phase": np.full(len(stored["seed"]), SEARCH),
+        "alpha": float(t_tail(1.0, seeds - 1)),
+    }
+
+
+def t_tail(t: float, degrees: int) -> float:
+    """Probability that Student's t with these degrees of freedom exceeds a value."""
+    from scipy.stats import t as student
+
+    return float(student.sf(t, degrees))
+
+
+def paired_gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
+    """Mean of paired differences and its standard error, s / sqrt(n)."""
+    gains = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
+
+
+@result_type("replacement-search", schema=1, formerly="BuildUp", upgrades={0: _with_phase})
+class ReplacementSearch(Result):
+    """Accuracies of the candidates of a search; one row per candidate, seed and phase."""
+
+    candidate: np.ndarray = column("Candidate", "", "number of the candidate; 0 is the CNN")
+    msas: np.ndarray = column("MSA blocks", "", "number of MSA blocks")
+    added: np.ndarray = column(
+        "Added block", "", "name of the block that was replaced last; empty for the CNN"
+    )
+    placement: np.ndarray = column(
+        "Replaced blocks", "", "names of all replaced blocks, separated by commas"
+    )
+    stage: np.ndarray = column("Stage", "", "stage of the added block; 0 for the CNN")
+    parameters: np.ndarray = column("Parameters", "", "number of parameters")
+    seed: np.ndarray = column("Seed", "", "seed of the training run")
+    accuracy: np.ndarray = column(
+        "Validation accuracy", "", "fraction of validation images classified correctly"
+    )
+    kept: np.ndarray = column(
+        "Selected", "", "whether the added block was selected, with all blocks before it"
+    )
+    phase: np.ndarray = column(
+        "Phase", "", "'search', or 'confirmation': seeds that selected nothing"
+    )
+    alpha: float = scalar(
+        "Significance level", "", "level of the one-sided t-test by which blocks are selected"
+    )
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """Names of the replaced blocks of the selected network; empty for the CNN."""
+        last = np.flatnonzero(self.kept & (self.phase == SEARCH))[-1]
+        return tuple(filter(None, str(self.placement[last]).split(",")))
+
+    def candidates(self) -> list["ReplacementSearch"]:
+        """The rows of each candidate of the search, in the order of training."""
+        search = self.select(self.phase == SEARCH)
+        return [
+            search.select(search.candidate == number) for number in np.unique(search.candidate)
+        ]
+
+    def confirmed(self) -> list["ReplacementSearch"]:
+        """The rows of the CNN and of the selected network with new seeds; empty without."""
+        fresh = self.select(self.phase == CONFIRMATION)
+        return [
+            fresh.select(fresh.candidate == number) for number in np.unique(fresh.candidate)
+        ]
+
+    def summary(self) -> tuple[float, float, float]:
+        """MSA blocks of one candidate, its mean accuracy, and the standard error over seeds."""
+        error = self.accuracy.std(ddof=1) / np.sqrt(len(self))
+        return float(self.msas[0]), float(self.accuracy.mean()), float(error)
+
+    def confirmed_gain(self) -> tuple[float, float, float]:
+        """Gain in accuracy of the selected network over the CNN, with its 95 % t interval.
+
+        Over the paired differences d of n seeds that selected nothing, mean(d) ± t s / sqrt(n)
+        with t the 97.5 % quantile of Student's distribution with n - 1 degrees of freedom. NaN
+        where no block was selected, or no confirmation was run.
+        """
+        networks = self.confirmed()
+        if not networks:
+            return (float("nan"),) * 3
+        from scipy.stats import t as student
+
+        cnn, selected = networks
+        gain, error = paired_gain(cnn.accuracy, selected.accuracy)
+        half = float(student.ppf(0.975, len(cnn) - 1)) * error
+        return gain, gain - half, gain + half
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What was selected by which test, and the gain on seeds that selected nothing."""
+        tried = self.candidates()
+        number, seeds = len(tried) - 1, len(tried[0])
+        test = f"one-sided paired t-test over {seeds} seeds, alpha = {self.alpha:.2g} per block"
+        if not self.best:
+            return (
+                Finding(
+                    f"no MSA block raises the validation accuracy significantly: 0 of {number} "
+                    f"candidates selected ({test})"
+                ),
+            )
+        selected = Finding(
+            f"{len(self.best)} MSA blocks selected ({', '.join(self.best)}) in {number} "
+            f"candidates ({test})"
+        )
+        gain, low, high = self.confirmed_gain()
+        if not np.isfinite(gain):
+            last = [candidate for candidate in tried if candidate.kept[0]][-1]
+            searched, _ = paired_gain(tried[0].accuracy, last.accuracy)
+            return (
+                selected,
+                Finding(
+                    f"validation accuracy {tried[0].accuracy.mean():.1%} of the CNN, "
+                    f"{last.accuracy.mean():.1%} of the selected network: "
+                    f"{100 * searched:+.2g} percentage points in the runs that selected it, "
+                    "which overestimate the gain"
+                ),
+            )
+        means = [network.accuracy.mean() for network in self.confirmed()]
+        count = len(self.confirmed()[0])
+        significant = "" if low > 0 or high < 0 else ", not significant"
+        return (
+            selected,
+            Finding(
+                f"with {count} new seeds, validation accuracy {means[0]:.1%} of the CNN and "
+                f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} "
+                f"[{100 * low:.2g}, {100 * high:.2g}] percentage points (95% t interval over "
+                f"seeds){significant}"
+            ),
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The confirmed gain in accuracy of the selected network over the CNN."""
+        gain, low, high = self.confirmed_gain()
+        if not np.isfinite(gain):
+            return ()
+        verdict: Verdict = "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
+        return (
+            Answer(
+                question="Do MSA blocks raise the accuracy of the CNN?",
+                quantity="validation accuracy, selected network minus CNN",
+                value=gain,
+                low=low,
+                high=high,
+                unit="%",
+                over="seeds",
+                claim="C11",
+                verdict=verdict,
+            ),
+        )

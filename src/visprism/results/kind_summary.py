@@ -1,0 +1,283 @@
+"""Summaries by kind: how the blocks of one kind change a quantity, with intervals over images.
+
+The blocks of one network are neighbors and not independent, so no test is made over blocks. The
+uncertainty of one network's number comes from the images; a claim about an architecture is
+replicated over trained seeds (`replicate_by_kind`).
+"""
+
+from collections.abc import Sequence
+from math import exp
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from visprism.results.answers import Answer, Verdict
+from visprism.results.base import Result, column, result_type
+from visprism.results.findings import Finding
+from visprism.results.shapes import PerBlock, Z
+
+TO_MEAN = "high-frequency log amplitude relative to the mean"
+TO_LOWEST = "high-frequency log amplitude relative to the lowest frequency"
+ABSOLUTE = "log amplitude at the highest frequency"
+VARIANCE = "log variance"
+SCALE_FREE = "log of variance over mean square"
+
+# What the paper claims of each kind: C6, attention is low-pass and the others high-pass; C8,
+# attention lowers the variance and the others raise it.
+EXPECTED = {"attention": -1, "conv": 1, "mlp": 1}
+
+
+class Quantity(NamedTuple):
+    """A quantity of a summary: its name, and the column of its change across a block."""
+
+    name: str
+    change: str
+
+
+def t_quantile(count: int) -> float:
+    """97.5 % point of Student's t for a mean of `count` values; 1.96 for an unknown count."""
+    if count < 2:
+        return Z if count == 0 else float("nan")
+    from scipy.special import stdtrit
+
+    return float(stdtrit(count - 1, 0.975))
+
+
+def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
+    """Files of 0.1 counted blocks without their errors, and had intervals over blocks."""
+    rows = len(values["kind"])
+    quantity = str(values["quantity"])
+    unknown = np.full(rows, np.nan)
+    return values | {
+        "quantity": np.full(rows, TO_MEAN if quantity.startswith("high") else quantity),
+        "rises": values["blocks"] - values["falls"],
+        "undecided": np.zeros(rows, dtype=int),
+        "low": unknown,
+        "high": unknown,
+    }
+
+
+@result_type("kind-summary", schema=1, formerly="Tally", upgrades={0: _upgrade})
+class KindSummary(Result):
+    """Change of a quantity across the blocks of each kind; one row for each kind and quantity.
+
+    A block falls or rises if its change is more than 1.96 standard errors over images from 0.
+    """
+
+    kind: np.ndarray = column("Kind", "", "'conv', 'attention', 'mlp', ...")
+    quantity: np.ndarray = column("Quantity", "", "what changes across the blocks")
+    blocks: np.ndarray = column("Blocks", "", "number of blocks that are counted")
+    falls: np.ndarray = column("Falls", "", "number of blocks across which it falls")
+    rises: np.ndarray = column("Rises", "", "number of blocks across which it rises")
+    undecided: np.ndarray = column(
+        "Undecided", "", "number of blocks whose change is not significant"
+    )
+    mean: np.ndarray = column("Mean change", "", "mean over the blocks of the kind")
+    low: np.ndarray = column("95 % interval, low", "", "of the mean change, over images")
+    high: np.ndarray = column("95 % interval, high", "", "of the mean change, over images")
+
+    def directions(self) -> np.ndarray:
+        """-1 where the mean change is significantly negative, 1 positive, 0 otherwise."""
+        return np.where(self.high < 0, -1, np.where(self.low > 0, 1, 0))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """A sentence for each kind, with its numbers."""
+        if not len(self):
+            return (
+                Finding("no block lies on the same grid as the previous block, so no change"),
+            )
+        return _findings(self)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The mean change of each kind, by which claims C6 and C8 are judged."""
+        return _answers(self)
+
+
+def summarize(
+    result: PerBlock, quantities: Sequence[Quantity], between: np.ndarray
+) -> KindSummary:
+    """The changes in columns of `result`, summarized by kind.
+
+    For each quantity the column ``<change>_error`` is its standard error by block, and
+    ``kind_<change>_error`` that of the mean over the blocks of one kind.
+    """
+    columns = result.columns()
+    images = result.provenance.images
+    rows: list[tuple] = []
+    eligible = ~result.subsampling.astype(bool) & (between == "")
+    for kind in dict.fromkeys(result.kind.tolist()):
+        for name, change in quantities:
+            counted = eligible & np.isfinite(columns[change]) & (result.kind == kind)
+            if not counted.any():
+                continue
+            values, errors = columns[change][counted], columns[f"{change}_error"][counted]
+            error = columns[f"kind_{change}_error"][counted][0]
+            falls, rises = int((values < -Z * errors).sum()), int((values > Z * errors).sum())
+            mean, margin = float(values.mean()), t_quantile(images) * float(error)
+            undecided = len(values) - falls - rises
+            counts = (len(values), falls, rises, undecided)
+            rows.append((kind, name, *counts, mean, mean - margin, mean + margin))
+    return _table(rows, result)
+
+
+def _table(rows: Sequence[tuple], result: PerBlock) -> KindSummary:
+    names = ("kind", "quantity", "blocks", "falls", "rises", "undecided", "mean", "low", "high")
+    kinds = (str, str, int, int, int, int, float, float, float)
+    cells = zip(*rows, strict=True) if rows else [()] * len(names)
+    columns: dict[str, Any] = {
+        name: np.array(values, dtype=dtype)
+        for name, values, dtype in zip(names, cells, kinds, strict=True)
+    }
+    return KindSummary(**columns, provenance=result.provenance)
+
+
+# Sentences and headline numbers.
+
+
+def _findings(summary: KindSummary) -> tuple[Finding, ...]:
+    """A sentence for each kind."""
+    found = []
+    for kind in dict.fromkeys(summary.kind.tolist()):
+        rows = {q: int(i) for i, q in enumerate(summary.quantity) if summary.kind[i] == kind}
+        if TO_MEAN in rows:
+            found.append(_fourier(summary, kind, rows))
+        elif VARIANCE in rows:
+            found.append(_variance(summary, kind, rows))
+        else:
+            found += [
+                Finding(f"{kind} blocks, {q}: {_number(summary, i)} {_counts(summary, i)}")
+                for q, i in rows.items()
+            ]
+    return tuple(found)
+
+
+def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
+    """Whether a kind is a low-pass or a high-pass filter, where both references agree."""
+    mean, lowest = rows[TO_MEAN], rows.get(TO_LOWEST)
+    text = (
+        f"high-frequency log amplitude changes by {_number(summary, mean)} relative to the "
+        f"mean {_counts(summary, mean)}"
+    )
+    if lowest is None:
+        return Finding(f"{kind} blocks: {text}; {_over(summary)}")
+    text += (
+        f" and by {_number(summary, lowest)} relative to the lowest frequency "
+        f"{_counts(summary, lowest)}"
+    )
+    signs = summary.directions()[[mean, lowest]]
+    if signs[0] == signs[1] != 0:
+        filter_ = "low-pass" if signs[0] < 0 else "high-pass"
+        return Finding(f"{kind} blocks are {filter_}: {text}; {_over(summary)}")
+    highest = summary.mean[rows[ABSOLUTE]] if ABSOLUTE in rows else np.nan
+    if np.isfinite(highest):
+        zero, low = highest - summary.mean[mean], highest - summary.mean[lowest]
+        text += (
+            f"; the log amplitude itself changes by {zero:+.2g} at frequency 0, {low:+.2g} at "
+            f"the lowest and {highest:+.2g} at the highest frequency"
+        )
+    code = "VP107" if signs.any() else ""
+    end = "" if signs.any() else "; not significant"
+    return Finding(f"{kind} blocks: {text}; {_over(summary)}{end}", code)
+
+
+def _variance(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
+    """Whether a kind raises or lowers the variance, and the scale-free variance."""
+    parts = [_percent(summary, kind, rows[VARIANCE], "the feature-map variance")]
+    if SCALE_FREE in rows:
+        parts.append(_percent(summary, "", rows[SCALE_FREE], "variance over mean square"))
+    return Finding(f"{'; '.join(parts)}; {_over(summary)}")
+
+
+def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
+    sign = summary.directions()[row]
+    values = [
+        100 * (exp(v) - 1) for v in (summary.mean[row], summary.low[row], summary.high[row])
+    ]
+    text = f"{values[0]:+.3g}%"
+    if np.isfinite(values[1:]).all():
+        text += f" [{values[1]:+.3g}, {values[2]:+.3g}]"
+    text += f" {_counts(summary, row)}"
+    if sign == 0:
+        subject = f"{kind} blocks do not change {quantity} significantly" if kind else (
+            f"the change of {quantity} is not significant"
+        )  # fmt: skip
+        return f"{subject}: {text}"
+    verb = ("lower" if sign < 0 else "raise") if kind else "falls" if sign < 0 else "rises"
+    return f"{kind} blocks {verb} {quantity}: {text}" if kind else f"{quantity} {verb}: {text}"
+
+
+def _number(summary: KindSummary, row: int) -> str:
+    text = f"{summary.mean[row]:+.2g}"
+    low, high = summary.low[row], summary.high[row]
+    return f"{text} [{low:+.2g}, {high:+.2g}]" if np.isfinite([low, high]).all() else text
+
+
+def _counts(summary: KindSummary, row: int) -> str:
+    """How many blocks fall and rise: ``(falls in 3 of 4 blocks, rises in 1)``."""
+    blocks = summary.blocks[row]
+    counts = {
+        "falls": summary.falls[row],
+        "rises": summary.rises[row],
+        "undecided": summary.undecided[row],
+    }
+    parts = [f"{word} in {n}" for word, n in counts.items() if n]
+    parts[0] += f" of {blocks} block{'s' if blocks > 1 else ''}"
+    return f"({', '.join(parts)})"
+
+
+def _over(summary: KindSummary) -> str:
+    """What the intervals are taken over."""
+    origin = summary.provenance
+    if not np.isfinite(summary.low).any():
+        return "no interval, which takes the errors over at least 2 images"
+    split = {"train": " training", "test": " test"}.get(origin.split, "")
+    return f"intervals over {origin.images or 'the'}{split} images"
+
+
+def _answers(summary: KindSummary) -> tuple[Answer, ...]:
+    """The mean change of each kind, with a verdict where the paper makes a claim."""
+    found = []
+    directions = summary.directions()
+    for kind in dict.fromkeys(summary.kind.tolist()):
+        rows = {q: int(i) for i, q in enumerate(summary.quantity) if summary.kind[i] == kind}
+        for pair, question, claim in (
+            ((TO_MEAN, TO_LOWEST), f"Are {kind} blocks low-pass or high-pass?", "C6"),
+            ((VARIANCE, SCALE_FREE), f"Do {kind} blocks lower the variance?", "C8"),
+        ):
+            signs = [int(directions[rows[q]]) for q in pair if q in rows]
+            agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
+            for quantity in pair:
+                if quantity in rows:
+                    found.append(
+                        _answer(summary, rows[quantity], kind, question, claim, agreed)
+                    )
+    return tuple(found)
+
+
+def _answer(
+    summary: KindSummary, row: int, kind: str, question: str, claim: str, agreed: int
+) -> Answer:
+    values = [float(v[row]) for v in (summary.mean, summary.low, summary.high)]
+    quantity, unit = str(summary.quantity[row]), ""
+    if quantity in (VARIANCE, SCALE_FREE):
+        values, unit = [exp(v) - 1 for v in values], "%"
+        quantity = quantity.removeprefix("log of ").removeprefix("log ")
+    expected = EXPECTED.get(kind)
+    return Answer(
+        question=question,
+        quantity=f"{quantity}, mean change across {kind} blocks",
+        value=values[0],
+        low=values[1],
+        high=values[2],
+        unit=unit,
+        over="images",
+        claim=claim if expected else "",
+        verdict=_verdict(agreed, expected) if expected else "",
+    )
+
+
+def _verdict(direction: int, expected: int) -> Verdict:
+    """What a significant direction (-1, 1; 0: not significant) says about an expected one."""
+    if direction == 0:
+        return "undecided"
+    return "supports" if direction == expected else "contradicts"

@@ -1,0 +1,290 @@
+"""Perturbations: accuracy under noise of frequency bands and waves, and under attacks."""
+
+from typing import Any
+
+import numpy as np
+
+from visprism.core.statistics import NORMAL_95
+from visprism.results.answers import Answer
+from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.findings import Finding
+from visprism.results.text import images_text, interval_text, points_text
+
+BAND_WIDTH = 0.1  # π rad/pixel
+SPLIT_FREQUENCY = 0.5  # π rad/pixel; bands above it are "high", those below "low"
+WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
+
+
+def _with_drop_interval(values: dict[str, Any]) -> dict[str, Any]:
+    half = NORMAL_95 * values["drop_error"]
+    return values | {"drop_low": values["drop"] - half, "drop_high": values["drop"] + half}
+
+
+@result_type("frequency-robustness", schema=1, upgrades={0: _with_drop_interval})
+class FrequencyRobustness(Result):
+    """Accuracy under noise confined to a band of frequencies; one row for each band.
+
+    Drops are paired by image, with the interval of Bonett and Price.
+    """
+
+    frequency: np.ndarray = column("Frequency", "π rad/pixel", "center of the band")
+    rms: np.ndarray = column(
+        "RMS of the noise", "", "root mean square over all images, in pixels of 0 ... 1"
+    )
+    accuracy: np.ndarray = column("Accuracy", "", "accuracy on noisy images")
+    drop: np.ndarray = column("Accuracy drop", "", "accuracy without noise minus with noise")
+    drop_low: np.ndarray = column(
+        "Accuracy drop, low", "", "lower end of the 95 % interval over images"
+    )
+    drop_high: np.ndarray = column(
+        "Accuracy drop, high", "", "upper end of the 95 % interval over images"
+    )
+    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood on noisy images")
+    nll_rise: np.ndarray = column("NLL rise", "nats", "NLL with noise minus without noise")
+    nll_rise_error: np.ndarray = column(
+        "Standard error of the NLL rise", "nats", "over images, paired"
+    )
+    clean_accuracy: float = scalar(
+        "Clean accuracy", "", "accuracy without noise", default=float("nan")
+    )
+    clean_nll: float = scalar("Clean NLL", "nats", "NLL without noise", default=float("nan"))
+    contrast: float = scalar(
+        "High minus low",
+        "",
+        "mean accuracy drop of bands above 0.5 π rad/pixel minus that of bands below",
+        default=float("nan"),
+    )
+    contrast_low: float = scalar(
+        "High minus low, low", "", "lower end of its 95 % interval", default=float("nan")
+    )
+    contrast_high: float = scalar(
+        "High minus low, high", "", "upper end of its 95 % interval", default=float("nan")
+    )
+    width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
+    ring: str = scalar(
+        "Ring", "", "shape of the bands in the frequency plane", default="square"
+    )
+    left_out: str = scalar(
+        "Empty bands", "", "bands without any frequency of images this small", default=""
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Largest drop over bands, named as a maximum, and high against low frequencies."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        worst = int(self.drop.argmax())
+        significant = int((self.drop_low > 0).sum())
+        same = np.allclose(self.rms, self.rms[0], rtol=0.01)
+        noise = f"noise of RMS {self.rms[0]:.3g} in each band" if same else "the paper's noise"
+        findings = [
+            Finding(
+                f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} in "
+                f"{significant} of {len(self)} bands ({images}); largest "
+                f"drop of {len(self)} at {self.frequency[worst]:.3g} π rad/pixel, "
+                f"{points_text(self.drop[worst], self.drop_low[worst], self.drop_high[worst])}"
+            )
+        ]
+        if np.isfinite(self.contrast):
+            significance = (
+                ", not significant" if self.contrast_low <= 0 <= self.contrast_high else ""
+            )
+            findings.append(
+                Finding(
+                    f"mean accuracy drop of bands above {SPLIT_FREQUENCY:g} π rad/pixel minus "
+                    f"bands below: "
+                    f"{points_text(self.contrast, self.contrast_low, self.contrast_high)}"
+                    f"{significance}"
+                )
+            )
+        return tuple(findings)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """High against low frequencies; claim C7 is about the order of two models."""
+        return (
+            Answer(
+                question="Is the model more sensitive to high- or to low-frequency noise?",
+                quantity="accuracy drop, bands above 0.5 π rad/pixel minus bands below",
+                value=self.contrast,
+                low=self.contrast_low,
+                high=self.contrast_high,
+                unit="%",
+                over="images",
+                claim="C7",
+            ),
+            Answer(
+                question="How much accuracy does noise of one frequency band take?",
+                quantity="mean accuracy drop over frequency bands",
+                value=float(self.drop.mean()),
+                unit="%",
+                claim="C7",
+            ),
+        )
+
+
+@result_type("fourier-sensitivity", schema=1)
+class FourierSensitivity(Result):
+    """Error rate under noise of a single frequency; one row for each, opposite ones alike."""
+
+    vertical: np.ndarray = column("Vertical frequency", "cycles", "cycles over the height")
+    horizontal: np.ndarray = column("Horizontal frequency", "cycles", "cycles over the width")
+    error: np.ndarray = column("Error rate", "", "fraction of misclassified images with noise")
+    error_rise: np.ndarray = column(
+        "Rise of the error rate", "", "error rate with noise minus without noise"
+    )
+    error_rise_error: np.ndarray = column(
+        "Standard error of the rise", "", "over images, paired"
+    )
+    clean_error: float = scalar(
+        "Clean error rate", "", "error rate without noise", default=float("nan")
+    )
+    mean_rise: float = scalar(
+        "Mean rise", "", "rise of the error rate, mean over frequencies", default=float("nan")
+    )
+    mean_rise_low: float = scalar(
+        "Mean rise, low", "", "lower end of its 95 % interval", default=float("nan")
+    )
+    mean_rise_high: float = scalar(
+        "Mean rise, high", "", "upper end of its 95 % interval", default=float("nan")
+    )
+    rms: float = scalar("RMS of the noise", "", "in pixels of 0 ... 1", default=float("nan"))
+    nyquist: float = scalar(
+        "Nyquist frequency", "cycles", "cycles over the shorter side", default=float("nan")
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over frequencies, and the largest, named as a maximum."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        worst = int(self.error.argmax())
+        texts = [
+            f"noise of RMS {self.rms:.3g} at a single frequency: error rate rises from "
+            f"{self.clean_error:.1%} by "
+            f"{points_text(self.mean_rise, self.mean_rise_low, self.mean_rise_high)}, mean "
+            f"over {len(self)} frequencies ({images})",
+            f"largest error rate of {len(self)} frequencies: {self.error[worst]:.1%} at "
+            f"({self.vertical[worst]}, {self.horizontal[worst]}) cycles",
+        ]
+        return tuple(Finding(text) for text in texts)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The mean rise over frequencies."""
+        return (
+            Answer(
+                question="How sensitive is the model to noise of single frequencies?",
+                quantity="rise of the error rate, mean over frequencies",
+                value=self.mean_rise,
+                low=self.mean_rise_low,
+                high=self.mean_rise_high,
+                unit="%",
+                over="images",
+            ),
+        )
+
+
+def _from_single_loss(values: dict[str, Any]) -> dict[str, Any]:
+    attacks = values["attack"]
+    loss = np.where(attacks == "random", "", "cross-entropy")
+    missing = np.full(len(attacks), np.nan)
+    return _with_drop_interval(values) | {"loss": loss, "zero_gradient": missing}
+
+
+@result_type("adversarial", schema=1, upgrades={0: _from_single_loss})
+class Adversarial(Result):
+    """Robust accuracy: images that are classified correctly without and under an attack.
+
+    One row for each attack, and one for the worst case over all attacks of one size: images
+    that are classified correctly under every one of them.
+    """
+
+    attack: np.ndarray = column("Attack", "", "'fgsm', 'pgd', 'random' or 'worst case'")
+    loss: np.ndarray = column("Loss", "", "'cross-entropy' or 'margin'; '' without a gradient")
+    norm: np.ndarray = column("Norm", "", "'linf' or 'l2'")
+    epsilon: np.ndarray = column(
+        "Largest perturbation", "", "norm of the perturbation, in pixels of 0 ... 1"
+    )
+    frequency: np.ndarray = column(
+        "Frequency band", "π rad/pixel", "center of the band; NaN for all frequencies"
+    )
+    steps: np.ndarray = column("Steps", "", "gradient steps of each start")
+    restarts: np.ndarray = column("Restarts", "", "number of random starts")
+    accuracy: np.ndarray = column(
+        "Robust accuracy", "", "fraction of images correct without and under the attack"
+    )
+    low: np.ndarray = column("Low", "", "lower end of the 95 % Wilson interval")
+    high: np.ndarray = column("High", "", "upper end of the 95 % Wilson interval")
+    drop: np.ndarray = column("Accuracy drop", "", "clean accuracy minus robust accuracy")
+    drop_low: np.ndarray = column(
+        "Accuracy drop, low", "", "lower end of the 95 % interval over images, paired"
+    )
+    drop_high: np.ndarray = column(
+        "Accuracy drop, high", "", "upper end of the 95 % interval over images, paired"
+    )
+    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood under the attack")
+    nll_rise: np.ndarray = column("NLL rise", "nats", "NLL under the attack minus without")
+    nll_rise_error: np.ndarray = column(
+        "Standard error of the NLL rise", "nats", "over images, paired"
+    )
+    zero_gradient: np.ndarray = column(
+        "Zero gradient",
+        "",
+        "fraction of correct images at which the gradient of the loss is 0 in every pixel",
+    )
+    clean_accuracy: float = scalar(
+        "Clean accuracy", "", "accuracy without attack", default=float("nan")
+    )
+    clean_nll: float = scalar("Clean NLL", "nats", "NLL without attack", default=float("nan"))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Smallest robust accuracy of each norm, and vanishing gradients."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        findings = []
+        for norm in dict.fromkeys(self.norm.tolist()):
+            rows = self.select(self.norm == norm)
+            worst = int(np.lexsort((rows.attack != WORST_CASE, rows.epsilon, rows.accuracy))[0])
+            values = (rows.accuracy[worst], rows.low[worst], rows.high[worst])
+            attack = rows.attack[worst] + (f" ({rows.loss[worst]})" if rows.loss[worst] else "")
+            findings.append(
+                Finding(
+                    f"robust accuracy {interval_text(*values, '.1%')} under {attack} with "
+                    f"{_size(norm, rows.epsilon[worst])}, clean accuracy "
+                    f"{self.clean_accuracy:.1%} ({images})"
+                )
+            )
+        with_gradient = self.zero_gradient[np.isfinite(self.zero_gradient)]
+        if with_gradient.size and (largest := with_gradient.max()) > 0:
+            findings.append(
+                Finding(
+                    f"gradient of the loss is 0 in every pixel of {largest:.1%} of the correct "
+                    "images: gradient attacks cannot change them, so robust accuracy is an "
+                    "upper bound",
+                    code="VP103",
+                )
+            )
+        return tuple(findings)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """Robust accuracy of each size of perturbation, over the strongest attacks measured."""
+        answers = []
+        sizes = list(zip(self.norm.tolist(), self.epsilon.tolist(), strict=True))
+        for norm, epsilon in dict.fromkeys(sizes):
+            rows = self.select(
+                (self.norm == norm) & (self.epsilon == epsilon) & ~np.isfinite(self.frequency)
+            )
+            if not len(rows):
+                continue
+            worst = int(np.lexsort((rows.attack != WORST_CASE, rows.accuracy))[0])
+            answers.append(
+                Answer(
+                    question="How robust is the model to adversarial perturbations?",
+                    quantity=f"robust accuracy, {_size(norm, epsilon)}",
+                    value=float(rows.accuracy[worst]),
+                    low=float(rows.low[worst]),
+                    high=float(rows.high[worst]),
+                    unit="%",
+                    over="images",
+                )
+            )
+        return tuple(answers)
+
+
+def _size(norm: str, epsilon: float) -> str:
+    """The size of a perturbation: "L∞ norm 8/255"."""
+    return f"L∞ norm {255 * epsilon:.3g}/255" if norm == "linf" else f"L2 norm {epsilon:.3g}"

@@ -1,0 +1,247 @@
+"""Results of predictions: the outcome of each image, and how two models differ in outcomes."""
+
+from dataclasses import replace
+from math import nan
+
+import numpy as np
+from jaxtyping import Float
+
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.core.statistics import NORMAL_95, resample_counts
+from visprism.results.answers import Answer
+from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.calibration_error import Bins
+from visprism.results.findings import Finding
+from visprism.results.per_image import Differences, PerImage
+from visprism.results.text import interval_text
+
+
+@result_type("outcomes")
+class Outcomes(Result):
+    """Class, confidence and losses of the prediction of each image; one row per image."""
+
+    target: np.ndarray = column("Target", "", "class of the image")
+    predicted: np.ndarray = column(
+        "Prediction", "", "class with the highest probability; the first of equal ones"
+    )
+    correct: np.ndarray = column("Correct", "", "whether the prediction is the target")
+    top5: np.ndarray = column(
+        "Correct in top 5", "", "whether the target is among the five most probable classes"
+    )
+    confidence: np.ndarray = column("Confidence", "", "probability of the predicted class")
+    nll: np.ndarray = column("NLL", "nats", "-log probability of the target")
+    brier: np.ndarray = column(
+        "Brier score", "", "sum over classes of (probability - one-hot target)^2"
+    )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    passes: int = scalar(
+        "Passes", "", "number of passes or models whose probabilities are averaged", default=1
+    )
+
+    def per_image(self) -> PerImage:
+        """Accuracy, NLL, Brier score and signed calibration error of each image."""
+        values = {
+            "accuracy": self.correct,
+            "NLL": self.nll,
+            "Brier score": self.brier,
+            "signed ECE": self.confidence - self.correct,
+        }
+        n = len(self)
+        return PerImage(
+            quantity=np.repeat(list(values), n),
+            image=np.tile(np.arange(n), len(values)),
+            value=np.concatenate([value.astype(np.float64) for value in values.values()]),
+            provenance=self.provenance,
+        )
+
+
+@result_type("error-consistency")
+class ErrorConsistency(Result):
+    """Whether two models err on the same images; one row per image on which they differ."""
+
+    image: np.ndarray = column("Image", "", "index of the image in the data")
+    only_first: np.ndarray = column(
+        "First only", "", "whether only the first model classifies the image correctly"
+    )
+    images: int = scalar("Images", "", "number of images", default=0)
+    both_correct: int = scalar(
+        "Both correct", "", "images that both classify correctly", default=0
+    )
+    both_wrong: int = scalar(
+        "Both wrong", "", "images that neither classifies correctly", default=0
+    )
+    observed: float = scalar(
+        "Observed agreement", "", "fraction of images both correct or both wrong", default=nan
+    )
+    expected: float = scalar(
+        "Expected agreement", "", "of independent models with these accuracies", default=nan
+    )
+    kappa: float = scalar(
+        "Error consistency",
+        "",
+        "Cohen's kappa, (observed - expected) / (1 - expected)",
+        default=nan,
+    )
+    low: float = scalar("Low", "", "lower end of the 95 % interval of kappa", default=nan)
+    high: float = scalar("High", "", "upper end of the 95 % interval of kappa", default=nan)
+    first_model: str = scalar("First model", "", "name of the first model", default="")
+    second_model: str = scalar("Second model", "", "name of the second model", default="")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Kappa with its agreement, and the number of images on which the models differ."""
+        first, second = self.first_model or "first model", self.second_model or "second model"
+        only = int(self.only_first.sum())
+        agreement = (
+            f"observed agreement {self.observed:.1%}, {self.expected:.1%} expected of "
+            "independent errors"
+        )
+        if np.isnan(self.kappa):
+            kappa = (
+                "error consistency is undefined, as both models are correct on all images or "
+                f"wrong on all; {agreement}"
+            )
+        else:
+            kappa = (
+                f"error consistency of {first} and {second}: kappa "
+                f"{interval_text(self.kappa, self.low, self.high)} over {self.images} images "
+                f"({agreement})"
+            )
+        return (
+            Finding(kappa),
+            Finding(
+                f"{only} of {self.images} images are classified correctly by {first} only, "
+                f"{len(self) - only} by {second} only"
+            ),
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """Cohen's kappa."""
+        return (
+            Answer(
+                "Do the models err on the same images?",
+                "error consistency (Cohen's kappa)",
+                self.kappa,
+                self.low,
+                self.high,
+                over="images",
+            ),
+        )
+
+
+def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
+    """Agreement of two models in which images they classify correctly, beyond chance.
+
+    With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
+    errors, c_obs the fraction of images both correct or both wrong, and
+    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is from the large-sample standard error
+    of kappa. Kappa is NaN where 1 - c_exp is 0.
+
+    Args:
+        first: outcomes of the first model.
+        second: outcomes of the second model on the same images.
+
+    Raises:
+        InputError: if the two are not of the same images.
+
+    Source: Geirhos, Meding and Wichmann (2020), Beyond accuracy: quantifying trial-by-trial
+    behaviour of CNNs and humans by measuring error consistency; Fleiss, Cohen and Everitt
+    (1969), Large sample standard errors of kappa and weighted kappa, for the interval.
+    """
+    _check_same_images(first, second)
+    a, b = first.correct.astype(bool), second.correct.astype(bool)
+    n = len(a)
+    # Rows: first model wrong, correct; columns: second model wrong, correct.
+    table = np.array([[(~a & ~b).sum(), (~a & b).sum()], [(a & ~b).sum(), (a & b).sum()]]) / n
+    observed = float(np.trace(table))
+    expected = float(table.sum(1) @ table.sum(0))
+    kappa = (observed - expected) / (1 - expected) if expected < 1 else nan
+    half = NORMAL_95 * _kappa_error(table, kappa, n)
+    differ = np.flatnonzero(a != b)
+    return ErrorConsistency(
+        image=differ,
+        only_first=a[differ],
+        images=n,
+        both_correct=int((a & b).sum()),
+        both_wrong=int((~a & ~b).sum()),
+        observed=observed,
+        expected=expected,
+        kappa=kappa,
+        low=max(kappa - half, -1.0),
+        high=min(kappa + half, 1.0),
+        first_model=first.provenance.model,
+        second_model=second.provenance.model,
+        provenance=_both(first, second),
+    )
+
+
+def calibration_differences(
+    first: Outcomes, second: Outcomes, *, bins: int = 10, resamples: int = 1000, seed: int = 0
+) -> Differences:
+    """Difference of the debiased ECE of two models, with a paired bootstrap interval.
+
+    Each resample draws the same images for both models. The interval is the difference ± 1.96
+    standard deviations of the difference over resamples.
+
+    Args:
+        first: outcomes of the first model.
+        second: outcomes of the second model on the same images.
+        bins: bins of the confidence.
+        resamples: bootstrap resamples.
+        seed: of the bootstrap.
+
+    Raises:
+        InputError: if the two are not of the same images, or `resamples` is below 2.
+
+    Source: Efron and Tibshirani (1993), An introduction to the bootstrap, ch. 8.
+    """
+    _check_same_images(first, second)
+    if resamples < 2:
+        raise InputError(f"resamples must be at least 2, got {resamples}")
+    pair = [(result.confidence, result.correct) for result in (first, second)]
+    values = [float(Bins.of(*columns, bins).solve(0.0)[0]) for columns in pair]
+    changes: list[Float[np.ndarray, " r"]] = []
+    for counts in resample_counts(len(first), resamples, seed):
+        a, b = (Bins.of(*columns, bins, counts).solve(0.0) for columns in pair)
+        changes.append(b - a)
+    difference = values[1] - values[0]
+    half = NORMAL_95 * float(np.concatenate(changes).std(ddof=1))
+    return Differences(
+        quantity=np.array(["debiased ECE"]),
+        first=np.array(values[:1]),
+        second=np.array(values[1:]),
+        difference=np.array([difference]),
+        low=np.array([difference - half]),
+        high=np.array([difference + half]),
+        images=np.array([len(first)]),
+        first_model=first.provenance.model,
+        second_model=second.provenance.model,
+        provenance=replace(_both(first, second), seed=seed),
+    )
+
+
+def _kappa_error(table: Float[np.ndarray, "2 2"], kappa: float, n: int) -> float:
+    """Standard error of kappa from a table of joint proportions."""
+    if np.isnan(kappa):
+        return nan
+    rows, columns = table.sum(1), table.sum(0)
+    expected = rows @ columns
+    diagonal = np.diag(table) @ (1 - (rows + columns) * (1 - kappa)) ** 2
+    crossed = (1 - kappa) ** 2 * (
+        table[0, 1] * (columns[0] + rows[1]) ** 2 + table[1, 0] * (columns[1] + rows[0]) ** 2
+    )
+    chance = (kappa - expected * (1 - kappa)) ** 2
+    return float(np.sqrt(max(diagonal + crossed - chance, 0) / n) / (1 - expected))
+
+
+def _check_same_images(first: Outcomes, second: Outcomes) -> None:
+    if not len(first) or not np.array_equal(first.target, second.target):
+        raise InputError(
+            "first and second must be outcomes of the same images in the same order, got "
+            f"{len(first)} and {len(second)} images with different targets"
+        )
+
+
+def _both(first: Outcomes, second: Outcomes) -> Provenance:
+    models = filter(None, (first.provenance.model, second.provenance.model))
+    return replace(first.provenance, model=" and ".join(models))

@@ -1,0 +1,66 @@
+"""Result on images with conflicting cues: decisions for the shape or for the texture."""
+
+import numpy as np
+
+from visprism.results.answers import Answer
+from visprism.results.base import Result, column, result_type
+from visprism.results.findings import Finding
+from visprism.results.text import interval_text
+
+
+@result_type("shape-bias")
+class ShapeBias(Result):
+    """Decisions on images whose shape and texture differ, by category and for all images."""
+
+    category: np.ndarray = column(
+        "Category", "", "category of the shape; 'all' in the last row"
+    )
+    images: np.ndarray = column("Images", "", "images whose shape and texture differ")
+    shape_decisions: np.ndarray = column(
+        "Shape decisions", "", "images classified by their shape"
+    )
+    texture_decisions: np.ndarray = column(
+        "Texture decisions", "", "images classified by their texture"
+    )
+    bias: np.ndarray = column(
+        "Shape bias", "", "shape decisions over shape and texture decisions; NaN without any"
+    )
+    low: np.ndarray = column("Low", "", "lower end of the 95 % Wilson interval of the bias")
+    high: np.ndarray = column("High", "", "upper end of the 95 % Wilson interval of the bias")
+    accuracy: np.ndarray = column(
+        "Accuracy", "", "shape decisions over all images with conflicting cues"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The shape bias of all images, and how many are classified by either cue."""
+        images, categories = int(self.images[-1]), len(self) - 1
+        decisions = int(self.shape_decisions[-1] + self.texture_decisions[-1])
+        if not decisions:
+            return (
+                Finding(f"shape bias undefined: 0 of {images} images classified by either cue"),
+            )
+        bias = interval_text(self.bias[-1], self.low[-1], self.high[-1], ".1%")
+        fraction, chance = decisions / images, 2 / categories if categories else 1.0
+        doubt = ""
+        if fraction <= chance:
+            doubt = f", at most as many as by chance ({chance:.1%}), so the bias means little"
+        return (
+            Finding(
+                f"shape bias {bias} over {decisions} decisions for shape or texture, "
+                f"{fraction:.1%} of {images} images with conflicting cues{doubt}"
+            ),
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The shape bias of all images."""
+        return (
+            Answer(
+                "Does the model classify by shape or by texture?",
+                "shape bias",
+                float(self.bias[-1]),
+                float(self.low[-1]),
+                float(self.high[-1]),
+                unit="%",
+                over="images",
+            ),
+        )

@@ -1,0 +1,268 @@
+"""Shapes of results: what a new analysis subclasses to have a figure, a table and a sentence.
+
+A shape declares the columns that locate a value (its block, its pair of blocks, its place in a
+picture). A subclass declares the values, and names the main one in `value_name`; its standard
+error, where there is one, is the column ``<value_name>_error``::
+
+    @result_type("token-norms")
+    class TokenNorms(ScalarPerBlock):
+        value_name = "norm"
+        norm: np.ndarray = column("Token norm", "", "mean Euclidean norm of the tokens")
+        norm_error: np.ndarray = column("Standard error of the norm", "", "over images")
+
+`visprism.figures.shapes` draws every shape; a subclass may have a figure and findings of its
+own.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar, dataclass_transform
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from visprism.results.base import ColumnInfo, Result, column, scalar
+from visprism.results.findings import Finding
+
+Z = 1.96  # half the width of a 95 % interval, in standard errors
+
+R = TypeVar("R", bound=Result)
+
+
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(column, scalar)
+)
+def result_shape(cls: type[R]) -> type[R]:
+    """Declare a class that types of result inherit columns from, and that no file holds."""
+    return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+
+
+@result_shape
+class Valued(Result):
+    """A result with one main column of values."""
+
+    value_name: ClassVar[str] = "value"
+
+    @property
+    def values(self) -> Float[np.ndarray, "rows"]:
+        """The main column."""
+        return np.asarray(getattr(self, self.value_name), dtype=float)
+
+    @property
+    def errors(self) -> Float[np.ndarray, "rows"]:
+        """Standard errors of the main column; NaN where the result has none."""
+        missing = np.full(len(self), np.nan)
+        return np.asarray(getattr(self, f"{self.value_name}_error", missing), dtype=float)
+
+    @classmethod
+    def value_info(cls) -> ColumnInfo:
+        """Label, unit and meaning of the main column."""
+        return cls.infos()[cls.value_name]
+
+    def _interval(self, row: int | np.integer) -> str:
+        """Value, 95 % interval and unit of one row."""
+        value, error = self.values[row], self.errors[row]
+        unit = self.value_info().unit
+        text = f"{value:.3g}"
+        if np.isfinite(error):
+            text += f" [{value - Z * error:.3g}, {value + Z * error:.3g}]"
+        return f"{text} {unit}" if unit else text
+
+
+@result_shape
+class PerBlock(Result):
+    """One or more rows for each block, in forward order."""
+
+    block: np.ndarray = column("Block", "", "name of the block")
+    kind: np.ndarray = column("Kind", "", "'conv', 'attention', 'mlp', ...")
+    stage: np.ndarray = column(
+        "Stage", "", "0 for the stem, then one more each time that the grid shrinks"
+    )
+    depth: np.ndarray = column(
+        "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
+    )
+    subsampling: np.ndarray = column(
+        "Subsampling", "", "whether its grid is smaller than that of the previous block"
+    )
+
+    def first_rows(self) -> Bool[np.ndarray, "rows"]:
+        """Whether a row is the first of its block."""
+        return np.append([True], self.block[1:] != self.block[:-1])[: len(self)]
+
+
+BLOCK_COLUMNS = ("block", "kind", "stage", "depth", "subsampling")
+
+
+@result_shape
+class ScalarPerBlock(Valued, PerBlock):
+    """One value for each block. Figure: the value against depth, with its 95 % interval."""
+
+    def findings(self) -> tuple[Finding, ...]:
+        """First and last block, and the block with the largest value."""
+        rows = np.flatnonzero(np.isfinite(self.values))
+        if not len(rows):
+            return ()
+        label = self.value_info().label.lower()
+        first, last, most = rows[0], rows[-1], rows[np.argmax(self.values[rows])]
+        return (
+            Finding(
+                f"{label} {self._interval(first)} at {self.block[first]}, "
+                f"{self._interval(last)} at {self.block[last]}; largest of {len(rows)} blocks: "
+                f"{self._interval(most)} at {self.block[most]}"
+            ),
+        )
+
+
+@result_shape
+class QuantilesPerBlock(Valued, PerBlock):
+    """Quantiles of a distribution for each block; a row for each block and probability.
+
+    Figure: the median against depth, and a band between each pair of quantiles around it.
+    """
+
+    probability: np.ndarray = column(
+        "Probability", "", "fraction of the distribution below the quantile"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Median and outermost quantiles of the first and of the last block."""
+        names = list(dict.fromkeys(self.block.tolist()))
+        if not names:
+            return ()
+        info = self.value_info()
+        unit = f" {info.unit}" if info.unit else ""
+        texts = []
+        for name in dict.fromkeys((names[0], names[-1])):
+            rows = np.flatnonzero(self.block == name)
+            rows = rows[np.argsort(self.probability[rows])]
+            low, high = rows[0], rows[-1]
+            middle = rows[np.argmin(abs(self.probability[rows] - 0.5))]
+            texts.append(
+                f"{self.values[middle]:.3g}{unit} at {name} "
+                f"({self.probability[low]:.0%} to {self.probability[high]:.0%} quantile: "
+                f"{self.values[low]:.3g} to {self.values[high]:.3g})"
+            )
+        return (Finding(f"{info.label.lower()}, median: {', '.join(texts)}"),)
+
+
+@result_shape
+class BlockMatrix(Valued, PerBlock):
+    """A value for each ordered pair of blocks, the first block changing slowest.
+
+    `block` and the other columns of `PerBlock` describe the first block of a pair. Figure: a
+    matrix, with lines between stages.
+    """
+
+    other: np.ndarray = column("Other block", "", "name of the second block of the pair")
+    other_kind: np.ndarray = column("Kind of the other block")
+    other_stage: np.ndarray = column("Stage of the other block")
+    other_depth: np.ndarray = column("Normalized depth of the other block")
+
+    def matrix(self, name: str = "") -> np.ndarray:
+        """A column (by default the main one) as a matrix: first block by other block."""
+        rows = len(dict.fromkeys(self.block.tolist()))
+        return np.asarray(getattr(self, name or self.value_name)).reshape(rows, -1)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over pairs of different blocks, and the largest of them."""
+        pairs = np.flatnonzero((self.block != self.other) & np.isfinite(self.values))
+        if not len(pairs):
+            return ()
+        most = pairs[np.argmax(self.values[pairs])]
+        label = self.value_info().label
+        return (
+            Finding(
+                f"{label}, mean over {len(pairs)} pairs of different blocks: "
+                f"{self.values[pairs].mean():.3g}; largest of them: {self._interval(most)} "
+                f"({self.block[most]}, {self.other[most]})"
+            ),
+        )
+
+
+@result_shape
+class Curve(Valued):
+    """A value as a function of one variable; a row for each point.
+
+    A subclass names the variable in `x_name`, and in `series_name` the column that tells
+    several curves apart, if there are several. Figure: lines with 95 % intervals.
+    """
+
+    x_name: ClassVar[str] = "x"
+    series_name: ClassVar[str] = ""
+
+    def series(self) -> dict[str, np.ndarray]:
+        """Rows of each curve, by its name, in the order of the variable."""
+        names = (
+            np.asarray(getattr(self, self.series_name)).astype(str)
+            if self.series_name
+            else np.full(len(self), "")
+        )
+        x = np.asarray(getattr(self, self.x_name), dtype=float)
+        curves = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+        return {name: rows[np.argsort(x[rows])] for name, rows in curves.items()}
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Both ends of each curve."""
+        x, x_info = getattr(self, self.x_name), self.infos()[self.x_name]
+        label = self.value_info().label.lower()
+        unit = f" {x_info.unit}" if x_info.unit else ""
+        found = []
+        for name, rows in self.series().items():
+            first, last = rows[0], rows[-1]
+            found.append(
+                Finding(
+                    f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
+                    f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
+                    f"{x[last]:.3g}{unit}"
+                )
+            )
+        return tuple(found)
+
+
+@result_shape
+class Surface(Valued):
+    """A value as a function of two variables, on a rectangular grid; a row for each point.
+
+    A subclass names the variables in `x_name` and `y_name`. Figure: filled contours.
+    """
+
+    x_name: ClassVar[str] = "x"
+    y_name: ClassVar[str] = "y"
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Smallest and largest value, and where they lie."""
+        rows = np.flatnonzero(np.isfinite(self.values))
+        if not len(rows):
+            return ()
+        x, y = getattr(self, self.x_name), getattr(self, self.y_name)
+        ends = [rows[np.argmin(self.values[rows])], rows[np.argmax(self.values[rows])]]
+        least, most = (f"{self._interval(i)} at ({x[i]:.3g}, {y[i]:.3g})" for i in ends)
+        label = self.value_info().label.lower()
+        return (Finding(f"{label}: smallest of {len(rows)} points {least}, largest {most}"),)
+
+
+@result_shape
+class Pictures(Valued):
+    """Several pictures of one size each; a row for each pixel. Figure: side by side."""
+
+    picture: np.ndarray = column("Picture", "", "name of the picture")
+    row: np.ndarray = column("Row", "", "of the pixel, from 0 at the top")
+    column: np.ndarray = column("Column", "", "of the pixel, from 0 at the left")
+
+    def pictures(self) -> dict[str, Float[np.ndarray, "h w"]]:
+        """Each picture as an array, by its name."""
+        found = {}
+        for name in dict.fromkeys(self.picture.tolist()):
+            rows = self.picture == name
+            image = np.full((self.row[rows].max() + 1, self.column[rows].max() + 1), np.nan)
+            image[self.row[rows], self.column[rows]] = self.values[rows]
+            found[name] = image
+        return found
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Range of the values of each picture."""
+        label = self.value_info().label.lower()
+        return tuple(
+            Finding(f"{name}: {label} from {np.nanmin(image):.3g} to {np.nanmax(image):.3g}")
+            for name, image in self.pictures().items()
+            if np.isfinite(image).any()
+        )

@@ -1,0 +1,150 @@
+"""Exports of a study: Markdown to read, JSON for other programs."""
+
+import json
+import re
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from visprism.core.provenance import Provenance
+from visprism.report.tables import DASH
+from visprism.results.findings import Finding
+from visprism.study.study import Study
+from visprism.study.table import Row
+
+_FORMAT = 1  # of results.json; raise it when entries change their meaning
+
+
+def markdown_of(study: Study) -> str:
+    """The table, the findings by analysis, and what was not measured, as Markdown."""
+    parts = [f"# {_escaped(', '.join(study.models))}", *_table(study)]
+    for analysis in study.analyses:
+        lines = _findings(study, analysis)
+        if lines:
+            parts.append("\n".join([f"## {_escaped(analysis)}", "", *lines]))
+    if study.failures:
+        lines = [
+            f"- {_escaped(f.analysis)}, {_escaped(f.model)}: {f.kind}, {_escaped(f.reason)}"
+            for f in study.failures
+        ]
+        parts.append("\n".join(["## Not measured", "", *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def json_of(study: Study) -> str:
+    """Answers, differences, findings, failures, options and versions as JSON.
+
+    Numbers that are not finite are null.
+    """
+    origins = [r.provenance for e in study.entries for r in e.results]
+    origin = origins[0] if origins else Provenance()
+    content = {
+        "format": _FORMAT,
+        "models": study.models,
+        "questions": [_question(row) for row in study.table()],
+        "analyses": [
+            {
+                "analysis": entry.analysis,
+                "models": entry.models,
+                "options": dict(entry.options),
+                "images": entry.images,
+                "seconds": entry.seconds,
+                "results": [result.identifier for result in entry.results],
+                "findings": [_finding(f) for r in entry.results for f in r.findings()],
+            }
+            for entry in study.entries
+        ],
+        "failures": [asdict(failure) for failure in study.failures],
+        "data": {"name": origin.data, "split": origin.split, "shape": origin.image_shape},
+        "seed": study.header.get("seed", origin.seed),
+        "seconds": study.header.get("seconds"),
+        "versions": {
+            "visprism": origin.visprism,
+            "torch": origin.torch,
+            "python": origin.python,
+        },
+    }
+    return json.dumps(_plain(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _table(study: Study) -> list[str]:
+    rows = study.table()
+    if not rows:
+        return []
+    differences = any(row.difference is not None for row in rows)
+    head = ["Question", *study.models, *(["Difference"] if differences else [])]
+    lines = [_line(head), _line(["---"] * len(head), escape=False)]
+    for row in rows:
+        answers = [
+            f"{row.cells[m]}{_verdict(row.cells[m].verdict)}" if m in row.cells else DASH
+            for m in study.models
+        ]
+        last = [row.difference_text()] if differences else []
+        lines.append(_line([f"{row.question} ({row.quantity})", *answers, *last]))
+    return ["\n".join(lines)]
+
+
+def _verdict(verdict: str) -> str:
+    return f" ({verdict})" if verdict else ""
+
+
+def _line(cells: list[str], *, escape: bool = True) -> str:
+    return f"| {' | '.join(_escaped(c) if escape else c for c in cells)} |"
+
+
+def _findings(study: Study, analysis: str) -> list[str]:
+    return [
+        f"- {_escaped(' and '.join(entry.models))}: {_escaped(str(finding))}"
+        for entry in study.entries
+        if entry.analysis == analysis
+        for result in entry.results
+        for finding in result.findings()
+    ]
+
+
+def _escaped(text: str) -> str:
+    """The text on one line, without what Markdown or HTML would read as markup."""
+    line = " ".join(text.split())
+    line = line.replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\|`*_\[\]])", r"\\\1", line)
+
+
+def _question(row: Row) -> dict[str, Any]:
+    difference = row.difference
+    return {
+        "question": row.question,
+        "quantity": row.quantity,
+        "unit": row.unit,
+        "answers": {
+            model: {
+                "value": a.value,
+                "low": a.low,
+                "high": a.high,
+                "over": a.over,
+                "claim": a.claim,
+                "verdict": a.verdict,
+            }
+            for model, a in row.cells.items()
+        },
+        "difference": None
+        if difference is None
+        else {**asdict(difference), "significant": difference.significant},
+    }
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {"text": finding.text, "code": finding.code, "severity": finding.severity}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (anything that JSON can nearly hold)
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, bool | int | str | None):
+        return value
+    if hasattr(value, "item"):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return str(value)

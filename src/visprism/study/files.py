@@ -1,0 +1,152 @@
+"""Files of a study: saved and loaded again, and written as a report with figures."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from visprism.core.errors import InputError
+from visprism.core.files import output_folder, write_text
+from visprism.figures import check_formats, render_figure
+from visprism.report import PageFigures, drawings, page_html
+from visprism.results.base import Result
+from visprism.study.exports import json_of, markdown_of
+from visprism.study.report_content import content_of
+from visprism.study.store import INDEX, Store, path_inside, read_index
+from visprism.study.study import Entry, Failure, Study
+
+__all__ = ["load_study", "markdown_of", "save_study", "write_files", "write_report"]
+
+
+def save_study(study: Study, folder: Path) -> None:
+    """Write every result and the index, all of them or none.
+
+    The folder is what `examine` with `out` leaves, so that the same call resumes it.
+
+    Raises:
+        InputError: if the folder cannot be written to.
+    """
+    keys = [entry.key or f"entry {number}" for number, entry in enumerate(study.entries)]
+    header = {
+        **study.header,
+        "models": list(study.models),
+        "failures": [vars(failure) for failure in study.failures],
+        "keys": keys,
+    }
+    with output_folder(folder) as scratch:
+        store = Store(scratch, header)
+        for key, entry in zip(keys, study.entries, strict=True):
+            store.put(
+                key,
+                entry.results,
+                model="-and-".join(entry.models),
+                models=list(entry.models),
+                analysis=entry.analysis,
+                options=dict(entry.options),
+                images=entry.images,
+                seconds=entry.seconds,
+            )
+        store.write()
+
+
+def load_study(folder: Path) -> Study:
+    """The study that a folder holds, also one that was interrupted.
+
+    Raises:
+        InputError: if the folder holds no study, or a file of it is missing or damaged.
+    """
+    index = folder / INDEX
+    if not index.is_file():
+        raise InputError(f"{folder} must hold a study, and has no {INDEX}")
+    content = read_index(index)
+    header, stored = content["header"], content["entries"]
+    try:
+        keys = header.get("keys") or list(stored)
+        entries = tuple(_entry(folder, key, stored[key]) for key in keys)
+        failures = tuple(Failure(**values) for values in header.get("failures", ()))
+        found = dict.fromkeys(m for e in entries if len(e.models) == 1 for m in e.models)
+        models = tuple(header.get("models", found))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{index} must be the index of a study ({error!r})") from error
+    return Study(models, entries, failures, header)
+
+
+def write_report(study: Study, path: Path) -> None:
+    """Write the report as one HTML page, whole or not at all.
+
+    Tables of the study that stand in ``results`` beside the page are linked.
+
+    Raises:
+        InputError: if the page cannot be written, or an analysis is not registered.
+    """
+    content = content_of(study, files=_tables_beside(path))
+    figures = PageFigures(content)
+    for drawing in drawings(content):
+        figures.add(drawing, render_figure(drawing.figure, "svg").decode())
+    try:
+        write_text(path, page_html(content, figures))
+    except OSError as error:
+        raise InputError(
+            f"path must be a file that can be written, got {path} ({error.strerror})"
+        ) from error
+
+
+def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -> None:
+    """Write ``report.html``, ``study.md``, ``results.json`` and the figures, all or none.
+
+    Each figure is drawn once; the page and its files are made from that.
+
+    Args:
+        study: what to write.
+        folder: tables in its ``results`` are linked from the page.
+        formats: of the files in ``figures``: "png", "svg", "pdf".
+
+    Raises:
+        InputError: if the folder cannot be written to, a format is unknown, or an analysis is
+            not registered.
+    """
+    formats = check_formats(formats)
+    with output_folder(folder) as scratch:
+        content = content_of(study, files=_tables_beside(folder / "report.html"))
+        figures = PageFigures(content)
+        (scratch / "figures").mkdir()
+        for drawing in drawings(content):
+            svg = render_figure(drawing.figure, "svg")
+            figures.add(drawing, svg.decode())
+            drawing.figure.set_layout_engine("none")  # done; other formats use the same places
+            for format in formats:
+                rendered = svg if format == "svg" else render_figure(drawing.figure, format)
+                (scratch / "figures" / f"{drawing.stem}.{format}").write_bytes(rendered)
+        write_text(scratch / "report.html", page_html(content, figures))
+        write_text(scratch / "study.md", markdown_of(study))
+        write_text(scratch / "results.json", json_of(study))
+
+
+def _entry(folder: Path, key: str, values: Mapping[str, Any]) -> Entry:
+    return Entry(
+        models=tuple(values["models"]),
+        analysis=values["analysis"],
+        results=tuple(_result(folder, name) for name in values["files"]),
+        options=values["options"],
+        images=values["images"],
+        seconds=values["seconds"],
+        key=key,
+    )
+
+
+def _result(folder: Path, name: str) -> Result:
+    try:
+        return Result.load(path_inside(folder, name))
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{folder} must hold a complete study, and {name} is missing. Run the study again "
+            "with this folder as out to measure it again."
+        ) from error
+
+
+def _tables_beside(path: Path) -> Collection[str]:
+    return frozenset(_csv_names(path.parent))
+
+
+def _csv_names(folder: Path) -> Iterator[str]:
+    for file in folder.glob("results/*.csv"):
+        yield f"results/{file.name}"

@@ -1,0 +1,178 @@
+"""A study on disk: every result is written when it exists, under a key of what made it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.core.files import slug, write_text
+from visprism.results.base import Result
+
+INDEX = "study.json"
+_FORMAT = 1  # of the index; raise it when entries change their meaning
+
+
+def fingerprint_of(model: nn.Module) -> str:
+    """A digest of the parameters, the buffers and the structure of a model."""
+    digest = blake2b(str(model).encode(), digest_size=16)
+    for name, tensor in model.state_dict().items():
+        if hasattr(tensor, "detach"):
+            values = tensor.detach().cpu().contiguous()
+            digest.update(f"{name}{tuple(values.shape)}{values.dtype}".encode())
+            digest.update(values.reshape(-1).view(_bytes_of(values)).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def key_of(**parts: Any) -> str:  # noqa: ANN401 (anything that JSON can hold)
+    """A digest of what determines a result."""
+    text = json.dumps({**parts, "visprism": version("visprism")}, sort_keys=True, default=str)
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@dataclass
+class Store:
+    """The results of a study by key; in a folder, or in memory where there is none.
+
+    The index is written after each result, so that an interrupted study lacks nothing that was
+    complete.
+    """
+
+    folder: Path | None = None
+    header: dict[str, Any] = field(default_factory=dict)  # of the study as a whole
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)  # key -> description
+    _results: dict[str, tuple[Result, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, folder: Path | None, identity: Mapping[str, Any], *, fresh: bool) -> "Store":
+        """The store in `folder`, with what an earlier run of the same study left there.
+
+        Args:
+            folder: None to keep results in memory only.
+            identity: what makes two runs the same study: images, seed, format.
+            fresh: forget what an earlier run left.
+
+        Raises:
+            InputError: if the folder cannot be written to, or holds a study of other images.
+        """
+        store = cls(folder, dict(identity))
+        if folder is None:
+            return store
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe = folder / ".visprism-write-test"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise InputError(
+                f"out must be a folder that can be written to, got {folder} ({error.strerror})"
+            ) from error
+        index = folder / INDEX
+        if fresh or not index.exists():
+            return store
+        earlier = read_index(index)
+        different = [k for k, v in identity.items() if earlier["header"].get(k) != v]
+        if different:
+            raise InputError(
+                f"out must be an empty folder or hold the same study, and {folder} holds a "
+                f"study with other {', '.join(different)}. Choose another folder, or pass "
+                "fresh=True to start over."
+            )
+        store.header = {**earlier["header"], **identity}
+        store.entries = earlier["entries"]
+        return store
+
+    def get(self, key: str) -> tuple[Result, ...] | None:
+        """The results under a key; None if there are none, or a file of them is damaged."""
+        if key in self._results:
+            return self._results[key]
+        entry = self.entries.get(key)
+        if entry is None or self.folder is None:
+            return None
+        try:
+            results = tuple(
+                Result.load(path_inside(self.folder, name)) for name in entry["files"]
+            )
+        except (InputError, OSError):
+            return None
+        self._results[key] = results
+        return results
+
+    def put(self, key: str, results: Sequence[Result], **description: Any) -> None:  # noqa: ANN401
+        """Keep results, and write them if there is a folder: files first, then the index."""
+        self._results[key] = tuple(results)
+        files = file_names(description["models"], description["analysis"], results)
+        if self.folder is not None:
+            self._forget_others(key, files)
+            (self.folder / "results").mkdir(exist_ok=True)
+            for result, name in zip(results, files, strict=True):
+                result.save(self.folder / name)
+                result.save_csv((self.folder / name).with_suffix(".csv"))
+        self.entries[key] = {**description, "files": files if self.folder else []}
+        self.write()
+
+    def _forget_others(self, key: str, files: Sequence[str]) -> None:
+        """Remove entries whose files are about to be written with other content."""
+        others = [k for k, e in self.entries.items() if k != key and set(e["files"]) & {*files}]
+        for other in others:
+            del self.entries[other]
+        if others:
+            self.write()
+
+    def write(self) -> None:
+        """Write the index, whole or not at all."""
+        if self.folder is not None:
+            content = {"format": _FORMAT, "header": self.header, "entries": self.entries}
+            write_text(self.folder / INDEX, json.dumps(content, indent=1) + "\n")
+
+
+def file_names(models: Sequence[str], analysis: str, results: Sequence[Result]) -> list[str]:
+    """Where results are written, relative to the folder of a study; each has another name."""
+    stem = f"results/{slug('-and-'.join(models))}-{slug(analysis)}"
+    names: list[str] = []
+    for result in results:
+        name = f"{stem}-{slug(result.identifier)}"
+        same = sum(n == f"{name}.npz" or n.startswith(f"{name}--") for n in names)
+        names.append(f"{name}--{same + 1}.npz" if same else f"{name}.npz")
+    return names
+
+
+def read_index(path: Path) -> dict[str, Any]:
+    """The index of a study.
+
+    Raises:
+        InputError: if it is not one, or was written by a later version.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        stored = content["format"]
+        if not isinstance(content["header"], dict) or not isinstance(content["entries"], dict):
+            raise TypeError("header and entries must be objects")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} must be the index of a study ({error})") from error
+    if stored != _FORMAT:
+        raise InputError(
+            f"{path} has format {stored}, and this version reads {_FORMAT}. Update visprism."
+        )
+    return content
+
+
+def path_inside(folder: Path, name: str) -> Path:
+    """The path of a file that an index names, which must lie in the folder of the study."""
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise InputError(
+            f"the index of a study must name files inside its folder, got {name!r}"
+        )
+    return path
+
+
+def _bytes_of(values: Any) -> Any:  # noqa: ANN401 (a dtype of torch)
+    import torch
+
+    return torch.uint8 if values.numel() else values.dtype

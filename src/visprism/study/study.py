@@ -1,0 +1,214 @@
+"""Studies: the results of several analyses of several models on the same images."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, Literal
+
+from visprism.core.errors import InputError
+from visprism.core.registry import suggestion
+from visprism.results.base import Result
+from visprism.results.findings import Finding
+from visprism.study.table import Row, comparison_rows
+
+Kind = Literal["failed", "skipped"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An analysis of a model that gave no result, and why."""
+
+    model: str
+    analysis: str
+    reason: str  # a sentence
+    kind: Kind = "failed"  # "skipped": it does not apply, or the budget has no room for it
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The results of one analysis of one model, or of two models together."""
+
+    models: tuple[str, ...]
+    analysis: str
+    results: tuple[Result, ...]  # the main one first
+    options: Mapping[str, Any] = field(default_factory=dict)
+    images: int = 0
+    seconds: float = 0.0  # that the measurement took; of a shared pass, all of it
+    key: str = ""  # in the store: a digest of what determines the results
+
+
+@dataclass(frozen=True)
+class ModelStudy(Mapping[str, Result]):
+    """The main results of one model by the name of the analysis."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+    def __getitem__(self, analysis: str) -> Result:
+        """The main result of an analysis.
+
+        Raises:
+            InputError: if the study has none of this name.
+        """
+        return self.results(analysis)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return (entry.analysis for entry in self.entries)
+
+    def __len__(self) -> int:
+        """Number of analyses."""
+        return len(self.entries)
+
+    def results(self, analysis: str) -> tuple[Result, ...]:
+        """Every result of an analysis, the main one first.
+
+        Raises:
+            InputError: if the study has none of this name.
+        """
+        for entry in self.entries:
+            if entry.analysis == analysis:
+                return entry.results
+        raise InputError(
+            f"{self.name} has no result of {analysis!r}. {suggestion(analysis, list(self))}"
+        )
+
+    def findings(self) -> list[Finding]:
+        """Every finding, in the order of the analyses."""
+        return [f for entry in self.entries for r in entry.results for f in r.findings()]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What `examine` returns: results, failures, and the table that compares the models.
+
+    ``study["model"]["analysis"]`` is a result; ``study["analysis"]`` maps models to results.
+    """
+
+    models: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    failures: tuple[Failure, ...] = ()
+    header: Mapping[str, Any] = field(default_factory=dict)  # data, options, versions, seconds
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """The analyses that gave a result for at least one model."""
+        return tuple(dict.fromkeys(entry.analysis for entry in self.entries))
+
+    def __getitem__(self, name: str) -> "ModelStudy | dict[str, Result]":
+        """What is known of a model, or the main results of an analysis by model.
+
+        Raises:
+            InputError: if there is neither.
+        """
+        if name in self.models:
+            return self.model(name)
+        if name in self.analyses:
+            return self.analysis(name)
+        known = [*self.models, *self.analyses]
+        raise InputError(f"the study has no {name!r}. {suggestion(name, known)}")
+
+    def model(self, name: str) -> ModelStudy:
+        """The results of one model.
+
+        Raises:
+            InputError: if the study has no such model.
+        """
+        if name not in self.models:
+            raise InputError(f"the study has no {name!r}. {suggestion(name, self.models)}")
+        return ModelStudy(name, tuple(e for e in self.entries if e.models == (name,)))
+
+    def analysis(self, name: str) -> dict[str, Result]:
+        """The main results of one analysis by model."""
+        return {
+            e.models[0]: e.results[0]
+            for e in self.entries
+            if e.analysis == name and len(e.models) == 1
+        }
+
+    def between(self, first: str, second: str) -> tuple[Entry, ...]:
+        """The results about two models together."""
+        return tuple(e for e in self.entries if set(e.models) == {first, second})
+
+    def table(self) -> list[Row]:
+        """The numbers that the models are compared by, with paired differences."""
+        return comparison_rows(
+            {
+                name: [r for e in self.model(name).entries for r in e.results]
+                for name in self.models
+            }
+        )
+
+    def _repr_html_(self) -> str:
+        """The table of the study and its failures."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.models)
+        body = "".join(row.html(self.models) for row in self.table())
+        failed = "".join(
+            f"<li>{escape(f.model)}, {escape(f.analysis)}: {escape(f.reason)}</li>"
+            for f in self.failures
+        )
+        notes = (
+            f"<details><summary>{len(self.failures)} not measured</summary>"
+            f"<ul>{failed}</ul></details>"
+        )
+        return (
+            f"<table><thead><tr><th>Question</th>{head}<th>Difference</th></tr></thead>"
+            f"<tbody>{body}</tbody></table>{notes if self.failures else ''}"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Study of {', '.join(self.models)}: {len(self.analyses)} analyses, "
+            f"{len(self.failures)} not measured>"
+        )
+
+    def lines(self) -> list[str]:
+        """The table as text, for a console."""
+        return [line for row in self.table() for line in row.lines(self.models)]
+
+    def save(self, folder: Path | str) -> None:
+        """Write every result and the index, so that `load` reads them.
+
+        Raises:
+            InputError: if the folder cannot be written to.
+        """
+        from visprism.study.files import save_study
+
+        save_study(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Study":
+        """Read what `save`, or `examine` with `out`, wrote.
+
+        Raises:
+            InputError: if the folder holds no study.
+        """
+        from visprism.study.files import load_study
+
+        return load_study(Path(folder))
+
+    def to_html(self, path: Path | str) -> None:
+        """Write the report, one HTML page that needs nothing else, whole or not at all."""
+        from visprism.study.files import write_report
+
+        write_report(self, Path(path))
+
+    def write_files(self, folder: Path | str, formats: Iterable[str] = ("png",)) -> None:
+        """Write the report, its figures, ``study.md`` and ``results.json`` into a folder.
+
+        Args:
+            folder: by convention that of `save`, so that the report links to the tables.
+            formats: of the figures: "png", "svg", "pdf".
+
+        Raises:
+            InputError: if the folder cannot be written to, or a format is unknown.
+        """
+        from visprism.study.files import write_files
+
+        write_files(self, Path(folder), tuple(formats))
+
+    def to_markdown(self) -> str:
+        """The table, the findings and the failures as Markdown."""
+        from visprism.study.files import markdown_of
+
+        return markdown_of(self)

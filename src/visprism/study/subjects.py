@@ -1,0 +1,247 @@
+"""From what a user passes as models and data to the subjects of a study."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from visprism.analyses.subject import BATCH_SIZE, Subject, dissected
+from visprism.anatomy import Anatomy
+from visprism.core.errors import InputError
+from visprism.core.files import slug
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.run import Run
+from visprism.data import ImageSet, load_data
+from visprism.data.dataset import image_set_of, normalization_of
+from visprism.data.study_images import (
+    StudyImages,
+    TensorImages,
+    ordered,
+    tensor_images,
+)
+from visprism.models import LoadedModel, load_model
+
+_TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How images are chosen; the same for every model of a study."""
+
+    split: str | None = None  # of the evaluation images; None: test images where there are any
+    limit: int | None = None  # at most this number of images
+    size: tuple[int, int] | None = None  # (height, width); None: as each model states
+    batch_size: int = BATCH_SIZE
+    skip_bad: bool = False  # leave out images that cannot be read
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that a study is asked to measure, before it has seen an image."""
+
+    model: nn.Module
+    label: str  # short, for tables and figures
+    spec: str = ""  # how the user names it; "" for a module
+    preprocessing: Preprocessing | None = None  # None: nothing says
+    trained: bool = True
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
+    anatomy: Anatomy | None = None  # where the user has dissected it already
+
+
+def candidates_of(
+    models: Any,  # noqa: ANN401 (see `examine`)
+    *,
+    pretrained: bool = False,
+    seed: int = 0,
+) -> dict[str, Candidate]:
+    """Models by name: a module, an anatomy, a loaded model, a name, a sequence or a mapping.
+
+    Raises:
+        InputError: if there is none, two have one name, or something is not a model.
+    """
+    if isinstance(models, Mapping):
+        named = {str(name): _candidate(m, pretrained, seed) for name, m in models.items()}
+    else:
+        single = isinstance(models, str | nn.Module | LoadedModel | Anatomy)
+        items = [models] if single else list(models)
+        made = [_candidate(model, pretrained, seed) for model in items]
+        labels = [model.label for model in made]
+        titles = [(m.spec if labels.count(m.label) > 1 else "") or m.label for m in made]
+        repeated = {title for title in titles if titles.count(title) > 1}
+        if repeated:
+            raise InputError(
+                f"models must have different names, got {min(repeated)!r} twice. "
+                "Pass a mapping of names to models."
+            )
+        named = dict(zip(titles, made, strict=True))
+    if not named:
+        raise InputError("models must name at least one model, got none")
+    files = [slug(name) for name in named]
+    same = [name for name, file in zip(named, files, strict=True) if files.count(file) > 1]
+    if same:
+        raise InputError(
+            f"models must have different file names, got {', '.join(map(repr, same))}"
+        )
+    return named
+
+
+def subjects_of(
+    models: Mapping[str, Candidate],
+    data: Any,  # noqa: ANN401 (see `examine`)
+    train_data: Any,  # noqa: ANN401
+    options: DataOptions,
+    *,
+    preprocessing: Preprocessing | None,
+    run: Run,
+) -> list[Subject]:
+    """A subject for each model, all on the same images.
+
+    Raises:
+        InputError: if the data cannot be read or a model fails on it, with the model's name.
+    """
+    if options.batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, got {options.batch_size}")
+    if options.limit is not None and options.limit < 1:
+        raise InputError(f"limit must be at least 1, got {options.limit}")
+    stated = {name: _stated(m, preprocessing, options.size) for name, m in models.items()}
+    side = max((_side(way) for way in stated.values() if way is not None), default=None)
+    images = images_of(data, options, side=side, seed=run.seed, preprocessing=preprocessing)
+    training = _training_images(
+        data, train_data, images, options, side, run.seed, preprocessing
+    )
+    return [
+        _subject(name, model, images, training, stated[name], options, run)
+        for name, model in models.items()
+    ]
+
+
+def images_of(
+    data: Any,  # noqa: ANN401 (see `examine`)
+    options: DataOptions,
+    *,
+    side: int | None = None,
+    seed: int = 0,
+    preprocessing: Preprocessing | None = None,
+) -> StudyImages:
+    """The images of a study from whatever a user passes.
+
+    Raises:
+        InputError: if it is not data, or cannot be read.
+    """
+    if isinstance(data, StudyImages):
+        return data
+    if isinstance(data, str):
+        read = load_data(
+            data,
+            split=options.split,
+            limit=options.limit,
+            skip_bad=options.skip_bad,
+            side=side,
+            seed=seed,
+        )
+        return ordered(read, seed=seed)
+    if isinstance(data, ImageSet):
+        return ordered(data, seed=seed, limit=options.limit)
+    if isinstance(data, DataLoader):
+        way = preprocessing or normalization_of(data.dataset)
+        return tensor_images(data, limit=options.limit, preprocessing=way)
+    if isinstance(data, Dataset):
+        pictures = image_set_of(data)
+        if pictures is not None:
+            return ordered(pictures, seed=seed, limit=options.limit)
+        way = preprocessing or normalization_of(data)
+        loader = DataLoader(data, batch_size=options.batch_size)
+        return tensor_images(loader, limit=options.limit, preprocessing=way)
+    if isinstance(data, Iterable):
+        return tensor_images(data, limit=options.limit, preprocessing=preprocessing)
+    raise InputError(
+        "data must be an iterable of batches, a DataLoader, a Dataset, an ImageSet or a name, "
+        f"got {type(data).__name__}"
+    )
+
+
+def _training_images(
+    data: Any,  # noqa: ANN401
+    train_data: Any,  # noqa: ANN401
+    images: StudyImages,
+    options: DataOptions,
+    side: int | None,
+    seed: int,
+    preprocessing: Preprocessing | None,
+) -> StudyImages:
+    """The training images: those given, the training split of named data, or `images`."""
+    if train_data is not None:
+        split = replace(options, split=_TRAIN if isinstance(train_data, str) else None)
+        read = images_of(train_data, split, side=side, seed=seed, preprocessing=preprocessing)
+        return replace(read, split=_TRAIN) if isinstance(read, TensorImages) else read
+    if isinstance(data, str) and images.split not in ("", _TRAIN) and options.split is None:
+        try:
+            return images_of(data, replace(options, split=_TRAIN), side=side, seed=seed)
+        except InputError:  # the data has no training split; the provenance says which it is
+            return images
+    return images
+
+
+def _subject(
+    name: str,
+    model: Candidate,
+    images: StudyImages,
+    training: StudyImages,
+    stated: Preprocessing | None,
+    options: DataOptions,
+    run: Run,
+) -> Subject:
+    way = images.preprocessing(stated)
+    try:
+        anatomy = model.anatomy or dissected(model.model, images, way, run)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    except Exception as error:  # whatever a user's forward raises
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        shape = "x".join(map(str, way.size)) if way is not None else "this size"
+        raise InputError(
+            f"{name} fails on images of {shape}: {reason}. Pass images of the size that the "
+            "model takes, or another size."
+        ) from error
+    return Subject(
+        name=name,
+        anatomy=anatomy,
+        images=images,
+        training_images=training,
+        preprocessing=way,
+        spec=model.spec,
+        trained=model.trained,
+        weight_decay=model.recipe.get("weight_decay"),
+        decayed=str(model.recipe.get("decay_params", "all")),
+        batch_size=options.batch_size,
+    )
+
+
+def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:  # noqa: ANN401, FBT001
+    if isinstance(model, str):
+        model = load_model(model, pretrained=pretrained, seed=seed)
+    if isinstance(model, LoadedModel):
+        way = model.preprocessing if model.preprocessing_stated else None
+        return Candidate(model.model, model.label, model.name, way, model.trained, model.recipe)
+    if isinstance(model, Anatomy):
+        return Candidate(model.model, type(model.model).__name__, anatomy=model)
+    if isinstance(model, nn.Module):
+        return Candidate(model, type(model).__name__)
+    raise InputError(
+        "a model must be an nn.Module, an Anatomy, a LoadedModel or a name, got "
+        f"{type(model).__name__}"
+    )
+
+
+def _stated(
+    model: Candidate, given: Preprocessing | None, size: tuple[int, int] | None
+) -> Preprocessing | None:
+    way = given or model.preprocessing
+    return replace(way, size=size, crop=1.0) if way is not None and size is not None else way
+
+
+def _side(way: Preprocessing) -> int:
+    """Side of images that lose nothing when they are resized for the crop."""
+    return int(max(way.size) / way.crop)

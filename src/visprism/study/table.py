@@ -1,0 +1,112 @@
+"""The table of a study: one row per question, a cell per model, and the paired difference."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from visprism.results.answers import Answer
+from visprism.results.base import Result
+from visprism.results.per_image import Differences, PerImage, paired_differences
+
+DASH = "\N{EN DASH}"  # where there is no number
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The paired difference of two models in one quantity."""
+
+    value: float  # second model less first
+    low: float  # 95 % interval over images
+    high: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One question, and what is known about it for each model."""
+
+    question: str
+    quantity: str
+    unit: str
+    cells: Mapping[str, Answer]  # by model; a model without the number is missing
+    difference: Difference | None = None  # of the first two models
+
+    def lines(self, models: Sequence[str]) -> list[str]:
+        """The row as text."""
+        cells = [f"  {name}: {self.cells[name]}" for name in models if name in self.cells]
+        if self.difference is not None:
+            cells.append(f"  difference: {self.difference_text()}")
+        return [f"{self.question} ({self.quantity})", *cells]
+
+    def html(self, models: Sequence[str]) -> str:
+        """The row as a table row."""
+        cells = "".join(
+            f"<td>{escape(str(self.cells.get(name, DASH)))}</td>" for name in models
+        )
+        return (
+            f"<tr><th>{escape(self.question)}<br><small>{escape(self.quantity)}</small></th>"
+            f"{cells}<td>{escape(self.difference_text())}</td></tr>"
+        )
+
+    def difference_value(self) -> str:
+        """The difference with its interval; empty if there is none."""
+        if self.difference is None:
+            return ""
+        d = self.difference
+        return str(Answer("", "", d.value, d.low, d.high, self.unit))
+
+    def difference_text(self) -> str:
+        """The difference with its interval, and whether it is significant."""
+        if self.difference is None:
+            return ""
+        suffix = "" if self.difference.significant else " (not significant)"
+        return f"{self.difference_value()}{suffix}"
+
+
+def comparison_rows(results: Mapping[str, Sequence[Result]]) -> list[Row]:
+    """A row for each question and quantity that any model answers, in the order of results."""
+    answers = {
+        name: {(a.question, a.quantity): a for r in rs for a in r.answers()}
+        for name, rs in results.items()
+    }
+    keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
+    differences = _differences(results)
+    return [
+        Row(
+            question=key[0],
+            quantity=key[1],
+            unit=next(a[key].unit for a in answers.values() if key in a),
+            cells={name: a[key] for name, a in answers.items() if key in a},
+            difference=differences.get(key[1]),
+        )
+        for key in keys
+    ]
+
+
+def differences_of(first: Sequence[Result], second: Sequence[Result]) -> list[Differences]:
+    """Paired differences of two models in everything that both have by image."""
+    pairs = [
+        (a, b)
+        for a in first
+        if isinstance(a, PerImage)
+        for b in second
+        if isinstance(b, PerImage) and set(a.quantity) & set(b.quantity)
+    ]
+    return [paired_differences(a, b) for a, b in pairs]
+
+
+def _differences(results: Mapping[str, Sequence[Result]]) -> dict[str, Difference]:
+    if len(results) != 2:
+        return {}
+    first, second = results.values()
+    return {
+        str(name): Difference(float(value), float(low), float(high))
+        for table in differences_of(first, second)
+        for name, value, low, high in zip(
+            table.quantity, table.difference, table.low, table.high, strict=True
+        )
+    }

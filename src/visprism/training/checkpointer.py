@@ -1,0 +1,211 @@
+"""Checkpoints of a run: its state, weights, snapshots, history and recipe in a folder."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from visprism.core.errors import InputError
+from visprism.core.files import atomic_write
+from visprism.core.fingerprint import fingerprint
+from visprism.core.processes import gather, rank
+from visprism.data import Feed
+from visprism.training.engine import Engine
+from visprism.training.epoch_metrics import EpochMetrics
+from visprism.training.optimizers import warmup_steps
+from visprism.training.recipe import Recipe
+from visprism.training.recipe_files import as_yaml, complete_fields, recipe_fields
+from visprism.training.state_files import prepare_folder, read_state, valid_state, write_state
+
+
+@runtime_checkable
+class Save(Protocol):
+    """Writes the weights of a model to a file, with its recipe and metrics."""
+
+    def __call__(
+        self, model: nn.Module, path: Path, *, recipe: Recipe, metrics: Mapping[str, float]
+    ) -> None:
+        """Write them, whole or not at all."""
+        ...
+
+
+class Checkpointer:
+    """Writes and reads the folder of a run; with several processes the first one writes."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        engine: Engine,
+        metrics: EpochMetrics,
+        train: Feed,
+        *,
+        save: Save,
+        minutes: float,
+        names: Mapping[str, str],
+    ) -> None:
+        self.folder, self.engine, self.metrics, self.train = folder, engine, metrics, train
+        self.save, self.minutes = save, minutes
+        self.identity = run_identity(engine, train, names)
+        self._last_write = time.monotonic()
+
+    def hint(self) -> str:
+        """Which checkpoint is left after an error, as a sentence with a space before it."""
+        if self.folder is None:
+            return ""
+        path = valid_state(self.folder)
+        return f" The last checkpoint is {path}." if path else " There is no checkpoint yet."
+
+    def begin(self, *, resume: bool) -> int:
+        """The first step: 0, or that of the state in the folder.
+
+        Raises:
+            InputError: if the folder holds another run, or a run that is not to be resumed, if
+                it cannot be written to, or if processes see different folders.
+        """
+        first = self.folder is not None and rank() == 0
+        fault, *_ = gather(prepare_folder(self.folder) if first else None)  # pyrefly: ignore
+        if fault:
+            raise InputError(fault)
+        state = None if self.folder is None else read_state(self.folder)
+        steps = gather(state["step"] if state else 0)
+        other = next((r for r, step in enumerate(steps) if step != steps[0]), None)
+        if other is not None:
+            raise InputError(
+                f"all processes must see one folder, got step {steps[0]} in process 0 and step "
+                f"{steps[other]} in process {other}"
+            )
+        if self.folder is None:
+            return 0
+        if state is None:
+            self._write_recipe()
+            self._write_snapshot(0)
+            return 0
+        if not resume:
+            raise InputError(
+                f"{self.folder} holds a run after {state['step']} steps. Set resume=True to "
+                "resume it, or name another folder."
+            )
+        check_identity(state["identity"], self.identity, self.folder)
+        self.engine.load(state["engine"])
+        self.metrics.load(state.get("metrics", state.get("ledger")))  # "ledger" in version 0.1
+        self._write_recipe()
+        return state["step"]
+
+    def after_epoch(self, step: int, accuracy: float) -> None:
+        """Write the state and the history, and weights and snapshots that are due."""
+        epoch = step // self.train.steps
+        every = self.engine.recipe.snapshots
+        due = every and epoch % every == 0
+        if accuracy > self.metrics.best:
+            self.metrics.best = accuracy
+            self._write_weights("best.safetensors", self.engine.model)
+        if due or (every and step == self._warmup_end):
+            self._write_snapshot(step)
+        self._write_state(step)
+        self._write_history()
+
+    def after_step(self, step: int, check: Callable[[], None]) -> None:
+        """Write the state if it is due, once `check` has accepted losses and weights."""
+        if self.engine.recipe.snapshots and step == self._warmup_end:
+            self._write_snapshot(step)
+        due = time.monotonic() - self._last_write > 60 * self.minutes
+        if gather(due)[0] if self.engine.sharded else due:  # clocks of processes differ
+            check()
+            self._write_state(step)
+
+    def end(self) -> None:
+        """Write the weights after the last step."""
+        self._write_history()  # a run that was killed after its last state lacks it
+        self._write_weights("model.safetensors", self.engine.model)
+        if self.engine.average is not None:
+            self._write_weights("ema.safetensors", self.engine.average.module)
+
+    @property
+    def _warmup_end(self) -> int:
+        return warmup_steps(self.train.steps, self.engine.recipe)
+
+    def _write_state(self, step: int) -> None:
+        self._last_write = time.monotonic()
+        if self.folder is None or (rank() > 0 and not self.engine.sharded):
+            return
+        content = {"engine": self.engine.state(), "metrics": self.metrics.state()}
+        if rank() == 0:
+            write_state(self.folder, {"step": step, "identity": self.identity, **content})
+
+    def _write_history(self) -> None:
+        if self.folder is not None and rank() == 0:
+            history = self.metrics.history()
+            history.save_csv(self.folder / "history.csv")
+            history.save(self.folder / "history.npz")
+
+    def _write_recipe(self) -> None:
+        if self.folder is not None and rank() == 0:
+            with atomic_write(self.folder / "recipe.yaml") as scratch:
+                scratch.write_text(as_yaml(self.engine.recipe), encoding="utf-8")
+
+    def _write_snapshot(self, step: int) -> None:
+        if self.engine.recipe.snapshots and self.folder is not None:
+            (self.folder / "snapshots").mkdir(exist_ok=True)
+            self._write_weights(f"snapshots/step-{step:08d}.safetensors", self.engine.model)
+
+    def _write_weights(self, name: str, model: nn.Module) -> None:
+        if self.folder is None:
+            return
+        full = self.engine.full(model)
+        if rank() == 0:
+            metrics = self.metrics.latest()
+            self.save(full, self.folder / name, recipe=self.engine.recipe, metrics=metrics)
+
+
+def run_identity(engine: Engine, train: Feed, names: Mapping[str, str]) -> dict[str, Any]:
+    """What must be the same for a run to be resumed: recipe, model, teacher and data.
+
+    Of the data, digests of all classes and of some images; of the teacher, of its weights.
+    """
+    tensors: dict[str, Tensor] = engine.model.state_dict()
+    teacher = engine.teacher
+    weights = {} if teacher is None else {"weights": fingerprint(teacher.state_dict().values())}
+    data = {"images": train.images, "number of classes": train.num_classes}
+    return {
+        "run": dict(names),
+        "recipe": recipe_fields(engine.recipe),
+        "data": data | train.fingerprints,
+        "teacher": weights,
+        "model": {name: list(tensor.shape) for name, tensor in tensors.items()},
+    }
+
+
+def check_identity(stored: Mapping[str, Any], current: Mapping[str, Any], folder: Path) -> None:
+    """Require that the run in the folder is the present one.
+
+    Raises:
+        InputError: if recipe, model or data differ; the differences are named.
+    """
+    stored = _upgraded_identity(stored)
+    differences = [
+        f"{part} {name} {before.get(name, 'none')} there and {values.get(name, 'none')} now"
+        for part, values in current.items()
+        for before in [stored.get(part, {})]
+        for name in dict.fromkeys((*before, *values))
+        if before.get(name) != values.get(name)
+    ]
+    if differences:
+        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise InputError(
+            f"{folder} holds another run: {'; '.join(differences[:3])}{more}. Resume it with "
+            "the same settings, or name another folder."
+        )
+
+
+def _upgraded_identity(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The identity of a run of an earlier version under the present names."""
+    former = {"the run's": "run", "data's": "data", "teacher's": "teacher"}
+    parts = {former.get(part, part): values for part, values in stored.items()}
+    if "data" in parts:
+        names = {"some images": "sampled images"}
+        parts["data"] = {names.get(k, k): v for k, v in parts["data"].items()}
+    if "recipe" in parts:
+        parts["recipe"] = complete_fields(parts["recipe"])
+    return parts

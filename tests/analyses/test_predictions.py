@@ -1,0 +1,105 @@
+"""Tests of the analyses of predictions: calibration, corruptions, stability, shape bias."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.analyses import ANALYSES, Measured
+from visprism.analyses.subject import subject_of
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.run import Run
+from visprism.data import load_data
+from visprism.data.corruptions import corrupt
+from visprism.data.study_images import PictureImages
+from visprism.results.per_image import PerImage
+
+
+def network(seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            nn.Linear(8, 10),
+        )  # fmt: skip
+    return model.eval()
+
+
+def subject(seed=0, data="shapes?size=32", images=24):
+    return subject_of(
+        network(seed), PictureImages(load_data(data, limit=images)),
+        preprocessing=Preprocessing((32, 32)), name=f"network {seed}",
+    )  # fmt: skip
+
+
+def measure(analysis, subject):
+    return analysis.measure(subject, subject.named(Run()))
+
+
+def test_calibration_measures_everything_on_one_pass():
+    analysis = ANALYSES["calibration"](resamples=20)
+    metrics, diagram, curve, outcomes, per_image = measure(analysis, subject())
+    assert diagram.ece == pytest.approx(metrics.of("ece"))
+    assert curve.aurc == pytest.approx(metrics.of("aurc"))
+    assert metrics.of("accuracy") == outcomes.correct.mean()
+    assert per_image.values_of("NLL")[1].mean() == pytest.approx(metrics.of("nll"))
+    assert metrics.provenance.images == 24
+
+
+def test_two_models_are_compared_by_their_errors_and_their_calibration():
+    analysis = ANALYSES["calibration"](resamples=20)
+    pair = [Measured(s, measure(analysis, s)) for s in (subject(0), subject(1))]
+    consistency, difference = analysis.compare(*pair, Run())
+    assert consistency.images == 24
+    assert -1 <= consistency.kappa <= 1
+    assert difference.quantity.tolist() == ["debiased ECE"]
+    same, none = analysis.compare(pair[0], pair[0], Run())
+    assert len(same) == 0
+    assert none.difference[0] == 0
+
+
+def test_corruptions_are_those_of_the_pixels_before_normalization():
+    analysis = ANALYSES["corruptions"](
+        corruptions=("fog", "contrast"), severities=(5,), resamples=0
+    )
+    given = subject()
+    result, errors, per_image = measure(analysis, given)
+    assert errors.corruption.tolist() == ["fog", "contrast"]
+    assert isinstance(per_image, PerImage)
+    (_, pixels), *_ = given.pixel_batches(24)
+    corrupted = corrupt(pixels, "contrast", 5, seed=0, numbers=range(24)).float() / 255
+    mean, std = (
+        torch.tensor(values)[:, None, None]
+        for values in (given.preprocessing.mean, given.preprocessing.std)
+    )
+    with torch.no_grad():
+        predicted = given.model((corrupted - mean) / std).argmax(1).numpy()
+    accuracy = (predicted == given.images.targets[:24]).mean()
+    assert result.of("accuracy", "contrast", 5) == pytest.approx(accuracy)
+
+
+def test_fewer_severities_are_cheaper_and_end_with_severity_3():
+    analysis, costs, given = ANALYSES["corruptions"](), [], subject()
+    while analysis is not None:
+        costs.append(analysis.cost(given).per_image)
+        last, analysis = analysis, analysis.coarser()
+    assert costs == [76, 46, 16]
+    assert last.severities == (3,)
+
+
+def test_stability_predicts_every_frame():
+    analysis = ANALYSES["stability"](perturbations=("brightness", "rotate"))
+    result, per_image = measure(analysis, subject(images=4))
+    assert result.frames.tolist() == [31, 31]
+    assert result.provenance.images == 4
+    assert per_image.value.mean() == pytest.approx(result.mean_flip_rate)
+
+
+def test_shape_bias_needs_images_whose_textures_are_stated():
+    analysis = ANALYSES["shape-bias"]()
+    (result,) = measure(analysis, subject(data="shapes?size=32&cues=conflict", images=30))
+    assert result.images[-1] == 30
+    tensors = [(torch.zeros(4, 3, 32, 32), torch.arange(4))]
+    reason = analysis.inapplicable(subject_of(network(0), tensors))
+    assert "texture" in reason
+    assert np.isfinite(result.low).all()

@@ -1,0 +1,73 @@
+"""Laws of analyses (src/visprism/analyses): each is declared once, and completely."""
+
+import inspect
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+import visprism
+from visprism.analyses import ANALYSES
+from visprism.analyses.base import GROUPS, Needs
+from visprism.core.options import options_of
+from visprism.figures import plot
+from visprism.results.base import Result, result_types
+
+PROJECT = Path(visprism.__file__).parents[2]
+NAMES = list(ANALYSES)
+
+
+@pytest.fixture(params=NAMES)
+def analysis(request):
+    return ANALYSES[request.param]
+
+
+def test_there_is_one_file_per_analysis_of_its_name(analysis):
+    assert Path(inspect.getfile(analysis)).stem == analysis.name.replace("-", "_")
+
+
+def test_it_says_what_it_measures_and_where_that_comes_from(analysis):
+    first = inspect.getdoc(analysis).partition("\n")[0]
+    assert first.endswith("."), first
+    assert len(first) < 100
+    assert analysis.source
+    assert analysis.group in GROUPS
+    assert isinstance(analysis.needs, Needs)
+    assert analysis.min_images >= 1
+
+
+def test_every_field_is_an_option_with_a_default_that_fits_and_a_help_text(analysis):
+    assert is_dataclass(analysis)
+    assert {f.name for f in fields(analysis)} == set(options_of(analysis))
+    for option in options_of(analysis).values():
+        assert option.info.help
+        assert not option.info.help.endswith(".")
+        assert option.constraint
+    analysis()  # the defaults fit
+
+
+def test_every_option_keeps_its_value_when_its_default_is_written_as_text(analysis):
+    for option in options_of(analysis).values():
+        if option.default is None or option.default == ():
+            continue
+        values = option.default if isinstance(option.default, tuple) else (option.default,)
+        assert option.parse(",".join(map(str, values))) == option.default
+
+
+def test_every_result_of_a_section_is_registered_described_and_drawn(analysis):
+    assert analysis.sections
+    known = set(result_types().values())
+    for section in analysis.sections:
+        assert section.result in known
+        assert section.title
+        assert section.text.endswith(".")
+        for name, info in section.result.infos().items():
+            assert info.label, f"{section.result.__name__}.{name} has no label"
+        if section.figures:
+            drawn = plot.dispatch(section.result)
+            assert drawn is not plot.dispatch(Result), section.result.__name__
+
+
+def test_it_has_a_page_in_the_docs(analysis):
+    page = PROJECT / "docs" / "analyses" / f"{analysis.name}.md"
+    assert page.exists(), page

@@ -1,0 +1,84 @@
+"""Help texts: complete, fast, and held by a file each, so that their wording changes on purpose.
+
+``python -m pytest tests/cli/test_help.py`` names the file that differs;
+``VISPRISM_WRITE_HELP=1`` before it writes the files anew.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from visprism.analyses import ANALYSES
+from visprism.analyses.base import GROUPS
+from visprism.cli import declarations, study_commands, values
+from visprism.cli.parser import command_parser, commands, help_text
+from visprism.figures import FORMATS
+from visprism.study.examine import DEFAULT_MINUTES
+
+HELP = Path(__file__).parent / "help"
+COMMANDS = [name for name in commands() if name != "sparsity"]
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def same_as_file(name, text):
+    path = HELP / f"{name}.txt"
+    if os.environ.get("VISPRISM_WRITE_HELP"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), f"{path} differs"
+
+
+def test_the_help_of_visprism_is_the_file(monkeypatch):
+    monkeypatch.setattr(declarations, "entry_points", lambda **_: [])  # without plug-ins
+    same_as_file("visprism", help_text())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_is_the_file(name):
+    same_as_file(name, command_parser(name).format_help())
+
+
+def test_no_file_is_left_of_a_command_that_is_gone():
+    assert {path.stem for path in HELP.glob("*.txt")} == {"visprism", *COMMANDS}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_argument_has_a_help_text_with_its_default(name):
+    for action in command_parser(name)._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        assert action.help, action.dest
+        assert not action.help.endswith(".")
+        optional = not action.required and (action.option_strings or action.nargs == "?")
+        assert not optional or "(default: " in action.help, action.dest
+
+
+def test_declarations_read_as_text_are_those_of_the_registry():
+    stated = declarations.summaries()
+    for name, analysis in ANALYSES.items():
+        first = (analysis.__doc__ or "").strip().partition("\n")[0]
+        assert stated[name] == declarations.Summary(first, analysis.group)
+    assert declarations.groups() == GROUPS
+
+
+def test_the_command_line_and_python_have_the_same_defaults():
+    assert study_commands._MINUTES == DEFAULT_MINUTES
+    assert set(values.FORMATS) == set(FORMATS)
+
+
+def test_the_help_takes_less_than_half_a_second_of_the_processor():
+    """0.1 s on two cores that do nothing else; importing torch would take seconds."""
+    before = os.times()
+    subprocess.run(
+        [sys.executable, "-m", "visprism", "--help"], check=True, stdout=subprocess.DEVNULL
+    )
+    after = os.times()
+    seconds = after.children_user + after.children_system
+    assert seconds - before.children_user - before.children_system < 0.5

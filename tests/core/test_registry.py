@@ -1,0 +1,63 @@
+"""Laws of registries (src/visprism/registry.py)."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from visprism.core import registry as module
+from visprism.core.registry import Registry, load_plugins
+
+
+@pytest.fixture
+def models():
+    registry = Registry("model")
+    registry.register(resnet20)
+    return registry
+
+
+def resnet20():
+    return "a model"
+
+
+def test_is_a_mapping_by_function_name(models):
+    assert list(models) == ["resnet20"]
+    assert models["resnet20"] is resnet20
+    assert len(models) == 1
+
+
+def test_names_come_in_alphabetical_order(models):
+    def alexnet():
+        pass
+
+    assert models.register(alexnet) is alexnet
+    assert list(models) == ["alexnet", "resnet20"]
+
+
+def test_an_unknown_name_suggests_the_nearest(models):
+    with pytest.raises(ValueError, match=r"unknown model 'resnet-20'. Did you mean resnet20\?"):
+        models["resnet-20"]
+
+
+def test_a_name_is_never_shadowed(models):
+    with pytest.raises(ValueError, match="model 'resnet20' is already registered"):
+        models.register(resnet20)
+
+
+def test_a_plugin_registers_what_it_offers(models, monkeypatch, tmp_path):
+    (tmp_path / "a_plugin.py").write_text(
+        "import registry_under_test\n@registry_under_test.models.register\ndef plugged(): ...\n"
+    )
+    (tmp_path / "registry_under_test.py").write_text("models = None")
+    monkeypatch.syspath_prepend(tmp_path)
+    import registry_under_test
+
+    registry_under_test.models = models
+    plugin = EntryPoint("a", "a_plugin", "visprism.plugins")
+    monkeypatch.setattr(
+        module, "entry_points", lambda group: [plugin] * (group == plugin.group)
+    )
+    load_plugins.cache_clear()
+    try:
+        assert list(models) == ["plugged", "resnet20"]
+    finally:
+        load_plugins.cache_clear()

@@ -1,0 +1,112 @@
+"""Laws of the images of a study (src/visprism/data/study_images.py)."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.data.image_set import ImageSet
+from visprism.data.study_images import from_pixels, ordered, tensor_images, to_pixels
+
+WAY = Preprocessing((4, 4), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
+
+
+@pytest.fixture
+def images():
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.randint(256, (11, 3, 4, 4), generator=generator, dtype=torch.uint8)
+    targets = torch.arange(11) % 3
+    return tensor_images([(from_pixels(pixels, WAY), targets)], preprocessing=WAY), pixels
+
+
+def sorted_by_class(counts):
+    targets = np.repeat(np.arange(len(counts)), counts)
+
+    def read(positions):
+        return [Image.new("RGB", (4, 4), (int(i), 0, 0)) for i in positions]
+
+    return ImageSet("made", "", tuple("abc"), targets, read)
+
+
+def test_pixels_come_back_exactly_from_normalized_images(images):
+    _, pixels = images
+    assert torch.equal(to_pixels(from_pixels(pixels, WAY), WAY), pixels)
+
+
+def test_the_batch_size_does_not_change_what_is_seen(images):
+    data, _ = images
+    for size in (1, 4, 11, 20):
+        parts = data.batches(None, batch_size=size)
+        assert torch.equal(torch.cat([x for x, _ in parts]), data.images)
+        assert torch.equal(torch.cat([t for _, t in parts]), data.labels)
+
+
+def test_slices_of_batches_are_batches(images):
+    data, _ = images
+    batches = data.batches(None, batch_size=3)
+    assert len(batches) == 4
+    taken = batches[1::2]
+    assert len(taken) == 2
+    assert torch.equal(taken[0][0], data.images[3:6])
+    assert torch.equal(taken[1][0], data.images[9:])
+    assert torch.equal(torch.cat([x for x, _ in taken]), data.images[[3, 4, 5, 9, 10]])
+
+
+def test_a_change_of_pixels_is_given_pixels_and_their_indices(images):
+    data, pixels = images
+    seen = []
+
+    def invert(crops, numbers):
+        seen.append((crops, list(numbers)))
+        return 255 - crops
+
+    batches = data.batches(WAY, batch_size=4, limit=6, change=invert)
+    shown = torch.cat([x for x, _ in batches])
+    assert torch.equal(to_pixels(shown, WAY), 255 - pixels[:6])
+    assert [numbers for _, numbers in seen] == [[0, 1, 2, 3], [4, 5]]
+    with pytest.raises(
+        InputError, match="preprocessing must be given where pixels are changed"
+    ):
+        data.batches(None, batch_size=4, change=invert)
+
+
+@pytest.mark.parametrize("counts", [(5, 5, 5), (9, 3, 2)])
+def test_every_first_part_of_ordered_images_is_balanced(counts):
+    data = ordered(sorted_by_class(counts), seed=4)
+    for number in range(1, len(data) + 1):
+        seen = np.bincount(data.targets[:number], minlength=3)
+        full = [seen[c] == counts[c] for c in range(3)]
+        open_ = [seen[c] for c in range(3) if not full[c]]
+        assert max(open_, default=0) - min(open_, default=0) <= 1
+    assert sorted(data.targets) == sorted(sorted_by_class(counts).targets)
+
+
+def test_ordered_images_depend_on_the_seed_alone():
+    same = [
+        ordered(sorted_by_class((6, 6, 6)), seed=s).image_set.read(range(18)) for s in (1, 1, 2)
+    ]
+    reds = [[picture.getpixel((0, 0))[0] for picture in pictures] for pictures in same]
+    assert reds[0] == reds[1]
+    assert reds[0] != reds[2]
+
+
+def test_other_pixels_or_targets_have_another_fingerprint(images):
+    data, pixels = images
+    same = tensor_images([(from_pixels(pixels, WAY), torch.arange(11) % 3)])
+    others = [
+        tensor_images([(from_pixels(255 - pixels, WAY), torch.arange(11) % 3)]),
+        tensor_images([(from_pixels(pixels, WAY), torch.arange(11) % 2)]),
+        tensor_images([from_pixels(pixels, WAY)]),
+    ]
+    assert same.fingerprint() == data.fingerprint()
+    assert len({data.fingerprint(), *(o.fingerprint() for o in others)}) == 4
+
+
+def test_targets_that_are_no_class_indices_are_refused():
+    images = torch.zeros(2, 3, 4, 4)
+    with pytest.raises(InputError, match=r"one class index per image \(2\), got shape \(3,\)"):
+        tensor_images([(images, torch.zeros(3, dtype=torch.long))])
+    with pytest.raises(InputError, match="of type float32"):
+        tensor_images([(images, torch.zeros(2))])

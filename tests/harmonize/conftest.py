@@ -1,0 +1,11 @@
+"""Small CNNs of several libraries, and images for them."""
+
+import pytest
+import torch
+
+from visprism.core.rng import stream
+
+
+@pytest.fixture
+def images():
+    return torch.randn(2, 3, 32, 32, generator=stream(0, "images"))

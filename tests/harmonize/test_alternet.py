@@ -1,0 +1,112 @@
+"""Laws of the model ``alternet`` (src/visprism/harmonize/alternet.py)."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from visprism.core.errors import InputError
+from visprism.harmonize import MSAConfig, harmonize, save_alternet
+from visprism.models import load_model, read_metadata
+
+
+@pytest.fixture
+def saved(tmp_path, images):
+    """A harmonized ResNet-20 and the name by which it is loaded."""
+    network = load_model("resnet20?num_classes=7")
+    names, msa = ("layer3.0", "layer3.2"), MSAConfig(heads=(1, 2, 4), head_dim=8)
+    options = {"heads": msa.heads, "head_dim": msa.head_dim}
+    model = harmonize(network.model, images, names, **options)
+    cnn = "resnet20?num_classes=7@weights.pt"
+    text = save_alternet(model, network, tmp_path, cnn=cnn, names=names, msa=msa)
+    return model, network, text
+
+
+@torch.no_grad()
+def test_a_saved_network_is_loaded_by_its_file_alone(saved, images, tmp_path):
+    model, network, text = saved
+    assert text == str(tmp_path / "alternet.safetensors")
+    loaded = load_model(text)
+    torch.testing.assert_close(loaded.model(images), model(images), rtol=0, atol=0)
+    assert loaded.preprocessing == network.preprocessing
+    assert loaded.trained
+    assert read_metadata(text).provenance.model == (
+        "alternet?base=resnet20&blocks=layer3.0+layer3.2&heads=1+2+4&head_dim=8&window=8"
+        "&num_classes=7"
+    )
+
+
+def test_a_network_is_named_in_a_fresh_process():
+    """Where the package of the conversion was not imported before."""
+    code = (
+        "from visprism.models import load_model;"
+        "print(type(load_model('alternet?base=resnet20').model.layer3[2]).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "PostActMSABlock", done.stderr
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("blocks", "placement"),
+    [
+        ("alternate", "alternate"),
+        ("end-of-stage", "end-of-stage"),
+        ("0+1+2", (0, 1, 2)),
+        ("layer2.1+layer3.2", ("layer2.1", "layer3.2")),
+        ("none", ()),
+    ],
+)
+def test_its_weights_are_those_of_the_cnn_and_the_conversion(blocks, placement, images):
+    """With its weights, the network of `harmonize` gives the same logits."""
+    named = load_model(f"alternet?base=resnet20&blocks={blocks}&head_dim=8").model
+    twin = harmonize(load_model("resnet20").model, images, placement, head_dim=8)
+    twin.load_state_dict(named.state_dict())
+    torch.testing.assert_close(named(images), twin.eval()(images), rtol=0, atol=0)
+
+
+def test_random_weights_follow_the_seed():
+    first, same, other = (load_model("alternet", seed=s).model.state_dict() for s in (0, 0, 1))
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    for name in ("conv1.weight", "layer3.2.attn.qkv.weight"):
+        assert not torch.equal(first[name], other[name])
+
+
+def test_a_cnn_of_timm_is_named_by_words():
+    loaded = load_model("alternet?library=timm&base=resnet10t&blocks=layer4.0&num_classes=3")
+    assert loaded.model(torch.zeros(1, 3, *loaded.preprocessing.size)).shape == (1, 3)
+    assert loaded.preprocessing == load_model("timm:resnet10t").preprocessing
+
+
+def test_a_cnn_of_a_file_is_named_by_the_user_and_not_by_metadata(tmp_path, images):
+    (tmp_path / "mine.py").write_text(
+        "from visprism.models import load_model\n"
+        "def cnn():\n"
+        "    return load_model('resnet20').model\n"
+    )
+    cnn = f"{tmp_path / 'mine.py'}:cnn"
+    network = load_model(cnn)
+    names = ("layer3.2",)
+    model = harmonize(network.model, images, names)
+    text = save_alternet(model, network, tmp_path, cnn=cnn, names=names, msa=MSAConfig())
+    assert text.startswith(f"alternet?base={cnn}&blocks=layer3.2&window=")
+    state = load_model(text).model.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
+    with pytest.raises(InputError, match="does not say which model"):
+        load_model(str(tmp_path / "alternet.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alternet?base=resnet20@a.pt", "does not exist"),
+        ("alternet?base=resnet2000", "unknown model 'resnet2000'"),
+        ("alternet?base=resnet20&blocks=layer9.9", "got 'layer9.9'"),
+        ("alternet?base=resnet20&heads=a+b", "heads must be a number"),
+        ("alternet?base=resnet20&depht=3", "takes no argument 'depht'"),
+    ],
+)
+def test_what_it_refuses(text, message):
+    with pytest.raises(InputError, match=message):
+        load_model(text)

@@ -1,0 +1,406 @@
+"""Laws of `harmonize`: CNNs of all libraries with MSA blocks in the place of Conv blocks."""
+
+import copy
+import inspect
+from functools import partial
+
+import pytest
+import timm
+import torch
+import torchvision
+from timm.layers import LayerNorm2d
+from torch import nn
+
+from visprism.anatomy import dissect
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.harmonize import conv_blocks, harmonize, search_replacements, select_blocks
+from visprism.models import load_model
+from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
+from visprism.models.layers.preactivation import PreActBottleneck
+from visprism.models.zoo.alter_resnet import alter_resnet
+from visprism.models.zoo.preact_resnet import preact_resnet
+
+
+def timms(name, **arguments):
+    return lambda: timm.create_model(name, num_classes=5, **arguments)
+
+
+CNNS = {
+    "torchvision's resnet50": lambda: torchvision.models.resnet50(num_classes=5),
+    "resnet18": timms("resnet18"),
+    "resnext50": timms("resnext50_32x4d"),
+    "regnet": timms("regnety_002"),
+    "torchvision's regnet": lambda: torchvision.models.regnet_x_400mf(num_classes=5),
+    "convnext": timms("convnext_atto"),
+    "torchvision's convnext": lambda: torchvision.models.convnext_tiny(num_classes=5),
+    "mobilenetv2": timms("mobilenetv2_035"),
+    "pre-activation ResNet-50": lambda: load_model("preact_resnet50_32").model,
+    "resnet20": lambda: load_model("resnet20").model,
+}
+POST = {
+    "torchvision's resnet50",
+    "resnet18",
+    "resnext50",
+    "regnet",
+    "torchvision's regnet",
+    "resnet20",
+}
+
+
+@pytest.fixture(params=CNNS)
+def cnn(request):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return request.param, CNNS[request.param]().eval()
+
+
+def msas(model):
+    return [n for n, m in model.named_modules() if isinstance(m, MSABlock | PostActMSABlock)]
+
+
+@torch.no_grad()
+def test_every_library_s_cnn_becomes_an_alternet(cnn, images):
+    name, model = cnn
+    before = copy.deepcopy(model.state_dict())
+    blocks = conv_blocks(model, images)
+    same = harmonize(model, images, ())
+    torch.testing.assert_close(same(images), model(images), rtol=0, atol=0)
+
+    changed = harmonize(model, images, "end-of-stage", head_dim=8)
+    last = [max(b.name for b in blocks if b.stage == s) for s in {b.stage for b in blocks}]
+    assert len(msas(changed)) == len(last)
+    expected = PostActMSABlock if name in POST else MSABlock
+    assert all(isinstance(changed.get_submodule(n), expected) for n in msas(changed))
+    assert changed(images).shape == model(images).shape
+    grids = {b.name: (b.shape, b.stage) for b in dissect(model, images).blocks}
+    for block in dissect(changed, images).blocks:
+        if block.name in grids and block.name not in msas(changed):
+            assert (block.shape, block.stage) == grids[block.name]
+
+    kept = changed.state_dict()
+    for key, value in before.items():  # the model is as it was, and its other blocks are kept
+        torch.testing.assert_close(model.state_dict()[key], value, rtol=0, atol=0)
+        if not key.startswith(tuple(f"{n}." for n in msas(changed))):
+            torch.testing.assert_close(kept[key], value, rtol=0, atol=0)
+
+
+def test_the_new_blocks_are_attention_and_learn(cnn, images):
+    _, model = cnn
+    changed = harmonize(model, images, "end-of-stage", head_dim=8).train()
+    changed(images).square().sum().backward()
+    dead = [n for n, p in changed.named_parameters() if p.grad is None]
+    assert not dead
+    kinds = {b.name: b.kind for b in dissect(changed.eval(), images).blocks}
+    assert all("attention" in kind for n, kind in kinds.items() if n in msas(changed))
+
+
+# Another implementation: the zoo's Alter-ResNet.
+
+
+@pytest.mark.parametrize(
+    ("depths", "counts"), [((3, 4, 6, 4), (0, 1, 1, 2)), ((1, 2, 1, 3), (1, 1, 1, 2))]
+)
+def test_a_preactivation_resnet_becomes_alter_resnet(depths, counts, images):
+    model = preact_resnet(PreActBottleneck, 32, depths=depths, num_classes=5).eval()
+    changed = harmonize(model, images, counts)
+    alter = alter_resnet(
+        PreActBottleneck, 32, num_classes=5, depths=depths, msas=counts, window=4
+    ).eval()
+    shapes = {name: p.shape for name, p in alter.state_dict().items()}
+    assert {name: p.shape for name, p in changed.state_dict().items()} == shapes
+    alter.load_state_dict(changed.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(changed(images), alter(images), rtol=0, atol=0)
+
+
+def test_the_preactivation_resnet_of_the_documents_becomes_alter_resnet_50(images):
+    model = load_model("preact_resnet50_32?depths=(3,4,6,4)&num_classes=100").model
+    sizes = {
+        sum(p.numel() for p in network.parameters())
+        for network in (
+            harmonize(model, images, (0, 1, 3, 2)),
+            load_model("alter_resnet50_32?num_classes=100").model,
+        )
+    }
+    assert sizes == {34_066_654}  # with a table of positions for each head
+
+
+def test_at_224_pixels_the_window_is_7_and_heads_grow_as_in_the_paper():
+    large = torch.randn(1, 3, 224, 224, generator=stream(0, "large"))
+    model = torchvision.models.resnet50(num_classes=5).eval()
+    changed = harmonize(model, large, "end-of-stage")
+    found = [changed.get_submodule(name).attn for name in msas(changed)]
+    assert [layer.num_heads for layer in found] == [3, 6, 12, 24]
+    assert {layer.window for layer in found} == {7}
+
+
+# What of the replaced block is kept.
+
+
+def test_an_msa_may_be_the_first_of_a_strided_stage(images):
+    model = load_model("preact_resnet18_32").model
+    changed = harmonize(model, images, ["layer3.0"])
+    assert (
+        changed.layer3(torch.zeros(1, 128, 9, 9)).shape
+        == model.layer3(torch.zeros(1, 128, 9, 9)).shape
+    )
+
+
+def test_norms_and_stochastic_depth_are_of_the_replaced_block(images):
+    convnext = harmonize(
+        timms("convnext_atto", drop_path_rate=0.3)().eval(), images, "end-of-stage"
+    )
+    last = convnext.get_submodule(msas(convnext)[-1])
+    assert isinstance(last.norm1, LayerNorm2d)
+    assert last.drop_path.drop_prob == pytest.approx(0.3)
+    resnet = harmonize(
+        timm.create_model("resnet18", norm_layer=partial(nn.BatchNorm2d, eps=1e-3)).eval(),
+        images,
+        "end-of-stage",
+    )
+    assert resnet.get_submodule(msas(resnet)[0]).norm1.eps == 1e-3
+    grouped = harmonize(
+        timm.create_model("resnet18", norm_layer=timm.layers.GroupNorm).eval(),
+        images,
+        "end-of-stage",
+    )
+    assert grouped.get_submodule(msas(grouped)[0]).norm1.num_groups == 32
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(images):
+    model = load_model("resnet20").model
+    one, same, other = (
+        harmonize(model, images, "end-of-stage", seed=s).state_dict() for s in (0, 0, 1)
+    )
+    assert all(torch.equal(one[key], same[key]) for key in one)
+    assert any(not torch.equal(one[key], other[key]) for key in one)
+
+
+class Residual(nn.Module):
+    def __init__(self, norm=nn.BatchNorm2d):
+        super().__init__()
+        self.convolve, self.norm = nn.Conv2d(8, 8, 3, padding=1), norm(8)
+
+    def forward(self, x):
+        return nn.functional.relu(x + self.norm(self.convolve(x)))
+
+
+class OddlyMade(nn.Module):
+    """One block is called twice, another has two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.twice, self.once = nn.Conv2d(3, 8, 3), Residual(), Residual()
+        self.last = self.alias = Residual(nn.InstanceNorm2d)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = self.twice(self.twice(self.stem(x)))
+        return self.head(self.alias(self.once(x)).mean((2, 3)))
+
+
+def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_not(images):
+    model = OddlyMade().eval()
+    found = conv_blocks(model, images)
+    assert [(block.name, block.repeated) for block in found] == [
+        ("once", ("twice",)),
+        ("last", ("twice",)),
+    ]
+    changed = harmonize(model, images, ["last"], head_dim=8)
+    assert changed.last is changed.alias
+    assert isinstance(changed.last, PostActMSABlock)
+    assert isinstance(changed.last.norm1, nn.InstanceNorm2d)
+    assert isinstance(changed.once, Residual)
+
+
+# Which blocks are residual.
+
+
+class ProcessGroup(nn.Module):
+    """Two ways from the input, put together by a function of the user's."""
+
+    def __init__(self, join, way):
+        super().__init__()
+        self.join, self.way, self.norm = join, way, nn.BatchNorm2d(8)
+        self.convolve = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return nn.functional.relu(self.join(self.way(x), self.norm(self.convolve(x.relu()))))
+
+
+def sums(a, b):
+    return a + b
+
+
+def concatenates(a, b):
+    return torch.cat([a[:, :4], b[:, :4]], 1)
+
+
+@pytest.mark.parametrize(
+    ("join", "way", "residual"),
+    [
+        (sums, nn.Identity(), True),
+        (sums, nn.Conv2d(8, 8, 1), True),
+        (sums, nn.Sequential(nn.ReLU(), nn.Conv2d(8, 8, 1)), True),  # as before activation
+        (sums, nn.Conv2d(8, 8, 3, padding=1), True),  # a projection with a kernel, as SENet-154
+        (sums, nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU()), False),
+        (concatenates, nn.Identity(), False),
+    ],
+    ids=["input", "projection", "activated", "kernel", "no shortcut", "concatenation"],
+)
+def test_a_block_is_residual_if_it_ends_in_a_sum_with_its_input(join, way, residual, images):
+    stem, head = nn.Conv2d(3, 8, 3), nn.Sequential(nn.Flatten(2), nn.Linear(900, 1))
+    model = nn.Sequential(stem, Residual(), ProcessGroup(join, way), head).eval()
+    names = [block.name for block in conv_blocks(model, images)]
+    assert names == (["1", "2"] if residual else ["1"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torchvision.models.densenet121(num_classes=5),
+        lambda: torchvision.models.googlenet(
+            num_classes=5, init_weights=False, aux_logits=False
+        ),
+        timms("inception_v3"),
+    ],
+    ids=["DenseNet", "GoogLeNet", "Inception-v3"],
+)
+def test_blocks_that_concatenate_are_refused(make):
+    with pytest.raises(
+        InputError, match="must have a residual block with a spatial convolution"
+    ):
+        conv_blocks(make().eval(), torch.zeros(1, 3, 96, 96))
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        (timms("resnet26d"), 8),
+        (timms("mobilenetv3_small_050"), 7),
+        (timms("efficientnet_lite0"), 9),
+        (timms("nf_regnet_b0"), 16),
+        (lambda: torchvision.models.mobilenet_v3_small(num_classes=5), 6),
+    ],
+    ids=["ResNet-D", "mobilenetv3", "efficientnet", "NF", "torchvision's"],
+)
+def test_every_shortcut_of_known_networks_is_found(make, number):
+    assert len(conv_blocks(make().eval(), torch.zeros(1, 3, 64, 64))) == number
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize("placement", ["alternate", "end-of-stage", (1,)])
+def test_refuses_a_rule_where_a_block_is_called_several_times(placement, images):
+    said = r"stage 1 has blocks that are called several times \(twice\) .* stage are once, last"
+    with pytest.raises(InputError, match=said):
+        harmonize(OddlyMade().eval(), images, placement, head_dim=8)
+    with pytest.raises(InputError, match=said):
+        search_replacements(OddlyMade().eval(), images, lambda _model, _seed: 0.5)
+
+
+def test_refuses_what_was_harmonized_already(images):
+    once = harmonize(load_model("resnet20").model, images, "end-of-stage")
+    with pytest.raises(InputError, match=r"without MSA blocks, got one at 'layer1\.2'"):
+        harmonize(once, images)
+
+
+@pytest.mark.parametrize("window", [(1, 2, 3, 4), 2.5, 0, True])
+def test_refuses_a_window_of_no_whole_number(window, images):
+    with pytest.raises(InputError, match="window must be a positive integer or None"):
+        inspect.unwrap(harmonize)(load_model("resnet20").model, images, window=window)
+
+
+def test_refuses_what_is_no_module(images):
+    with pytest.raises(InputError, match=r"model must be a torch\.nn\.Module, got a list"):
+        inspect.unwrap(harmonize)([1], images)
+
+
+@pytest.mark.parametrize(
+    ("placement", "said"),
+    [
+        ("alternating", "must be 'alternate' or 'end-of-stage', .*, got 'alternating'"),
+        (["layer9.0"], r"residual Conv blocks \(layer1.0, .*\), got 'layer9.0'"),
+        (["layer1.0", "layer1.0"], "got a name twice"),
+        ((1, 1), r"\(3 stages of 3, 3, 3 blocks\), got \(1, 1\)"),
+        ((0, 0, 3), "must be 0 to 2 in stage 3, where every second of 3 blocks .*, got 3"),
+    ],
+)
+def test_refuses_a_placement_that_does_not_fit(placement, said, images):
+    with pytest.raises(InputError, match=said):
+        harmonize(load_model("resnet20").model, images, placement)
+
+
+@pytest.mark.parametrize("placement", [(0, 1.7, 1), (0, "layer2.0", 1), 3])
+def test_refuses_a_placement_of_another_kind(placement, images):
+    blocks = conv_blocks(load_model("resnet20").model, images)
+    with pytest.raises(InputError, match="must be names of blocks, or one integer per stage"):
+        inspect.unwrap(select_blocks)(blocks, placement)  # past the tests' check of annotations
+
+
+def test_refuses_heads_that_do_not_fit_the_stages(images):
+    with pytest.raises(InputError, match=r"one per stage \(3 stages, .*\), got 2 numbers"):
+        harmonize(load_model("resnet20").model, images, heads=(1, 2))
+    with pytest.raises(InputError, match="got 0 heads; an attention wants at least one"):
+        harmonize(load_model("resnet20").model, images, heads=0)
+
+
+def test_refuses_the_heads_of_four_stages_where_dilation_leaves_two(images):
+    dilated = timm.create_model("resnet18", output_stride=8, num_classes=5).eval()
+    said = r"\(2 stages, which end at layer1\.1, layer4\.1\), got 4 numbers"
+    with pytest.raises(InputError, match=said):
+        harmonize(dilated, images, heads=(3, 6, 12, 24))
+    assert harmonize(dilated, images, heads=(3, 24))(images).shape == (len(images), 5)
+
+
+@pytest.mark.parametrize("head_dim", [None, 0, 7.5])
+def test_refuses_a_head_of_no_channels(head_dim, images):
+    with pytest.raises(InputError, match="head_dim must be a positive integer"):
+        inspect.unwrap(harmonize)(load_model("resnet20").model, images, head_dim=head_dim)
+
+
+class Scaled(nn.Module):
+    """A norm of a user's own, with numbers that it learns."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(channels, 1, 1))
+
+    def forward(self, x):
+        return self.gain * x / x.square().mean((1, 2, 3), keepdim=True).sqrt()
+
+
+def test_a_norm_of_an_unknown_kind_is_refused_where_it_would_be_replaced(images):
+    model = OddlyMade()
+    model.last = model.alias = Residual(Scaled)
+    with pytest.raises(InputError, match="got a Scaled in block 'last'"):
+        harmonize(model.eval(), images, ["last"], head_dim=8)
+    kept = harmonize(model, images, ["once"], head_dim=8)
+    assert isinstance(kept.last.norm, Scaled)
+
+
+def test_the_epsilon_of_a_group_norm_is_kept(images):
+    model = OddlyMade()
+    model.last = model.alias = Residual(partial(nn.GroupNorm, 2, eps=1e-2))
+    norm = harmonize(model.eval(), images, ["last"], head_dim=8).last.norm1
+    assert (norm.num_groups, norm.eps) == (2, 1e-2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: load_model("vit_pico_patch4_32").model,
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)),
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 2)),
+    ],
+    ids=["ViT", "plain CNN", "linear"],
+)
+def test_refuses_a_model_without_residual_conv_blocks(make, images):
+    model = make().eval()
+    model(images)
+    with pytest.raises(
+        InputError, match="must have a residual block with a spatial convolution"
+    ):
+        harmonize(model, images)

@@ -1,0 +1,210 @@
+"""Laws of `search_replacements`: the search for the blocks that MSAs should replace."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+
+from visprism.core.errors import InputError
+from visprism.core.run import Run
+from visprism.harmonize import search_replacements
+from visprism.harmonize.search import is_significant
+from visprism.models import load_model
+from visprism.results.base import Result
+from visprism.results.harmonize import ReplacementSearch, paired_gain
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model("resnet20").model
+
+
+def msas(candidate):
+    return {
+        name.removesuffix(".attn")
+        for name, module in candidate.named_modules()
+        if name.endswith(".attn")
+    }
+
+
+class Trainer:
+    """Accuracies by table: each MSA adds its own gain, each seed its own noise."""
+
+    def __init__(self, gains, noise=0.0, die_after=None):
+        self.gains, self.noise, self.left = gains, noise, die_after
+        self.trained = []
+
+    def __call__(self, candidate, seed):
+        if self.left == len(self.trained):
+            raise KeyboardInterrupt
+        self.trained.append((frozenset(msas(candidate)), seed))
+        wiggle = self.noise * (seed % 2) * len(msas(candidate))
+        return 0.5 + sum(self.gains.get(name, -0.1) for name in msas(candidate)) + wiggle
+
+
+GOOD = {"layer3.2": 0.1, "layer3.0": -0.05, "layer2.2": 0.05, "layer2.0": 0.01}
+
+
+def test_follows_the_paper_s_rule(model, images):
+    train = Trainer(GOOD)
+    found = search_replacements(model, images, train, repeats=2, run=Run(seed=4))
+    tried = [
+        set(filter(None, str(each.placement[0]).split(","))) for each in found.candidates()
+    ]
+    assert tried == [
+        set(),
+        {"layer3.2"},  # helps
+        {"layer3.2", "layer3.0"},  # does not: on to the end of the stage before
+        {"layer3.2", "layer2.2"},
+        {"layer3.2", "layer2.2", "layer2.0"},
+        {"layer3.2", "layer2.2", "layer2.0", "layer1.2"},
+    ]
+    assert [bool(each.kept[0]) for each in found.candidates()] == [
+        True, True, False, True, True, False,
+    ]  # fmt: skip
+    assert found.best == ("layer2.0", "layer2.2", "layer3.2")
+    confirmed = [set(), {"layer2.0", "layer2.2", "layer3.2"}]
+    trained = [names for names, _ in train.trained[::2]]
+    assert trained == [frozenset(t) for t in tried + confirmed]
+    np.testing.assert_array_equal(found.seed, [4, 5] * 6 + [6, 7] * 2)
+    assert found.phase.tolist() == ["search"] * 12 + ["confirmation"] * 4
+    assert found.accuracy[2] == pytest.approx(0.6)
+    assert found.confirmed_gain() == pytest.approx((0.16, 0.16, 0.16))
+    assert "3 MSA blocks selected (layer2.0, layer2.2, layer3.2) in 5 candidates" in str(
+        found.findings()[0]
+    )
+    assert "with 2 new seeds, validation accuracy 50.0% of the CNN and 66.0%" in str(
+        found.findings()[1]
+    )
+    (answer,) = found.answers()
+    assert (answer.claim, answer.verdict, answer.over) == ("C11", "supports", "seeds")
+
+
+def test_a_gain_within_the_noise_is_not_kept(model, images):
+    quiet = search_replacements(model, images, Trainer({"layer3.2": 0.01}), repeats=2)
+    noisy = search_replacements(
+        model, images, Trainer({"layer3.2": 0.01}, noise=-0.05), repeats=2
+    )
+    assert quiet.best == ("layer3.2",)
+    assert noisy.best == ()
+    assert "significantly: 0 of 3 candidates selected" in str(noisy.findings()[0])
+    assert noisy.answers() == ()
+    assert set(noisy.phase) == {"search"}  # nothing to confirm
+
+
+def test_the_error_is_the_standard_error_of_paired_gains():
+    gain, error = paired_gain(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.4, 0.6]))
+    assert gain == pytest.approx(0.2)
+    assert error == pytest.approx(0.1 / 3**0.5)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_a_block_without_effect_is_selected_with_probability_alpha(seeds):
+    """Accuracies of both networks are drawn from one distribution."""
+    generator = np.random.default_rng(0)
+    trials = 4000
+    accuracy = 0.5 + 0.01 * generator.standard_normal((trials, 2, seeds))
+    selected = [
+        is_significant(*paired_gain(cnn, candidate), seeds, 0.05) for cnn, candidate in accuracy
+    ]
+    assert binomtest(sum(selected), trials, 0.05).pvalue > 0.01
+    # The paper's rule, a gain above its standard error, selects one of five with 3 seeds.
+    gains = accuracy[:, 1] - accuracy[:, 0]
+    above = gains.mean(1) > gains.std(1, ddof=1) / seeds**0.5
+    assert above.mean() == pytest.approx({2: 0.25, 3: 0.211, 5: 0.187}[seeds], abs=0.02)
+
+
+def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overestimates():
+    """Of 8 candidates with a gain of 1 point, the one with the largest gain is selected."""
+    generator = np.random.default_rng(1)
+    covered, searched, trials, seeds, gain = 0, [], 600, 5, 0.01
+    rows = {name: np.arange(2).repeat(seeds) for name in ("candidate", "msas", "stage")}
+    for _ in range(trials):
+        noise = 0.01 * generator.standard_normal((10, seeds))
+        gains = gain + noise[1:9] - noise[0]
+        searched.append(gains.mean(1).max())
+        fresh = 0.5 + noise[9], 0.5 + gain + 0.01 * generator.standard_normal(seeds)
+        result = ReplacementSearch(
+            **rows,
+            added=np.array([""] * seeds + ["a"] * seeds),
+            placement=np.array([""] * seeds + ["a"] * seeds),
+            parameters=np.ones(2 * seeds),
+            seed=np.tile(np.arange(seeds), 2),
+            accuracy=np.concatenate(fresh),
+            kept=np.ones(2 * seeds, dtype=bool),
+            phase=np.full(2 * seeds, "confirmation"),
+            alpha=0.05,
+        )
+        _, low, high = result.confirmed_gain()
+        covered += low <= gain <= high
+    assert 0.92 <= covered / trials <= 0.975
+    assert np.mean(searched) > 1.4 * gain  # what the runs of the search would report
+
+
+def test_a_search_of_version_0_1_is_read_with_the_error_rate_of_its_rule():
+    found = Result.load(Path(__file__).with_name("search_of_version_0_1.npz"))
+    assert isinstance(found, ReplacementSearch)
+    assert found.best == ("layer3.2",)
+    assert found.alpha == pytest.approx(0.2113, abs=1e-4)  # P(t_2 > 1)
+    assert "which overestimate the gain" in str(found.findings()[1])
+    assert found.answers() == ()
+
+
+def test_candidates_begin_with_the_model_s_own_weights(model, images):
+    seen = []
+
+    def train(candidate, _seed):
+        seen.append(candidate.conv1.weight.detach().clone())
+        with torch.no_grad():
+            candidate.conv1.weight.zero_()
+        return 0.5
+
+    search_replacements(model, images, train, repeats=2)
+    assert all(torch.equal(weight, model.conv1.weight) for weight in seen)
+
+
+def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
+    log = tmp_path / "search.jsonl"
+    search_replacements(
+        model, images, Trainer({}), repeats=2, log=str(tmp_path / "by-name.jsonl")
+    )
+    whole = search_replacements(model, images, Trainer(GOOD), repeats=2)
+    first = Trainer(GOOD, die_after=5)
+    with pytest.raises(KeyboardInterrupt):
+        search_replacements(model, images, first, repeats=2, log=log)
+    with log.open("a") as file:
+        file.write('{"placement": ["layer3.')  # what a crash leaves
+    second = Trainer(GOOD)
+    resumed = search_replacements(model, images, second, repeats=2, log=log)
+    assert len(first.trained) + len(second.trained) == 16
+    for name in ("placement", "seed", "accuracy", "kept"):
+        np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
+    assert len([json.loads(line) for line in log.read_text().splitlines()]) == 17
+
+
+def test_refuses_the_log_of_another_search(model, images, tmp_path):
+    log = tmp_path / "search.jsonl"
+    search_replacements(model, images, Trainer({}), repeats=2, log=log)
+    with pytest.raises(InputError, match=r"another search \(different head_dim\)"):
+        search_replacements(model, images, Trainer({}), repeats=2, log=log, head_dim=32)
+    log.write_text("nothing of ours\n")
+    with pytest.raises(InputError, match="is not the log of a search"):
+        search_replacements(model, images, Trainer({}), repeats=2, log=log)
+
+
+def test_refuses_one_seed_and_what_is_no_accuracy(model, images):
+    with pytest.raises(InputError, match="repeats must be at least 2, got 1"):
+        search_replacements(model, images, Trainer({}), repeats=1)
+    with pytest.raises(InputError, match=r"must return an accuracy in \[0, 1\], got 97\.0"):
+        search_replacements(model, images, lambda _candidate, _seed: 97.0, repeats=2)
+    with pytest.raises(InputError, match=r"must return an accuracy in \[0, 1\], got None"):
+        search_replacements(model, images, lambda _candidate, _seed: None, repeats=2)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7])
+def test_refuses_a_level_that_is_none(model, images, alpha):
+    with pytest.raises(InputError, match=r"alpha must be in \(0, 0\.5\]"):
+        search_replacements(model, images, Trainer({}), alpha=alpha)

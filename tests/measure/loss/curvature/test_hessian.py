@@ -1,0 +1,380 @@
+"""Laws of Hessian spectra of mini-batches (src/visprism/measure/loss/curvature/)."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.core.run import Run, TimeBudgetError
+from visprism.measure.loss import Objective, Products
+from visprism.measure.loss.curvature import hessian_spectrum, product_cost, top_eigenvalues
+from visprism.results.hessian import HessianSpectrum
+
+
+@pytest.fixture
+def batches(images, classes):
+    """Two mini-batches of 4 and a last one of 2."""
+    return list(zip(images.split(4), classes.split(4), strict=True))
+
+
+def of(spectrum, **wanted):
+    """Rows with these entries."""
+    keep = np.ones(len(spectrum), dtype=bool)
+    for name, value in wanted.items():
+        keep &= getattr(spectrum, name) == value
+    return spectrum.select(keep)
+
+
+# What it computes.
+def test_each_mini_batch_has_its_own_eigenvalues(network, batches):
+    found = hessian_spectrum(network, batches, k=3, tol=1e-9)
+    for number, batch in enumerate(batches):
+        own = top_eigenvalues(Objective(network, [batch]), k=3, tol=1e-9)
+        here = of(found, batch=number, which="LM")
+        np.testing.assert_allclose(here.value, own.value, rtol=1e-8)
+        np.testing.assert_array_equal(here.rank, [1, 2, 3])
+        assert here.nll[0] == pytest.approx(own.nll, rel=1e-12)
+    assert found.provenance.images == 10
+    assert found.provenance.batch_size == 4
+
+
+def test_weight_decay_gives_a_second_objective_that_is_shifted(network, batches):
+    found = hessian_spectrum(network, batches, k=3, tol=1e-9, weight_decay=0.5)
+    for number, batch in enumerate(batches):
+        own = top_eigenvalues(Objective(network, [batch], weight_decay=0.5), k=3, tol=1e-9)
+        here = of(found, batch=number, which="LM", weight_decay=0.5)
+        np.testing.assert_allclose(here.value, own.value, rtol=1e-8)
+
+
+def test_the_ends_are_there_too(network, batches):
+    found = hessian_spectrum(network, batches, k=2, tol=1e-6)
+    for number, batch in enumerate(batches):
+        top, bottom = (
+            top_eigenvalues(Objective(network, [batch]), k=1, which=which, tol=1e-9)
+            for which in ("LA", "SA")
+        )
+        for exact, which in ((top, "LA"), (bottom, "SA")):
+            here = of(found, batch=number, which=which, rank=0)
+            assert abs(here.value[0] - exact.value[0]) <= here.residual[0] + 1e-8
+
+
+def test_data_are_kept_apart_by_name(network, batches):
+    found = hessian_spectrum(network, {"clean": batches, "other": batches[1:]}, k=2, tol=1e-9)
+    clean, other = (of(found, data=name, which="LM") for name in ("clean", "other"))
+    np.testing.assert_allclose(other.value, clean.value[2:], rtol=1e-8)
+
+
+def spectrum_of(values):
+    """A spectrum of hand-made eigenvalues, a row of numbers for each mini-batch."""
+    values = np.array(values, dtype=float)
+    n, k = values.shape
+    full = np.concatenate([values, values.max(1)[:, None], values.min(1)[:, None]], 1)
+    rows = n * (k + 2)
+    return HessianSpectrum(
+        phase=np.full(rows, "end"),
+        data=np.full(rows, ""),
+        weight_decay=np.zeros(rows),
+        batch=np.repeat(np.arange(n), k + 2),
+        nll=np.repeat(np.arange(n) + 1.0, k + 2),
+        which=np.tile([*["LM"] * k, "LA", "SA"], n),
+        rank=np.tile([*range(1, k + 1), 0, 0], n),
+        value=full.ravel(),
+        residual=np.zeros(rows),
+        converged=np.ones(rows, dtype=bool),
+        k=k,
+        tol=1e-2,
+        parameters=100,
+        products=1,
+    )
+
+
+def test_nep_and_ape_are_shares_and_means_of_the_foremost():
+    summary = spectrum_of([[4, -3, 2], [8, 6, -1], [10, -9, -8]]).summary()
+    assert summary.nep[0] == pytest.approx(4 / 9)
+    assert summary.ape[0] == pytest.approx((4 + 2 + 8 + 6 + 10) / 5)
+    assert summary.largest[0] == pytest.approx((4 + 8 + 10) / 3)
+    assert summary.smallest[0] == pytest.approx((-3 - 1 - 9) / 3)
+    assert summary.nll[0] == pytest.approx(2)
+    assert np.isnan(summary.nep_low[0])  # of 3 mini-batches there is no interval
+
+
+def clustered(rng, p, correlation, n, k=5):
+    """Eigenvalues of which a fraction p is negative, correlated within mini-batches."""
+    shape = 1 / correlation - 1
+    q = rng.beta(p * shape, (1 - p) * shape, size=(n, 1))
+    return np.where(rng.random((n, k)) < q, -1.0, 1.0)
+
+
+@pytest.mark.parametrize("n", [10, 16, 32])
+@pytest.mark.parametrize("correlation", [0.1, 0.4])
+@pytest.mark.parametrize("p", [0.02, 0.1, 0.33])
+def test_the_interval_of_nep_covers_the_truth_also_near_zero(n, correlation, p):
+    """At least 92 %; near 0 and for few mini-batches it may be conservative."""
+    rng, inside, simulations = np.random.default_rng(0), 0, 400
+    for _ in range(simulations):
+        summary = spectrum_of(clustered(rng, p, correlation, n)).summary()
+        inside += summary.nep_low[0] <= p <= summary.nep_high[0]
+    assert 0.91 <= inside / simulations <= 1.0
+    if p > 0.2 and n > 16:
+        assert inside / simulations <= 0.985
+
+
+@pytest.mark.parametrize("n", [10, 16])
+@pytest.mark.parametrize("spread", [0.2, 0.4, 1.0])
+def test_the_intervals_of_positive_eigenvalues_cover_the_truth(n, spread):
+    """Log-normal mini-batches; where they are heavy-tailed APE itself has no interval."""
+    rng, within = np.random.default_rng(1), 0.4
+    hits, printed, geometric, simulations = 0, 0, 0, 400
+    for _ in range(simulations):
+        logs = spread * rng.normal(size=(n, 1)) + within * rng.normal(size=(n, 5))
+        summary = spectrum_of(np.exp(logs)).summary()
+        truth = np.exp((spread**2 + within**2) / 2)
+        if np.isfinite(summary.ape_low[0]):
+            printed += 1
+            hits += summary.ape_low[0] <= truth <= summary.ape_high[0]
+        geometric += summary.ape_log_mean_low[0] <= 1 <= summary.ape_log_mean_high[0]
+    assert 0.92 <= geometric / simulations <= 0.97
+    if spread < 1:
+        assert printed > 0.9 * simulations
+        assert 0.90 <= hits / printed <= 0.97
+    else:
+        assert printed < 0.1 * simulations
+
+
+def test_no_negative_eigenvalue_has_an_upper_end_as_by_the_rule_of_three():
+    summary = spectrum_of(np.ones((16, 5))).summary()
+    assert summary.nep[0] == summary.nep_low[0] == 0
+    assert 3 / 16 < summary.nep_high[0] < 5 / 16
+
+
+def test_fewer_than_ten_mini_batches_have_no_interval():
+    summary = spectrum_of(np.random.default_rng(0).normal(1, 2, size=(9, 5))).summary()
+    for name in ("nep", "ape", "ape_log_mean"):
+        assert np.isnan(getattr(summary, f"{name}_low")[0])
+    assert "too few for an interval (at least 10)" in str(summary.findings()[0])
+
+
+def test_median_and_geometric_mean_are_those_of_the_positive_eigenvalues():
+    summary = spectrum_of([[4, -3, 2], [8, 1, -1]]).summary()
+    assert summary.ape_median[0] == 3
+    assert summary.ape_log_mean[0] == pytest.approx((4 * 2 * 8 * 1) ** 0.25)
+
+
+def test_the_smallest_eigenvalue_is_withheld_unless_it_converged():
+    spectrum = spectrum_of([[4, -3, 2], [8, 6, -1]])
+    vague = replace(spectrum, converged=~((spectrum.which == "SA") & (spectrum.batch == 1)))
+    assert spectrum.summary().smallest[0] == -2
+    assert np.isnan(vague.summary().smallest[0])
+    assert vague.summary().smallest_converged[0] == 0.5
+
+
+def test_without_a_positive_eigenvalue_there_is_no_mean_of_them():
+    summary = spectrum_of([[-4, -3]]).summary()
+    assert summary.nep[0] == 1
+    assert np.isnan(summary.ape[0])
+
+
+def test_the_two_parts_of_a_curve_have_the_area_one():
+    curves = spectrum_of(np.random.default_rng(0).normal(3, 5, size=(30, 5))).curves()
+    areas = {}
+    for sign in (-1, 1):
+        part = curves.select(curves.sign == sign)
+        areas[sign] = np.trapezoid(part.density, np.log10(sign * part.value))
+    assert sum(areas.values()) == pytest.approx(1, abs=0.01)
+    assert areas[-1] == pytest.approx(0.27, abs=0.05)  # P(N(3, 25) < 0)
+
+
+def test_a_loss_without_curvature_has_no_curve():
+    flat = spectrum_of([[0.0, 0.0]])
+    assert len(flat.curves()) == 0
+    assert flat.summary().nep[0] == 0
+
+
+def test_findings_name_objective_and_split_and_what_did_not_converge():
+    spectrum = spectrum_of([[4, -3, 2, 1]])
+    vague = replace(spectrum, converged=np.arange(len(spectrum)) > 0)
+    vague = vague.with_provenance(split="train", batch_size=16)
+    first, second = vague.summary().findings()
+    assert str(first).startswith(
+        "leading Hessian eigenvalues of the NLL of training images, end: 25% are negative (NEP)"
+    )
+    assert "; 1 mini-batch of 16 images, too few for an interval" in str(first)
+    assert (second.code, second.severity) == ("VP106", "warning")
+    assert second.text.startswith("25% of the leading Hessian eigenvalues")
+
+
+def test_answers_have_intervals_over_mini_batches():
+    values = np.random.default_rng(0).normal(2, 2, size=(16, 5))
+    answers = {a.quantity.split(",")[0]: a for a in spectrum_of(values).summary().answers()}
+    nep = answers["negative leading Hessian eigenvalues (NEP)"]
+    assert nep.value == pytest.approx((values < 0).mean())
+    assert nep.low < nep.value < nep.high
+    assert nep.over == "mini-batches"
+
+
+def test_sharpness_above_the_limit_of_stability_is_a_finding():
+    spectrum = spectrum_of([[50.0, 40.0]] * 10)
+    codes = [
+        [f.code for f in replace(spectrum, learning_rate=rate).summary().findings()]
+        for rate in (0.05, 0.03)
+    ]
+    assert codes == [["", "VP110"], [""]]  # 2 / 0.05 = 40
+
+
+def test_where_not_all_parameters_decay_l2_is_solved_for(network, batches):
+    """Against the dense Hessian plus the diagonal of weight decay."""
+    found = hessian_spectrum(
+        network, batches[:1], k=3, tol=1e-9, weight_decay=0.5, decayed="*weight"
+    )
+    objective = Objective(network, batches[:1], weight_decay=0.5, decayed="*weight")
+    eye = torch.eye(len(objective), dtype=torch.float64)
+    dense = Products(objective)(eye[None])[0]
+    exact = torch.linalg.eigvalsh(dense).numpy()
+    here = of(found, which="LM", weight_decay=0.5)
+    np.testing.assert_allclose(here.value, exact[np.argsort(-abs(exact))[:3]], rtol=1e-8)
+    plain = hessian_spectrum(network, batches[:1], k=3, tol=1e-9)
+    np.testing.assert_array_equal(
+        of(found, which="LM", weight_decay=0.0).value, of(plain, which="LM").value
+    )
+
+
+# What leaves it unchanged.
+def test_mini_batches_solved_together_have_the_same_eigenvalues(network, images, classes):
+    alike = list(zip(images.split(2), classes.split(2), strict=True))
+    alone = hessian_spectrum(network, alike, k=3, tol=1e-9)
+    together = hessian_spectrum(network, alike, k=3, tol=1e-9, parallel_batches=3)  # 3 and 2
+    np.testing.assert_array_equal(of(together, which="LM").batch, np.repeat(range(5), 3))
+    lm = [of(found, which="LM") for found in (alone, together)]
+    np.testing.assert_allclose(lm[1].value, lm[0].value, rtol=1e-8)
+    np.testing.assert_allclose(lm[1].nll, lm[0].nll, rtol=1e-12)
+
+
+def test_phases_are_joined_in_their_order(network, batches):
+    spectra = [hessian_spectrum(network, batches, k=2, phase=p) for p in ("init", "end")]
+    found = HessianSpectrum.concatenate(spectra)
+    assert len(found) == 2 * len(spectra[0])
+    assert list(dict.fromkeys(found.phase)) == ["init", "end"]
+    assert found.products == sum(s.products for s in spectra)
+
+
+def test_the_number_of_mini_batches_can_be_given(network, batches):
+    found = hessian_spectrum(network, batches, k=2, num_batches=2)
+    assert found.batches == found.requested == 2
+    assert found.provenance.images == 8
+    all_of_them = hessian_spectrum(network, batches, k=2)
+    assert all_of_them.requested == 3
+    assert replace(all_of_them.first(2), products=found.products, requested=2) == found
+    with pytest.raises(InputError, match="batches must be between 1 and 3, got 4"):
+        all_of_them.first(4)
+
+
+def stopping_after(mini_batches):
+    """Batches that sleep until the deadline has passed after some of them."""
+
+    class Slow:
+        def __init__(self, batches):
+            self.batches, self.deadline = batches, time.monotonic() + 30
+
+        def __len__(self):
+            return len(self.batches)
+
+        def __iter__(self):
+            for i, batch in enumerate(self.batches):
+                if i == mini_batches:
+                    monkey.setattr(time, "monotonic", lambda: self.deadline + 1)
+                yield batch
+
+    monkey = pytest.MonkeyPatch()
+    return Slow, monkey
+
+
+def test_after_the_deadline_the_complete_mini_batches_are_given(network, batches):
+    slow, monkey = stopping_after(2)
+    data = slow(batches)
+    try:
+        found = hessian_spectrum(network, data, k=2, run=Run(deadline=data.deadline))
+    finally:
+        monkey.undo()
+    assert (found.batches, found.requested) == (2, 3)
+    assert "2 of 3 mini-batches within the time budget" in map(str, found.summary().findings())
+    exact = hessian_spectrum(network, batches[:2], k=2)
+    np.testing.assert_array_equal(found.value, exact.value)
+
+
+def test_a_deadline_before_the_first_mini_batch_is_an_error(network, batches):
+    with pytest.raises(TimeBudgetError, match="time budget"):
+        hessian_spectrum(network, batches, k=2, run=Run(deadline=0.0))
+
+
+def test_progress_shows_mini_batches_and_lanczos_steps(network, batches):
+    labels = []
+
+    def progress(items, label):
+        for item in items:
+            labels.append(label)
+            yield item
+
+    found = hessian_spectrum(network, batches, k=2, run=Run(progress=progress))
+    assert labels.count("mini-batches") == 3
+    assert labels.count("Lanczos steps") == found.products
+
+
+def test_the_cost_of_products_is_told_before_they_are_made(network, batches):
+    cost = product_cost(Objective(network, batches))
+    assert cost.seconds(1) == cost.first > 0
+    assert cost.seconds(21) == pytest.approx(cost.first + 20 * cost.each)
+    assert cost.bytes > sum(images.nbytes for images, _ in batches)
+
+
+# Contracts and errors.
+def test_refuses_two_phases_of_one_name(network, batches):
+    spectra = [hessian_spectrum(network, batches, k=1, phase="end") for _ in range(2)]
+    with pytest.raises(InputError, match="phases must have different names, got 'end', 'end'"):
+        HessianSpectrum.concatenate(spectra)
+
+
+def test_refuses_no_mini_batch(network, batches):
+    with pytest.raises(InputError, match="num_batches must be at least 1, got 0"):
+        hessian_spectrum(network, batches, num_batches=0)
+
+
+def test_refuses_spectra_of_two_models(network, batches, regression):
+    spectra = [
+        hessian_spectrum(model, batches, k=2, phase=phase)
+        for model, phase in ((network, "one"), (regression, "other"))
+    ]
+    with pytest.raises(
+        InputError, match="spectra must have one k and one number of parameters, got"
+    ):
+        HessianSpectrum.concatenate(spectra)
+
+
+@pytest.mark.parametrize("decay", [-1.0, float("nan"), float("inf")])
+def test_refuses_weight_decay_that_is_negative_or_not_finite(network, batches, decay):
+    with pytest.raises(InputError, match=rf"weight_decay must be .*, got {decay}"):
+        hessian_spectrum(network, batches, weight_decay=decay)
+
+
+def test_refuses_no_data(network):
+    with pytest.raises(InputError, match="batches must hold at least one mini-batch, got none"):
+        hessian_spectrum(network, [])
+
+
+def test_says_that_a_model_cannot_run_for_several_at_once(images, classes):
+    class Branching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(72, 3)
+
+        def forward(self, images):
+            logits = self.linear(images.flatten(1))
+            return -logits if bool(logits.sum() > 1e6) else logits
+
+    alike = list(zip(images.split(2), classes.split(2), strict=True))
+    with pytest.raises(InputError, match=r"parallel_batches must be 1 for this model"):
+        hessian_spectrum(Branching().double().eval(), alike, parallel_batches=2)
+    assert len(hessian_spectrum(Branching().double().eval(), alike, k=1))

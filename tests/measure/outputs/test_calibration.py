@@ -1,0 +1,422 @@
+"""Tests of calibration (src/visprism/measure/outputs/calibration.py and outcomes.py)."""
+
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torchmetrics.functional.classification import (
+    multiclass_accuracy,
+    multiclass_calibration_error,
+)
+
+from visprism.core.errors import InputError
+from visprism.measure.outputs import Predictions, calibration, outcomes
+from visprism.measure.outputs.calibration import check_bins
+from visprism.results.base import Result
+from visprism.results.predictions import Outcomes
+
+# What it measures: closed forms.
+
+
+def test_metrics_of_four_images_by_hand(by_hand):
+    found = calibration(by_hand([0.95, 0.95, 0.85, 0.65], [1, 0, 1, 0]), resamples=0)
+    assert found.of("accuracy") == 0.5
+    assert found.of("acc", 0.9) == 0.5
+    assert found.of("freq", 0.9) == 0.5
+    assert found.of("unc", 0.9) == 0.5
+    # Bins: two at 0.95 of which one is right, one right at 0.85, one wrong at 0.65.
+    assert found.of("ece") == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
+    assert found.of("signed_ece") == pytest.approx(3.4 / 4 - 0.5, abs=1e-6)
+    assert found.of("mce") == pytest.approx(0.65, abs=1e-6)
+    # The first two are tied: half an error each. Then 1 of 3, then 2 of 4.
+    assert found.of("aurc") == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
+    # Class 0 is the only target: 2 right of 4 that are it or said to be; surest: 1 of 2.
+    assert found.of("mean_iou") == 0.5
+    assert found.of("iou", 0.9) == 0.5
+
+
+def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff(by_hand):
+    for edge in (0.1, 0.3, 0.6, 0.7, 0.9):
+        found = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge, resamples=0)
+        assert found.of("freq", edge) == 0
+        assert np.isnan(found.of("acc", edge))
+        assert found.of("unc", edge) == 1
+        beside = calibration(by_hand([edge, edge - 0.01], [1, 0]), resamples=0)
+        assert beside.of("ece") == pytest.approx(abs(1 - 2 * edge + 0.01) / 2, abs=1e-6)
+
+
+def test_confidences_of_0_and_1_are_counted_with_their_value(by_hand):
+    found = calibration(by_hand([0.0, 1.0, 1.0], [0, 1, 0]), resamples=0)
+    assert found.of("ece") == pytest.approx(1 / 3)  # two sure images, one of them wrong
+    assert found.of("freq", 0.9) == pytest.approx(2 / 3)
+
+
+def test_a_saturated_predictor_that_is_right_is_calibrated():
+    # Confidence is 1.0 in float32 for a fifth of the images; all of them are right.
+    logits = torch.zeros(1000, 2)
+    logits[:200, 0] = 100.0
+    targets = torch.zeros(1000, dtype=torch.long)
+    targets[600:] = 1  # half of the rest, whose confidence is 0.5
+    found = calibration(Predictions(logits, targets), resamples=0)
+    assert found.of("ece") == pytest.approx(0, abs=1e-7)
+    assert found.of("mce") == pytest.approx(0, abs=1e-7)
+
+
+def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
+    # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
+    # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
+    found = by_hand([1.0] * 100 + [0.95] * 100, [1] * 90 + [0] * 10 + [1] * 100)
+    assert calibration(found, resamples=0).of("ece") == pytest.approx(5 / 200, abs=1e-6)
+
+
+def test_one_class_is_always_right_and_sure():
+    found = calibration(Predictions(torch.randn(5, 1), torch.zeros(5, dtype=torch.long)))
+    assert found.of("accuracy") == found.of("mean_iou") == found.of("acc", 0.9) == 1
+    assert found.of("nll") == found.of("brier") == found.of("ece") == found.of("aurc") == 0
+    assert np.isnan(found.of("unc", 0.9))  # there is no wrong image
+
+
+def test_equal_logits_name_the_first_classes():
+    found = outcomes(Predictions(torch.zeros(8, 8), torch.arange(8)))
+    assert found.correct.tolist() == [True] + [False] * 7
+    assert found.top5.tolist() == [True] * 5 + [False] * 3
+    np.testing.assert_allclose(found.nll, np.log(8))
+    np.testing.assert_allclose(found.confidence, 1 / 8)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e30, 3e38])
+def test_logits_beyond_overflow_give_a_finite_nll(scale):
+    logits = torch.tensor([[scale, -scale], [scale, -scale]])
+    found = outcomes(Predictions(logits, torch.tensor([1, 0])))
+    assert found.nll[1] == 0
+    np.testing.assert_allclose(found.nll[0], 2 * logits[0, 0].double().item())
+    assert found.brier.tolist() == [2, 0]
+
+
+def test_a_class_that_is_ruled_out_by_minus_infinity_has_probability_0():
+    logits = torch.tensor([[0.0, -torch.inf, 0.0]])
+    found = outcomes(Predictions(logits, torch.tensor([0])))
+    assert found.confidence[0] == 0.5
+    assert found.brier[0] == pytest.approx(0.5)
+    assert calibration(Predictions(logits, torch.tensor([1]))).of("nll") == np.inf
+
+
+def test_unc_follows_from_the_other_three(drawn):
+    found = calibration(drawn(2000), cutoff=[0.3, 0.5, 0.9], resamples=0)
+    for c in (0.3, 0.5, 0.9):
+        certain_error = found.of("freq", c) * (1 - found.of("acc", c))
+        expected = 1 - certain_error / (1 - found.of("accuracy"))
+        assert found.of("unc", c) == pytest.approx(expected, rel=1e-12)
+
+
+def test_targets_drawn_from_the_softmax_are_calibrated_within_chance(drawn):
+    found = calibration(drawn(20_000), resamples=0)
+    assert found.of("ece") < 0.02  # 10 bins of 2,000: about 0.01 each by chance
+    assert abs(found.of("signed_ece")) < 0.01
+    assert found.of("adaptive_ece") < 0.02
+
+
+# What leaves it unchanged: invariances.
+
+
+def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
+    generator = np.random.default_rng(0)
+    confidence = generator.choice([0.3, 0.5, 0.9, 1.0], 60)
+    correct = generator.random(60) < confidence
+    order = generator.permutation(60)
+    first, second = (
+        calibration(by_hand(confidence[o], correct[o]), cutoff=[0.4, 0.9], resamples=0)
+        for o in (np.arange(60), order)
+    )
+    np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
+
+
+def test_a_constant_added_to_the_logits_of_an_image_changes_nothing(drawn):
+    predictions = drawn()
+    moved = Predictions(
+        predictions.logits + torch.arange(400.0)[:, None] / 8, predictions.targets
+    )
+    first, second = (calibration(p, resamples=0) for p in (predictions, moved))
+    np.testing.assert_allclose(first.value, second.value, atol=2e-5)
+
+
+def test_a_stack_of_equal_members_is_one_of_them(drawn):
+    one = drawn()
+    three = Predictions(one.logits.expand(3, -1, -1), one.targets)
+    first, second = (calibration(p, resamples=0) for p in (one, three))
+    np.testing.assert_allclose(first.value, second.value, atol=1e-6)
+    assert (first.passes, second.passes) == (1, 3)
+
+
+@pytest.mark.parametrize("cached", [1, 7, 30, 10**6])
+def test_the_size_of_blocks_does_not_matter(drawn, monkeypatch, cached):
+    predictions = drawn(50)
+    whole = outcomes(predictions)
+    monkeypatch.setattr(sys.modules[outcomes.__module__], "_CACHED", cached)
+    for name, column in outcomes(predictions).columns().items():
+        np.testing.assert_array_equal(column, whole.columns()[name])
+
+
+# Against another implementation.
+
+
+def loops(logits, targets, cutoff, bins):
+    """Every metric from its definition, one image after the other, in float64."""
+    rows = []
+    for stack, target in zip(logits.double().unbind(-2), targets.tolist(), strict=True):
+        p = np.exp(stack.numpy()) / np.exp(stack.numpy()).sum(-1, keepdims=True)
+        p = p if p.ndim == 1 else p.mean(0)
+        best = int(p.argmax())
+        top = target in sorted(range(len(p)), key=lambda j: -p[j])[:5]
+        onehot = np.eye(len(p))[target]
+        score = ((p - onehot) ** 2).sum()
+        rows.append((target, best, float(p[best]), top, -np.log(p[target]), score))
+    rows.sort(key=lambda row: -row[2])
+    n = len(rows)
+    right = [t == b for t, b, *_ in rows]
+    sure = [row[2] > cutoff for row in rows]
+    wrong = [i for i in range(n) if not right[i]]
+
+    def iou(chosen):
+        classes = {rows[i][0] for i in chosen}
+        found = []
+        for c in classes:
+            both = sum(rows[i][0] == c and rows[i][1] == c for i in chosen)
+            either = sum(rows[i][0] == c or rows[i][1] == c for i in chosen)
+            found.append(both / either)
+        return np.mean(found)
+
+    gaps = []
+    for lower, upper in pairwise(np.linspace(0, 1, bins + 1)):
+        held = [i for i in range(n) if lower < rows[i][2] <= upper]
+        gaps.append((len(held), sum(right[i] for i in held) - sum(rows[i][2] for i in held)))
+    even = np.array_split(np.arange(n), bins)
+    surest = [i for i in range(n) if sure[i]]
+    return {
+        "accuracy": np.mean(right),
+        "top5": np.mean([row[3] for row in rows]),
+        "nll": np.mean([row[4] for row in rows]),
+        "brier": np.mean([row[5] for row in rows]),
+        "acc": np.mean([right[i] for i in surest]),
+        "freq": np.mean(sure),
+        "unc": np.mean([not sure[i] for i in wrong]),
+        "iou": iou(surest),
+        "mean_iou": iou(range(n)),
+        "ece": sum(abs(gap) for _, gap in gaps) / n,
+        "signed_ece": sum(row[2] for row in rows) / n - np.mean(right),
+        "mce": max(abs(gap) / count for count, gap in gaps if count),
+        "adaptive_ece": sum(abs(sum(right[i] - rows[i][2] for i in e)) for e in even) / n,
+        "aurc": np.mean([1 - np.mean(right[: i + 1]) for i in range(n)]),
+    }
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("bins", [10, 16])
+def test_agrees_with_the_definitions_in_loops(drawn, members, bins):
+    predictions = drawn(320, 9, members=members)
+    found = calibration(predictions, cutoff=0.6, bins=bins, resamples=0)
+    expected = loops(predictions.logits, predictions.targets, 0.6, bins)
+    assert set(found.metric) == {*expected, "debiased_ece"}
+    for metric, value in expected.items():
+        at = 0.6 if metric in ("acc", "freq", "unc", "iou") else None
+        assert found.of(metric, at) == pytest.approx(value, abs=2e-6), metric
+
+
+def test_agrees_with_torchmetrics_where_no_confidence_is_1(drawn):
+    predictions = drawn(3000, 20)
+    p, t = predictions.logits.softmax(-1), predictions.targets
+    found = calibration(predictions, bins=15, resamples=0)
+    for norm, metric in (("l1", "ece"), ("max", "mce")):
+        theirs = multiclass_calibration_error(p, t, num_classes=20, n_bins=15, norm=norm)
+        assert found.of(metric) == pytest.approx(float(theirs), abs=1e-5)
+    for k, metric in ((1, "accuracy"), (5, "top5")):
+        theirs = multiclass_accuracy(p, t, num_classes=20, top_k=k, average="micro")
+        assert found.of(metric) == pytest.approx(float(theirs), abs=1e-6)
+    theirs = torch.nn.functional.cross_entropy(predictions.logits, t)
+    assert found.of("nll") == pytest.approx(float(theirs), abs=1e-5)
+
+
+# Intervals.
+
+
+def test_the_interval_of_a_share_is_that_of_the_binomial(by_hand):
+    n, p = 4000, 0.7
+    found = calibration(by_hand(np.full(n, 0.8), np.arange(n) < p * n), resamples=1000)
+    (row,) = np.flatnonzero(found.metric == "accuracy")
+    half = 1.96 * np.sqrt(p * (1 - p) / n)
+    assert found.low[row] == pytest.approx(p - half, abs=0.15 * half)
+    assert found.high[row] == pytest.approx(p + half, abs=0.15 * half)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say(drawn):
+    # The NLL of a large sample stands for the truth.
+    truth = calibration(drawn(200_000, 3), resamples=0).of("nll")
+    inside = 0
+    for seed in range(60):
+        found = calibration(drawn(150, 3, seed=seed + 1), resamples=200, seed=seed)
+        (row,) = np.flatnonzero(found.metric == "nll")
+        inside += found.low[row] <= truth <= found.high[row]
+    assert 51 <= inside <= 60  # 57 expected, deviation 1.7
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "signed_ece", "debiased_ece"])
+def test_no_interval_leaves_out_its_value(drawn, metric):
+    for seed in range(20):
+        found = calibration(drawn(100, seed=seed), resamples=100)
+        low, high = found.interval(metric)
+        assert low <= found.of(metric) <= high
+
+
+def test_intervals_depend_on_the_seed_and_not_on_how_resamples_are_cut(drawn, monkeypatch):
+    predictions = drawn(100)
+    first, again, other = (
+        calibration(predictions, resamples=30, seed=s).low for s in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    monkeypatch.setattr("visprism.core.statistics._RESAMPLED", 700)
+    np.testing.assert_allclose(calibration(predictions, resamples=30).low, first, rtol=1e-12)
+
+
+def test_without_resamples_only_intervals_in_closed_form_are_given(drawn):
+    found = calibration(drawn(), resamples=0)
+    closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
+    assert set(found.metric[np.isfinite(found.low)]) == closed
+    assert set(found.metric[np.isfinite(found.high)]) == closed
+
+
+def test_biased_metrics_have_no_interval(drawn):
+    found = calibration(drawn(), resamples=20)
+    biased = {"ece", "mce", "adaptive_ece"}
+    assert set(found.metric[np.isnan(found.low)]) == biased
+
+
+def test_intervals_of_fractions_are_wilson_intervals(by_hand):
+    confidence = [0.95] * 30 + [0.6] * 20
+    correct = [1] * 27 + [0] * 3 + [1] * 12 + [0] * 8
+    found = calibration(by_hand(confidence, correct), resamples=0)
+    for metric, cutoff, successes, trials in (
+        ("accuracy", None, 39, 50),
+        ("acc", 0.9, 27, 30),
+        ("freq", 0.9, 30, 50),
+        ("unc", 0.9, 8, 11),
+        ("top5", None, 50, 50),
+    ):
+        expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
+        np.testing.assert_allclose(
+            found.interval(metric, cutoff), (expected.low, expected.high), atol=1e-12
+        )
+
+
+def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
+    generator = np.random.default_rng(0)
+    inside = 0
+    for seed in range(120):
+        logits = 2 + 1.5 * generator.normal(size=200)
+        chance = 1 / (1 + np.exp(-np.abs(logits)))
+        correct = generator.random(200) < chance - 0.07
+        outcomes = Outcomes(
+            target=np.zeros(200, int), predicted=np.where(correct, 0, 1), correct=correct,
+            top5=np.ones(200, bool), confidence=chance.astype(np.float32), nll=np.zeros(200),
+            brier=np.zeros(200), classes=2,
+        )  # fmt: skip
+        low, high = calibration(outcomes, resamples=100, seed=seed).interval("signed_ece")
+        inside += low <= 0.07 <= high
+    assert 105 <= inside <= 120  # 114 expected, deviation 2.4
+
+
+# Findings.
+
+
+def test_a_calibrated_model_is_called_neither_over_nor_underconfident(drawn):
+    calls = [
+        calibration(drawn(300, seed=s), resamples=100).findings()[1].text for s in range(20)
+    ]
+    assert sum("not significant" in text for text in calls) >= 16  # 19 expected, deviation 1
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(3.0, "overconfident"), (0.3, "underconfident")]
+)
+def test_a_direction_is_named_where_the_interval_excludes_0(drawn, factor, verdict):
+    predictions = drawn(600)
+    scaled = Predictions(factor * predictions.logits, predictions.targets)
+    accuracy, ece = calibration(scaled, resamples=100).findings()[:2]
+    assert f", {verdict} (confidence - accuracy " in ece.text
+    assert accuracy.text.startswith("accuracy ")
+    assert accuracy.text.endswith("over 600 images")
+
+
+def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(drawn):
+    codes = [f.code for f in calibration(drawn(60), resamples=0).findings()]
+    assert codes == ["", "", "VP102"]
+    predictions = drawn(4000)
+    scaled = Predictions(3 * predictions.logits, predictions.targets)
+    assert [f.code for f in calibration(scaled, resamples=0).findings()] == ["", ""]
+
+
+def test_answers_are_accuracy_nll_and_calibration_errors_with_their_intervals(drawn):
+    found = calibration(drawn(), resamples=50)
+    answers = {answer.quantity: answer for answer in found.answers()}
+    assert list(answers)[:3] == ["accuracy", "NLL", "debiased ECE"]
+    assert (answers["NLL"].low, answers["NLL"].high) == found.interval("nll")
+    assert all(answer.low <= answer.value <= answer.high for answer in answers.values())
+
+
+# Contracts and errors.
+
+
+def test_a_result_is_saved_and_read(drawn, tmp_path):
+    found = calibration(drawn(), cutoff=[0.5, 0.9], resamples=10)
+    found.save(tmp_path / "u.npz")
+    again = Result.load(tmp_path / "u.npz")
+    assert again.of("unc", 0.5) == found.of("unc", 0.5)
+    assert again == found
+
+
+def test_results_of_version_0_1_are_read_without_the_intervals_of_biased_metrics(tmp_path):
+    with (tmp_path / "old.npz").open("wb") as file:
+        np.savez(
+            file, __type__="Uncertainty", __provenance__="{}",
+            metric=np.array(["accuracy", "ece", "signed_ece", "nll"]),
+            cutoff=np.full(4, np.nan),
+            value=np.array([0.9, 0.1, 0.05, 1.0]), low=np.full(4, 0.0), high=np.ones(4),
+            bins=10, passes=1, resamples=400,
+        )  # fmt: skip
+    result = Result.load(tmp_path / "old.npz")
+    assert type(result).__name__ == "Calibration"
+    assert np.isnan(result.interval("ece")).all()
+    assert result.interval("accuracy") == (0.0, 1.0)
+    assert "ECE 10.0%" in result.findings()[1].text
+
+
+@pytest.mark.parametrize("cutoff", [-0.1, 1.0, 90.0, float("nan")])
+def test_a_cutoff_that_is_no_confidence_is_refused(drawn, cutoff):
+    with pytest.raises(InputError, match="cutoff must be at least 0 and below 1"):
+        calibration(drawn(), cutoff=cutoff)
+
+
+@pytest.mark.parametrize("second", [0.9, 0.90001])
+def test_cutoffs_that_read_the_same_are_refused(drawn, second):
+    with pytest.raises(InputError, match="values that differ within four digits"):
+        calibration(drawn(), cutoff=[0.9, second])
+    assert len(calibration(drawn(), cutoff=[0.9, 0.901], resamples=0)) == 11 + 2 * 4
+
+
+def test_bins_and_resamples_that_make_no_sense_are_refused(drawn):
+    with pytest.raises(InputError, match="bins must be an integer of at least 1, got 0"):
+        calibration(drawn(), bins=0)
+    with pytest.raises(InputError, match=r"bins must be an integer of at least 1, got 2\.5"):
+        check_bins(2.5)
+    with pytest.raises(InputError, match="resamples must be at least 0, got -1"):
+        calibration(drawn(), resamples=-1)
+
+
+def test_an_unknown_metric_is_refused_with_the_names_of_all(drawn):
+    with pytest.raises(
+        InputError, match=r"metric must be one of accuracy, .*, got 'unc' at cut-off 0.5"
+    ):
+        calibration(drawn(), resamples=0).of("unc", 0.5)

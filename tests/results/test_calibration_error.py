@@ -1,0 +1,102 @@
+"""Tests of the bias and the interval of the ECE (src/visprism/results/calibration_error.py)."""
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from visprism.core.statistics import NORMAL_95
+from visprism.results.calibration_error import Bins, _absolute_deviation, calibration_error
+
+
+def sample(generator: np.random.Generator, images: int, gap: float):
+    """Confidences of a binary model, and correctness with probability confidence - gap."""
+    logits = 2 + 1.5 * generator.normal(size=images)
+    confidence = (1 / (1 + np.exp(-np.abs(logits)))).clip(0.5, 0.9999)
+    correct = generator.random(images) < confidence - gap
+    return confidence.astype(np.float32), correct
+
+
+def wavy(generator: np.random.Generator, images: int):
+    """Overconfident above 0.8 by 0.05 and underconfident below by 0.1."""
+    confidence, _ = sample(generator, images, 0)
+    chance = confidence + np.where(confidence > 0.8, -0.05, 0.1)
+    return confidence, generator.random(images) < chance
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "a"), [(1, 0.9, 0.95), (7, 0.3, 2.2), (40, 0.98, 39.0), (5, 1.0, 4.5)]
+)
+def test_mean_and_variance_of_the_deviation_are_sums_over_the_binomial(
+    n: int, p: float, a: float
+):
+    k = np.arange(n + 1)
+    weights = stats.binom.pmf(k, n, p)
+    mean = (weights * np.abs(k - a)).sum()
+    variance = (weights * (np.abs(k - a) - mean) ** 2).sum()
+    found = _absolute_deviation(*(np.array([[float(x)]]) for x in (n, p, a)))
+    assert found[0].item() == pytest.approx(mean, abs=1e-12)
+    assert found[1].item() == pytest.approx(variance, abs=1e-10)
+
+
+def test_ece_by_hand():
+    confidence = np.array([0.95, 0.95, 0.85, 0.65], np.float32)
+    found = calibration_error(confidence, np.array([True, False, True, False]))
+    assert found.value == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
+
+
+def test_the_expected_ece_of_a_calibrated_model_is_that_of_simulated_targets():
+    generator = np.random.default_rng(0)
+    confidence, correct = sample(generator, 200, 0)
+    bins = simulated(lambda: (confidence, generator.random(200) < confidence), 1000)
+    expected = calibration_error(confidence, correct).calibrated
+    # Within a bin the confidences differ, so that the binomial is slightly too wide.
+    assert expected == pytest.approx(bins.ece.mean(), rel=0.03)
+
+
+def simulated(draw: Callable[[], tuple[np.ndarray, np.ndarray]], samples: int) -> Bins:
+    """Bins of many samples, one a row."""
+    rows = [Bins.of(*draw(), 10) for _ in range(samples)]
+    return Bins(*(np.concatenate([getattr(r, f.name) for r in rows]) for f in fields(Bins)))
+
+
+@pytest.mark.parametrize("images", [95, 256, 512])
+def test_the_debiased_ece_of_a_calibrated_model_is_nearer_to_0(images: int):
+    generator = np.random.default_rng(1)
+    bins = simulated(lambda: sample(generator, images, 0), 300)
+    assert bins.solve(0.0).mean() < 0.5 * bins.ece.mean()
+
+
+@pytest.mark.parametrize(("images", "gap"), [(256, 0.078), (2000, 0.078), (512, 0.04)])
+def test_the_debiased_ece_is_nearly_unbiased(images: int, gap: float):
+    generator = np.random.default_rng(2)
+    bins = simulated(lambda: sample(generator, images, gap), 400)
+    assert bins.solve(0.0).mean() == pytest.approx(gap, abs=0.005)
+
+
+@pytest.mark.parametrize("images", [256, 2000])
+@pytest.mark.parametrize("gap", [0.0, 0.03, 0.078])
+def test_the_interval_holds_the_ece_of_the_model_in_95_percent(images: int, gap: float):
+    generator = np.random.default_rng(3)
+    bins = simulated(lambda: sample(generator, images, gap), 800)
+    inside = (bins.solve(NORMAL_95) <= gap) & (gap <= bins.solve(-NORMAL_95))
+    assert 0.92 <= inside.mean() <= 0.975
+
+
+def test_the_interval_holds_also_where_bins_are_wrong_in_both_directions():
+    generator = np.random.default_rng(4)
+    confidence, _ = sample(generator, 400_000, 0)
+    truth = np.where(confidence > 0.8, 0.05, 0.1).mean()
+    bins = simulated(lambda: wavy(generator, 1000), 800)
+    inside = (bins.solve(NORMAL_95) <= truth) & (truth <= bins.solve(-NORMAL_95))
+    assert 0.92 <= inside.mean() <= 0.975
+
+
+def test_resamples_of_weight_one_are_the_sample():
+    confidence, correct = sample(np.random.default_rng(5), 100, 0.1)
+    once, twice = (
+        Bins.of(confidence, correct, 10, counts) for counts in (None, np.full((3, 100), 2.0))
+    )
+    np.testing.assert_allclose(twice.ece, once.ece.repeat(3))

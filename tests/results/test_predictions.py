@@ -1,0 +1,159 @@
+"""Tests of error consistency and of calibration differences (results/predictions.py)."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.results.base import Result
+from visprism.results.per_image import paired_differences
+from visprism.results.predictions import (
+    Outcomes,
+    calibration_differences,
+    error_consistency,
+)
+
+
+def outcomes(correct, confidence=None, name: str = "") -> Outcomes:
+    correct = np.asarray(correct, bool)
+    n = len(correct)
+    confidence = np.full(n, 0.9) if confidence is None else confidence
+    return Outcomes(
+        target=np.zeros(n, int),
+        predicted=np.where(correct, 0, 1),
+        correct=correct,
+        top5=np.ones(n, bool),
+        confidence=confidence.astype(np.float32),
+        nll=np.where(correct, 0.1, 2.0),
+        brier=np.zeros(n),
+        classes=2,
+        provenance=Provenance(model=name, images=n),
+    )
+
+
+def cohen_kappa(a: np.ndarray, b: np.ndarray) -> float:
+    """As scikit-learn has it: one minus weighted disagreement over that of the marginals."""
+    confusion = np.array([[np.sum((a == i) & (b == j)) for j in (0, 1)] for i in (0, 1)])
+    rows, columns = confusion.sum(0), confusion.sum(1)
+    expected = np.outer(rows, columns) / rows.sum()
+    weights = 1 - np.eye(2)
+    return 1 - (weights * confusion).sum() / (weights * expected).sum()
+
+
+# Error consistency.
+
+
+def test_kappa_by_hand():
+    # 10 images: both correct on 5, both wrong on 2, one of them alone on 2 and on 1.
+    first = outcomes([1, 1, 1, 1, 1, 0, 0, 1, 1, 0], name="resnet")
+    second = outcomes([1, 1, 1, 1, 1, 0, 0, 0, 0, 1], name="vit")
+    result = error_consistency(first, second)
+    assert result.observed == pytest.approx(0.7)
+    assert result.expected == pytest.approx(0.7 * 0.6 + 0.3 * 0.4)
+    assert result.kappa == pytest.approx((0.7 - 0.54) / 0.46)
+    assert (result.both_correct, result.both_wrong) == (5, 2)
+    assert result.image.tolist() == [7, 8, 9]
+    assert result.only_first.tolist() == [True, True, False]
+    kappa, differ = (finding.text for finding in result.findings())
+    assert kappa.startswith("error consistency of resnet and vit: kappa 0.348 [")
+    assert kappa.endswith(
+        "over 10 images (observed agreement 70.0%, 54.0% expected of independent errors)"
+    )
+    assert differ == ("2 of 10 images are classified correctly by resnet only, 1 by vit only")
+
+
+def test_kappa_is_that_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        a, b = generator.random((2, 50)) < 0.6
+        result = error_consistency(outcomes(a), outcomes(b))
+        assert result.kappa == pytest.approx(cohen_kappa(a, b))
+
+
+def test_equal_errors_have_kappa_1_and_opposite_ones_are_negative():
+    correct = np.arange(20) < 10
+    assert error_consistency(outcomes(correct), outcomes(correct)).kappa == pytest.approx(1)
+    assert error_consistency(outcomes(correct), outcomes(~correct)).kappa == pytest.approx(-1)
+
+
+def test_kappa_is_undefined_where_both_models_make_no_error():
+    result = error_consistency(outcomes(np.ones(5)), outcomes(np.ones(5)))
+    assert np.isnan([result.kappa, result.low, result.high]).all()
+    assert "undefined" in result.findings()[0].text
+
+
+def test_the_interval_of_kappa_holds_the_truth_in_95_percent():
+    generator = np.random.default_rng(1)
+    # Both models are correct with probability 0.7, with a common cause in half of the images.
+    p = 0.7
+    observed = 0.5 + 0.5 * (p**2 + (1 - p) ** 2)
+    expected = p**2 + (1 - p) ** 2
+    truth = (observed - expected) / (1 - expected)
+    inside = 0
+    for _ in range(400):
+        common, a, b = generator.random((3, 300)) < p
+        shared = generator.random(300) < 0.5
+        first, second = np.where(shared, common, a), np.where(shared, common, b)
+        result = error_consistency(outcomes(first), outcomes(second))
+        inside += result.low <= truth <= result.high
+    assert 368 <= inside <= 392  # 380 expected, deviation 4.4
+
+
+def test_error_consistency_survives_a_file(tmp_path):
+    result = error_consistency(outcomes([1, 0, 1]), outcomes([1, 1, 0]))
+    result.save(tmp_path / "kappa.npz")
+    assert Result.load(tmp_path / "kappa.npz") == result
+    (answer,) = result.answers()
+    assert answer.value == result.kappa
+
+
+def test_outcomes_of_different_images_are_refused():
+    with pytest.raises(InputError, match="same images in the same order, got 3 and 2 images"):
+        error_consistency(outcomes([1, 0, 1]), outcomes([1, 0]))
+
+
+# Differences.
+
+
+def test_values_of_images_give_the_paired_difference_of_accuracy_and_nll():
+    generator = np.random.default_rng(2)
+    a, b = generator.random((2, 200)) < 0.7
+    differences = paired_differences(outcomes(a).per_image(), outcomes(b).per_image())
+    assert differences.quantity.tolist() == ["accuracy", "NLL", "Brier score", "signed ECE"]
+    assert differences.difference[0] == pytest.approx(b.mean() - a.mean())
+    assert differences.difference[3] == pytest.approx(a.mean() - b.mean())
+
+
+def pair(generator: np.random.Generator, images: int, gaps: tuple[float, float]):
+    """Two models of correlated confidence and correctness, overconfident by their gaps."""
+    difficulty, luck = generator.normal(size=(2, images))
+    for gap in gaps:
+        logit = 2 + 1.5 * (0.8 * difficulty + 0.6 * generator.normal(size=images))
+        confidence = (1 / (1 + np.exp(-np.abs(logit)))).clip(0.5, 0.9999)
+        chance = stats.norm.cdf(0.8 * luck + 0.6 * generator.normal(size=images))
+        yield outcomes(chance < confidence - gap, confidence)
+
+
+def test_the_interval_of_the_difference_of_the_ece_holds_the_truth_in_95_percent():
+    generator = np.random.default_rng(3)
+    inside = {}
+    for gaps in ((0.0, 0.0), (0.0, 0.05), (0.03, 0.08), (0.05, 0.05)):
+        inside[gaps] = 0
+        for seed in range(60):
+            first, second = pair(generator, 300, gaps)
+            result = calibration_differences(first, second, resamples=60, seed=seed)
+            inside[gaps] += result.low[0] <= gaps[1] - gaps[0] <= result.high[0]
+    assert 221 <= sum(inside.values()) <= 238  # 228 of 240 expected, deviation 3.4
+    assert min(inside.values()) >= 50  # the least where one of the two is calibrated
+
+
+def test_a_model_has_the_calibration_of_itself():
+    first, _ = pair(np.random.default_rng(4), 200, (0.0, 0.0))
+    result = calibration_differences(first, first, resamples=20)
+    assert (result.difference[0], result.low[0], result.high[0]) == (0, 0, 0)
+
+
+def test_a_bootstrap_of_one_resample_is_refused():
+    with pytest.raises(InputError, match="resamples must be at least 2, got 1"):
+        calibration_differences(outcomes([1, 0]), outcomes([1, 0]), resamples=1)

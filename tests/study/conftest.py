@@ -1,0 +1,86 @@
+"""Tiny networks, images and analyses for studies."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.analyses.base import Analysis, Cost, Needs, Section
+from visprism.core.options import option
+from visprism.results.answers import Answer
+from visprism.results.base import Result, column, result_type
+from visprism.results.per_image import PerImage
+
+
+@result_type("test-brightness")
+class Brightness(Result):
+    """Mean of the images; one row."""
+
+    mean: np.ndarray = column("Mean", "", "mean of all numbers of all images")
+    images: np.ndarray = column("Images", "", "number of images")
+
+    def answers(self):
+        return (Answer("How bright?", "brightness", float(self.mean[0]), over="images"),)
+
+
+@dataclass(frozen=True)
+class MeasureBrightness(Analysis):
+    """Mean brightness of the images as the model sees them."""
+
+    name = "brightness"
+    needs = Needs.NOTHING
+    sections = (Section(Brightness, "Brightness", "How bright the images are."),)
+    min_images = 2
+
+    offset: float = option(0.0, "number to add")
+
+    def measure(self, subject, run):
+        images = [
+            b[0] if isinstance(b, tuple) else b for b in run.track(subject.batches(), "x")
+        ]
+        values = torch.cat(images).flatten(1).mean(1).double().numpy() + self.offset
+        n = len(values)
+        per_image = PerImage(
+            quantity=np.full(n, "brightness"), image=np.arange(n), value=values
+        )
+        mean = np.array([values.mean()])
+        origin = run.measured(images=n, batch_size=16, image_shape=tuple(images[0].shape[1:]))
+        return Brightness(mean=mean, images=np.array([n]), provenance=origin), per_image
+
+    def cost(self, subject):
+        return Cost(per_image=1.0)
+
+
+class Net(nn.Module):
+    """A convolution, its ReLU, the mean over positions, and logits."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.conv = nn.Conv2d(3, 4, 3, padding=1)
+            self.head = nn.Linear(4, 5)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x)).mean((2, 3)))
+
+
+@pytest.fixture
+def brightness():
+    return MeasureBrightness()
+
+
+@pytest.fixture
+def net():
+    return lambda seed=0: Net(seed).eval()
+
+
+@pytest.fixture
+def loader():
+    """Batches of 8, 8 and 4 images with targets."""
+    generator = torch.Generator().manual_seed(3)
+    images = torch.rand(20, 3, 8, 8, generator=generator)
+    targets = torch.randint(5, (20,), generator=generator)
+    return list(zip(images.split(8), targets.split(8), strict=True))

@@ -1,0 +1,264 @@
+"""Laws of studies (src/visprism/study): any module, any loader, the same images for all."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from visprism.analyses.base import Needs
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.run import Run, TimeBudgetError
+from visprism.study import Study, examine
+from visprism.study.events import Finished, Planned, Stopped
+from visprism.study.subjects import DataOptions
+
+
+def images_of(loader):
+    return torch.cat([images for images, _ in loader])
+
+
+# What it measures.
+
+
+def test_a_module_and_any_iterable_of_batches_give_a_study(net, loader, brightness):
+    study = examine(net(), loader, analyses=[brightness])
+    assert study.models == ("Net",)
+    expected = images_of(loader).flatten(1).mean(1).double().mean()
+    assert study["Net"]["brightness"].mean[0] == pytest.approx(float(expected))
+    assert study["Net"]["brightness"].provenance.images == 20
+
+
+@pytest.mark.parametrize("form", ["list", "DataLoader", "TensorDataset", "generator", "images"])
+def test_the_form_of_the_data_does_not_matter(net, loader, brightness, form):
+    images, targets = images_of(loader), torch.cat([t for _, t in loader])
+    data = {
+        "list": loader,
+        "DataLoader": DataLoader(TensorDataset(images, targets), batch_size=7),
+        "TensorDataset": TensorDataset(images, targets),
+        "generator": (batch for batch in loader),
+        "images": [images[:12], images[12:]],
+    }[form]
+    study = examine(net(), data, analyses=[brightness])
+    assert study["Net"]["brightness"].mean[0] == pytest.approx(float(images.double().mean()))
+
+
+def test_a_loader_that_shuffles_gives_every_model_the_same_images(net, loader, brightness):
+    data = TensorDataset(images_of(loader), torch.cat([t for _, t in loader]))
+    shuffled = DataLoader(data, batch_size=5, shuffle=True)
+    study = examine({"a": net(0), "b": net(1)}, shuffled, analyses=[brightness])
+    a, b = (study.model(name).results("brightness")[1] for name in "ab")
+    np.testing.assert_array_equal(a.value, b.value)
+
+
+def test_models_are_compared_image_by_image(net, loader, brightness):
+    study = examine({"a": net(0), "b": net(1)}, loader, analyses=[brightness])
+    (row,) = study.table()
+    assert row.difference.value == 0
+    assert not row.difference.significant
+
+
+def test_a_smaller_limit_takes_a_part_of_a_larger_one(net, loader, brightness):
+    few, many = (
+        examine(net(), loader, analyses=[brightness], images=DataOptions(limit=limit))
+        for limit in (5, 13)
+    )
+    first, second = (s.model("Net").results("brightness")[1].value for s in (few, many))
+    assert len(first) == 5
+    np.testing.assert_array_equal(first, second[:5])
+
+
+def test_pixels_are_recovered_exactly_from_normalized_images(net, loader, brightness):
+    pixels = torch.randint(256, (6, 3, 8, 8), dtype=torch.uint8)
+    way = Preprocessing((8, 8), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.1))
+    mean, std = (torch.tensor(v)[:, None, None] for v in (way.mean, way.std))
+    normalized = (pixels / 255 - mean) / std
+    seen = []
+
+    class Look(type(brightness)):
+        name = "look"
+
+        def measure(self, subject, run):
+            seen.extend(part for _, part in subject.pixel_batches())
+            return super().measure(subject, run)
+
+    examine(net(), [normalized], analyses=[Look()], preprocessing=way)
+    assert torch.equal(torch.cat(seen), pixels)
+
+
+# Plan, events and budget.
+
+
+def test_the_plan_comes_first_and_every_result_is_an_event(net, loader, brightness):
+    events = []
+    examine({"a": net(), "b": net(1)}, loader, analyses=[brightness], listener=events.append)
+    planned, *rest = [e for e in events if isinstance(e, Planned | Finished)]
+    assert planned.plan.steps[0].images == 20
+    assert set(planned.plan.steps[0].seconds) == {"a", "b"}
+    assert [e.entry.models for e in rest] == [("a",), ("b",)]
+
+
+def test_an_analysis_that_no_budget_has_room_for_is_skipped_with_the_reason(
+    net, loader, brightness
+):
+    class Slow(type(brightness)):
+        name = "slow"
+
+        def cost(self, subject):
+            return replace(super().cost(subject), seconds_per_image=1000.0)
+
+    study = examine(net(), loader, analyses=[Slow()], minutes=0.05)
+    (failure,) = study.failures
+    assert failure.kind == "skipped"
+    assert "2 images would take about 2000 s" in failure.reason
+
+
+def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
+    class Endless(type(brightness)):
+        name = "endless"
+
+        def measure(self, subject, run):
+            for _ in run.track(iter(int, 1), "forever"):
+                time.sleep(0.01)
+
+    begin = time.monotonic()
+    study = examine(net(), loader, analyses=[Endless()], minutes=0.02)
+    assert time.monotonic() - begin < 1.2 * 1.1 + 2.0
+    assert "time budget" in study.failures[0].reason
+
+
+def test_a_run_without_deadline_has_no_end():
+    Run().check_time()
+    with pytest.raises(TimeBudgetError, match="time budget was used up"):
+        Run(deadline=time.monotonic() - 1).check_time()
+
+
+# Failures are data.
+
+
+def test_a_failure_is_kept_and_the_other_models_go_on(net, loader, brightness):
+    class Picky(type(brightness)):
+        name = "picky"
+
+        def measure(self, subject, run):
+            if subject.name == "a":
+                raise InputError("the weights must be nice")
+            return super().measure(subject, run)
+
+    events = []
+    study = examine(
+        {"a": net(), "b": net(1)}, loader, analyses=[Picky()], listener=events.append
+    )
+    (failure,) = study.failures
+    assert (failure.model, failure.analysis, failure.kind) == ("a", "picky", "failed")
+    assert failure.reason == "the weights must be nice"
+    assert list(study["picky"]) == ["b"]
+    assert [e.failure for e in events if isinstance(e, Stopped)] == [failure]
+    with pytest.raises(InputError, match="the weights must be nice"):
+        examine({"a": net()}, loader, analyses=[Picky()], on_error="raise")
+
+
+def test_what_an_analysis_needs_and_the_data_lack_is_a_reason(net, loader, brightness):
+    class Labeled(type(brightness)):
+        name = "labeled"
+        needs = Needs.TARGETS
+
+    class Pixels(type(brightness)):
+        name = "pixels"
+        needs = Needs.PIXELS
+
+    study = examine(net(), [images_of(loader)], analyses=[Labeled(), Pixels()])
+    reasons = {f.analysis: f.reason for f in study.failures}
+    assert "has no labels" in reasons["labeled"]
+    assert "normalization of the images is unknown" in reasons["pixels"]
+
+
+# On disk.
+
+
+def test_a_study_with_a_folder_is_resumed(net, loader, brightness, tmp_path):
+    measured = []
+
+    class Counted(type(brightness)):
+        def measure(self, subject, run):
+            measured.append(subject.name)
+            return super().measure(subject, run)
+
+    models = {"a": net(), "b": net(1)}
+    first = examine(
+        {"a": models["a"]}, loader, analyses=[Counted()], out=tmp_path, minutes=None
+    )
+    both = examine(models, loader, analyses=[Counted()], out=tmp_path, minutes=None)
+    assert measured == ["a", "b"]
+    assert both["a"]["brightness"] == first["a"]["brightness"]
+    examine(models, loader, analyses=[Counted(offset=1.0)], out=tmp_path, minutes=None)
+    assert measured == ["a", "b", "a", "b"]
+    examine(models, loader, analyses=[Counted()], out=tmp_path, minutes=None, fresh=True)
+    assert len(measured) == 6
+
+
+def test_other_weights_are_measured_anew(net, loader, brightness, tmp_path):
+    model = net()
+    examine({"a": model}, loader, analyses=[brightness], out=tmp_path)
+    events = []
+    nn.init.zeros_(model.head.weight)
+    examine({"a": model}, loader, analyses=[brightness], out=tmp_path, listener=events.append)
+    (finished,) = [e for e in events if isinstance(e, Finished)]
+    assert not finished.resumed
+
+
+def test_a_folder_of_another_study_is_refused(net, loader, brightness, tmp_path):
+    examine(net(), loader, analyses=[brightness], out=tmp_path)
+    with pytest.raises(InputError, match="holds a study with other images"):
+        examine(net(), loader[:1], analyses=[brightness], out=tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(net, loader, brightness, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="out must be a folder that can be written to"):
+        examine(net(), loader, analyses=[brightness], out=tmp_path / "file")
+
+
+def test_an_index_cannot_name_files_outside_of_the_study(net, loader, brightness, tmp_path):
+    examine(net(), loader, analyses=[brightness], out=tmp_path / "study")
+    index = tmp_path / "study" / "study.json"
+    index.write_text(index.read_text().replace("results/", "../results/"))
+    with pytest.raises(InputError, match="must name files inside its folder"):
+        Study.load(tmp_path / "study")
+
+
+# What is refused.
+
+
+def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightness):
+    def refused(match, *args, **options):
+        with pytest.raises(InputError, match=match):
+            examine(*args, **{"analyses": [brightness], **options})
+
+    refused("data must give at least one image", net(), [])
+    refused("models must name at least one model", {}, loader)
+    refused("models must have different names, got 'Net' twice", [net(), net()], loader)
+    refused("model must be in evaluation mode", net().train(), loader)
+    refused("minutes must be a positive number", net(), loader, minutes=float("nan"))
+    refused(
+        "unknown analysis 'furier'. Did you mean fourier", net(), loader, analyses=["furier"]
+    )
+    refused(
+        "fourier has no option 'profil'. Did you mean profile",
+        net(),
+        loader,
+        analyses=["fourier"],
+        options={"fourier": {"profil": "radial"}},
+    )
+    refused(
+        "all batches must hold images of one size",
+        net(),
+        [loader[0][0], torch.zeros(2, 3, 9, 9)],
+    )
+    refused("either all batches or none must have targets", net(), [loader[0], loader[1][0]])
+    refused("on_error must be", net(), loader, on_error="ignore")
+    refused("data must be an iterable of batches", net(), 7)

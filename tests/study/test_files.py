@@ -1,0 +1,148 @@
+"""Laws of saved studies: what is loaded is what was saved, and what is broken is named."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from visprism.core.errors import InputError
+from visprism.results.base import Result
+from visprism.study import Failure, Study, examine
+from visprism.study.events import Finished
+
+
+@pytest.fixture
+def study(net, loader, brightness):
+    made = examine({"a": net(0), "b": net(1)}, loader, analyses=[brightness])
+    return replace(made, failures=(Failure("a", "hessian", "no gradient", "skipped"),))
+
+
+def test_a_saved_study_is_loaded_bit_for_bit(study, tmp_path):
+    study.save(tmp_path / "s")
+    loaded = Study.load(tmp_path / "s")
+    assert loaded.models == study.models
+    assert loaded.entries == study.entries
+    assert loaded.failures == study.failures
+    for saved, back in zip(study.entries, loaded.entries, strict=True):
+        for one, other in zip(saved.results, back.results, strict=True):
+            assert one.provenance == other.provenance
+    assert loaded.lines() == study.lines()
+    assert loaded.to_markdown() == study.to_markdown()
+
+
+def test_what_examine_leaves_in_a_folder_is_the_study(net, loader, brightness, tmp_path):
+    models = {"b": net(1), "a": net(0)}
+    study = examine(models, loader, analyses=[brightness], out=tmp_path)
+    loaded = Study.load(tmp_path)
+    assert (loaded.models, loaded.entries) == (study.models, study.entries)
+    assert loaded.header["seconds"] == study.header["seconds"]
+
+
+def test_a_saved_study_is_resumed_without_measuring(net, loader, brightness, study, tmp_path):
+    study.save(tmp_path)
+    events = []
+    models = {"a": net(0), "b": net(1)}
+    examine(models, loader, analyses=[brightness], out=tmp_path, listener=events.append)
+    assert [e.resumed for e in events if isinstance(e, Finished)] == [True, True]
+
+
+def test_other_options_in_the_same_folder_never_give_the_numbers_of_the_first(
+    net, loader, brightness, tmp_path
+):
+    """Files are named after model and analysis, so that a second run overwrites the first."""
+    shifted = replace(brightness, offset=1.0)
+    runs = [
+        examine(net(), loader, analyses=[analysis], out=tmp_path)["Net"]["brightness"].mean[0]
+        for analysis in (brightness, shifted, brightness)
+    ]
+    assert runs[1] == pytest.approx(runs[0] + 1)
+    assert runs[2] == runs[0]
+    assert Study.load(tmp_path)["Net"]["brightness"].mean[0] == runs[0]
+
+
+def test_an_interrupted_study_is_loaded_as_far_as_it_goes(study, tmp_path):
+    study.save(tmp_path)
+    index = json.loads((tmp_path / "study.json").read_text())
+    del index["header"]["keys"]
+    (tmp_path / "study.json").write_text(json.dumps(index))
+    assert Study.load(tmp_path).entries == study.entries
+
+
+def test_several_results_of_one_type_have_files_of_their_own(study, tmp_path):
+    first = study.entries[0]
+    (result, per_image) = first.results
+    other = replace(result, mean=np.array([7.0]))
+    twice = replace(study, entries=(replace(first, results=(result, other, per_image)),))
+    twice.save(tmp_path)
+    assert Study.load(tmp_path).entries == twice.entries
+
+
+def test_saving_again_replaces_the_earlier_study(study, tmp_path):
+    study.save(tmp_path)
+    fewer = replace(study, entries=study.entries[:1], models=("a",))
+    fewer.save(tmp_path)
+    assert Study.load(tmp_path).entries == fewer.entries
+
+
+# What is broken.
+
+
+def test_a_folder_without_a_study_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"nothing must hold a study, and has no study\.json"):
+        Study.load(tmp_path / "nothing")
+
+
+def test_a_missing_result_is_named(study, tmp_path):
+    study.save(tmp_path)
+    (tmp_path / "results" / "a-brightness-test-brightness.npz").unlink()
+    expected = r"a-brightness-test-brightness\.npz is missing\. Run the study again"
+    with pytest.raises(InputError, match=expected):
+        Study.load(tmp_path)
+
+
+def test_a_damaged_result_is_named(study, tmp_path):
+    study.save(tmp_path)
+    (tmp_path / "results" / "a-brightness-test-brightness.npz").write_bytes(b"PK junk")
+    with pytest.raises(InputError, match=r"test-brightness\.npz cannot be read as a result"):
+        Study.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda index: index["entries"].popitem(),
+        lambda index: next(iter(index["entries"].values())).pop("files"),
+        lambda index: index["header"].update(failures=[{"reason": "x"}]),
+        lambda index: index["header"].update(models=3),
+    ],
+)
+def test_a_damaged_index_is_named(study, tmp_path, damage):
+    study.save(tmp_path)
+    index = json.loads((tmp_path / "study.json").read_text())
+    damage(index)
+    (tmp_path / "study.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=r"study\.json must be the index of a study"):
+        Study.load(tmp_path)
+
+
+def test_an_index_that_names_files_outside_is_refused(study, tmp_path):
+    study.save(tmp_path / "s")
+    study.entries[0].results[0].save(tmp_path / "x.npz")
+    index = json.loads((tmp_path / "s" / "study.json").read_text())
+    next(iter(index["entries"].values()))["files"] = ["../x.npz"]
+    (tmp_path / "s" / "study.json").write_text(json.dumps(index))
+    with pytest.raises(
+        InputError, match=r"must name files inside its folder, got '\.\./x\.npz'"
+    ):
+        Study.load(tmp_path / "s")
+
+
+def test_a_save_that_fails_leaves_nothing_behind(study, tmp_path, monkeypatch):
+    def full(self, path):  # noqa: ARG001
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Result, "save_csv", full)
+    with pytest.raises(OSError, match="No space left"):
+        study.save(tmp_path / "s")
+    assert list(tmp_path.iterdir()) == []

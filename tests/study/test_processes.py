@@ -1,0 +1,91 @@
+"""Studies that are killed and resumed, and studies of two processes."""
+
+import runpy
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from visprism.study import Study
+
+PROGRAM = Path(__file__).with_name("examine_in_processes.py")
+
+
+@pytest.fixture(scope="module")
+def program():
+    return runpy.run_path(str(PROGRAM))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(program, tmp_path_factory):
+    """An uninterrupted study, and the seconds that it took."""
+    start = time.monotonic()
+    study = program["study_in"](tmp_path_factory.mktemp("undisturbed"))
+    assert not study.failures
+    return study, time.monotonic() - start
+
+
+def kill_after(seconds, folder):
+    """Run the program and kill it; whether it was killed before it was done."""
+    command = [sys.executable, str(PROGRAM), str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return True
+    assert process.returncode == 0
+    return False
+
+
+def assert_equal(study, expected):
+    """The same results in the same order, bit for bit."""
+    assert [(e.models, e.analysis) for e in study.entries] == [
+        (e.models, e.analysis) for e in expected.entries
+    ]
+    for entry, other in zip(study.entries, expected.entries, strict=True):
+        assert entry.results == other.results
+    assert study.table() == expected.table()
+
+
+@pytest.mark.parametrize(
+    ("kills", "seed"), [(3, 0), pytest.param(20, 1, marks=pytest.mark.slow)]
+)
+def test_a_study_that_was_killed_resumes_to_the_same_results(
+    kills, seed, undisturbed, program, tmp_path
+):
+    expected, seconds = undisturbed
+    moments = np.random.default_rng(seed).uniform(0.05, seconds, kills)
+    killed = sum(kill_after(moment, tmp_path) for moment in moments)
+    assert killed > 0
+    resumed = program["study_in"](tmp_path)
+    assert_equal(resumed, expected)
+    assert_equal(Study.load(tmp_path), expected)
+    assert not list(tmp_path.rglob("*.tmp*"))
+
+
+def test_two_processes_give_the_results_of_one(undisturbed, tmp_path):
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    answer = subprocess.run(
+        [sys.executable, *launcher, str(PROGRAM), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert answer.returncode == 0, answer.stderr
+    expected, _ = undisturbed
+    study = Study.load(tmp_path)
+    assert not study.failures
+    for entry, other in zip(study.entries, expected.entries, strict=True):
+        assert (entry.models, entry.analysis) == (other.models, other.analysis)
+        for result, single in zip(entry.results, other.results, strict=True):
+            columns = single.columns()
+            for name, values in result.columns().items():
+                if values.dtype.kind == "f":
+                    np.testing.assert_allclose(values, columns[name], rtol=1e-4, atol=1e-6)
+                else:
+                    np.testing.assert_array_equal(values, columns[name])

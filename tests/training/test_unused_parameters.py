@@ -1,0 +1,79 @@
+"""Laws of several runs in one job, and of what the loss does not reach (engine.py)."""
+
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.core.processes import world_size
+from visprism.training.engine import has_unused_parameters
+
+SCRIPT = Path(__file__).with_name("fit_repeatedly.py")
+
+
+@pytest.fixture(scope="module")
+def script():
+    return runpy.run_path(str(SCRIPT))
+
+
+def in_two(script, target):
+    """What this process has, the first of two, and what the other has."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    joined = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "none",
+    }
+    other = subprocess.Popen(
+        [sys.executable, str(SCRIPT), str(target)],
+        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1", "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in joined.items():
+                patch.setenv(name, value)
+            found = script["everything"](target.parent / "0")
+        _, errors = other.communicate(timeout=120)
+    finally:
+        other.kill()  # does nothing where it has ended
+    assert other.returncode == 0, errors
+    return found, torch.load(target)
+
+
+def test_runs_after_one_another_in_two_processes_are_those_of_one(tmp_path, script):
+    """Sharded or not, after an error, and with parameters that the loss does not reach."""
+    (ours, said), (theirs, _) = in_two(script, tmp_path / "other.pt")
+    assert "got step 7 in process 0 and step 0 in process 1" in said
+    assert world_size() == 1
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    for state, spare in zip(ours, (True, True, False, True, True), strict=True):
+        alone = script["trained"](spare=spare)
+        torch.testing.assert_close(state, alone, rtol=0, atol=1e-5)
+
+
+def test_what_a_loss_does_not_reach_is_found_and_nothing_is_changed():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    x = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
+    assert not has_unused_parameters(model, lambda: model(x))
+    model.spare = nn.Linear(1, 1)
+    assert has_unused_parameters(model, lambda: model[1](model[0](x)))
+    model.spare.requires_grad_(False)  # noqa: FBT003
+    assert not has_unused_parameters(model, lambda: model[1](model[0](x)))
+    after = {name: tensor for name, tensor in model.state_dict().items() if name in before}
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert all(p.grad is None for p in model.parameters())
