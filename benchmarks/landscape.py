@@ -38,6 +38,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from visprism.core.devices import Compute
+from visprism.core.run import Run
 from visprism.data import default_preprocessing, load_data
 from visprism.data.batches import batches
 from visprism.data.fixed_augmentation import fixed_augmentation
@@ -175,7 +176,7 @@ def repeated(run: Callable[[], None], times: int) -> None:
 
 
 def ours(model: nn.Module, data: Data, plane: Plane, precision: str) -> np.ndarray:
-    return landscape(model, data, [plane], compute=Compute(precision=precision)).nll
+    return landscape(model, data, [plane], run=Run(compute=Compute(precision=precision))).nll
 
 
 @torch.no_grad()

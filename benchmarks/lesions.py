@@ -29,9 +29,9 @@ from visprism.anatomy import (
     Anatomy,
     ablation_cuts,
     block_ablations,
+    cache_cuts,
     dissect,
     forward,
-    record,
 )
 
 RESULTS = Path(__file__).parent / "results" / "lesions.json"
@@ -96,12 +96,12 @@ def measured(name: str, number: int, repeats: int) -> dict:
 
 
 def naive(anatomy: Anatomy, removals: list[Ablation], images: Tensor) -> list[Tensor]:
-    return [forward(anatomy.model, images), *(r.whole(anatomy, images) for r in removals)]
+    return [forward(anatomy.model, images), *(r.full_pass(anatomy, images) for r in removals)]
 
 
 def study(anatomy: Anatomy, removals: list[Ablation], images: Tensor) -> list[Tensor]:
-    recording = record(anatomy, images, ablation_cuts(removals))
-    return [recording.logits, *(r.resumed(anatomy, images, recording) for r in removals)]
+    recording = cache_cuts(anatomy, images, ablation_cuts(removals))
+    return [recording.logits, *(r.from_cut(anatomy, images, recording) for r in removals)]
 
 
 def setting(arguments: argparse.Namespace) -> dict:

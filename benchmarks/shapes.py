@@ -13,6 +13,7 @@ of training on two cores.
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from torch import nn
 
@@ -21,6 +22,8 @@ from visprism.data import batches, default_preprocessing, load_data, memory_feed
 from visprism.models import load_model
 from visprism.training import RECIPES, Recipe, fit
 
+T = TypeVar("T")
+
 NETWORKS = {"demo_resnet": "resnet20", "demo_vit": "vit_pico_patch4_32"}
 LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, images=50_000, warmup=1.0, clip=1.0)
 
@@ -28,12 +31,12 @@ LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, images=50_000, warmup=1.0, c
 class Stopwatch:
     """Seconds from the first step to the last, without the evaluation."""
 
-    def __call__(self, steps: Iterable[int], label: str, /) -> Iterator[int]:  # noqa: ARG002
+    def __call__(self, items: Iterable[T], label: str, /) -> Iterator[T]:  # noqa: ARG002
         """Iterate over the steps and measure their time."""
         start = time.perf_counter()
-        for step in steps:
-            self.seconds, self.steps = time.perf_counter() - start, step + 1
-            yield step
+        for number, item in enumerate(items, start=1):
+            self.seconds, self.steps = time.perf_counter() - start, number
+            yield item
 
 
 def report(name: str, target: str) -> None:

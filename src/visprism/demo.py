@@ -1,4 +1,4 @@
-"""The demonstration: two small networks on procedural shapes, shipped trained or trained anew."""
+"""The demonstration: two small networks on procedural shapes, pretrained or trained again."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -59,8 +59,8 @@ class Adversarial(Analysis):
             subject.model,
             subject.batches(),
             self._attacks(),
-            mean=subject.preprocessing.mean,
-            std=subject.preprocessing.std,
+            mean=subject.known_preprocessing.mean,
+            std=subject.known_preprocessing.std,
             run=run,
         )
 

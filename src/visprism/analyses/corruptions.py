@@ -81,5 +81,9 @@ class Corruptions(Analysis):
 
     def coarser(self) -> "Corruptions | None":
         """Severities 1, 3 and 5 instead of all, then 3 alone."""
-        coarser = {(1, 2, 3, 4, 5): (1, 3, 5), (1, 3, 5): (3,)}.get(self.severities)
-        return None if coarser is None else replace(self, severities=coarser)
+        fewer: dict[tuple[int, ...], tuple[int, ...]] = {
+            (1, 2, 3, 4, 5): (1, 3, 5),
+            (1, 3, 5): (3,),
+        }
+        severities = fewer.get(self.severities)
+        return None if severities is None else replace(self, severities=severities)

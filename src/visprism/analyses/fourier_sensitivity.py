@@ -43,8 +43,8 @@ class FourierSensitivity(Analysis):
         return fourier_sensitivity(
             subject.model,
             subject.batches(),
-            mean=subject.preprocessing.mean,
-            std=subject.preprocessing.std,
+            mean=subject.known_preprocessing.mean,
+            std=subject.known_preprocessing.std,
             rms=self.rms,
             max_frequency=self.max_frequency,
             step=self.step,

@@ -53,8 +53,8 @@ class FrequencyNoise(Analysis):
         return frequency_noise(
             subject.model,
             subject.batches(),
-            mean=subject.preprocessing.mean,
-            std=subject.preprocessing.std,
+            mean=subject.known_preprocessing.mean,
+            std=subject.known_preprocessing.std,
             frequencies=self.frequencies,
             rms=self.rms,
             ring=self.ring,

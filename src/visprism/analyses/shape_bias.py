@@ -34,11 +34,13 @@ class ShapeBias(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict the evaluation images once."""
-        names = subject.images.class_names
+        names, textures = subject.images.class_names, subject.images.textures
+        assert textures is not None  # see `needs`
         predictions = predict(subject.model, subject.batches(), run=run)
         classes = classes_of(names, predictions.num_classes)
-        textures = subject.images.textures[: len(predictions)]
-        return (shape_bias(by_category(predictions, classes), textures, names),)
+        return (
+            shape_bias(by_category(predictions, classes), textures[: len(predictions)], names),
+        )
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """One pass."""

@@ -48,10 +48,11 @@ class Stability(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict every frame of the sequences."""
-        assert subject.preprocessing is not None  # see `needs`
-        mean, std = subject.preprocessing.mean, subject.preprocessing.std
-        sequences = {
-            name: SequenceBatches(lambda: subject.pixel_batches(1), name, mean, std, run.seed)
+        way = subject.known_preprocessing
+        sequences: dict[str, SequenceBatches] = {
+            name: SequenceBatches(
+                lambda: subject.pixel_batches(1), name, way.mean, way.std, run.seed
+            )
             for name in self.perturbations
         }
         return stability(subject.model, sequences, run=run)

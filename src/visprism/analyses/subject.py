@@ -52,6 +52,20 @@ class Subject:
         return shape[-1] if shape and len(shape) == 2 else 0
 
     @property
+    def known_preprocessing(self) -> Preprocessing:
+        """The preprocessing, for analyses that change pixels; see `Needs.PIXELS`.
+
+        Raises:
+            InputError: if it is unknown.
+        """
+        if self.preprocessing is None:
+            raise InputError(
+                "preprocessing must be known where pixels are changed, got None. "
+                "Pass preprocessing=Preprocessing(...)."
+            )
+        return self.preprocessing
+
+    @property
     def num_images(self) -> int:
         """Number of evaluation images that are measured."""
         return min(len(self.images), self.limit or len(self.images))

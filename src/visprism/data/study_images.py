@@ -24,7 +24,7 @@ from visprism.data.fixed_augmentation import fixed_augmentation
 from visprism.data.image_set import NO_CLASS, ImageSet
 from visprism.data.memory import default_preprocessing
 
-# Pixels of several images in eight bits, and their indices -> pixels that the model sees instead.
+# (eight-bit pixels of several images, their indices) -> the pixels that the model sees instead
 PixelChange = Callable[[Tensor, Sequence[int]], Tensor]
 
 _MOST_BYTES = 4 * 2**30  # of a user's batches that are kept in memory
@@ -141,7 +141,7 @@ class PictureImages(StudyImages):
         return self.image_set.skipped
 
     def preprocessing(self, stated: Preprocessing | None) -> Preprocessing:
-        """The model's own, or the size of the first image with the data's mean and deviation."""
+        """That of the model, or the size of the first image and the data's mean and std."""
         if stated is not None:
             return stated
         picture, _ = self.image_set[0]
@@ -171,7 +171,7 @@ class PictureImages(StudyImages):
         seed: int,
         limit: int | None = None,
     ) -> Sequence:
-        """Batches as in training by the strong recipe, with soft targets; see `fixed_augmentation`."""
+        """Augmented batches with soft targets; see `fixed_augmentation`."""
         kept = self.image_set
         if limit is not None and limit < len(kept):
             kept = kept.subset(np.arange(limit))
@@ -340,8 +340,9 @@ def tensor_images(
         size += sum(t.numel() * t.element_size() for t in _tensors(pictures))
         if size > _MOST_BYTES:
             raise InputError(
-                f"data must fit into {_MOST_BYTES // 2**30} GiB of memory as tensors; the first "
-                f"{number} images need more. Pass a limit, an ImageSet or a Dataset of images."
+                f"data must fit into {_MOST_BYTES // 2**30} GiB of memory as tensors; the "
+                f"first {number} images need more. Pass a limit, an ImageSet or a Dataset of "
+                "images."
             )
         if limit is not None and number >= limit:
             break

@@ -41,7 +41,8 @@ def panel(
     return _side_by_side(results, Figure, options)[0]
 
 
-@plot.register(Mapping)
+# Dispatch is on the class alone, which has no type arguments.
+@plot.register(Mapping)  # pyrefly: ignore[bad-singledispatch-register]
 def _(results: Mapping[str, Result], ax: Axes | None = None, **options: Any) -> np.ndarray:  # noqa: ANN401
     """Models side by side on a new figure; one axes per model."""
     from matplotlib import pyplot  # its figures are global: here only

@@ -1,6 +1,6 @@
 """Frames: how a figure comes by its axes, and what it wants beside it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch, wraps
 from typing import Any
@@ -37,7 +37,11 @@ FRAMES: dict[Draw, Frame] = {}  # by the function that draws
 
 
 @singledispatch
-def plot(result: Result, ax: Axes | None = None, **options: Any) -> Axes:  # noqa: ANN401, ARG001
+def plot(
+    result: Result | Mapping[str, Result],
+    ax: Axes | None = None,  # noqa: ARG001
+    **options: Any,  # noqa: ANN401, ARG001
+) -> Axes:
     """Draw `result` on `ax`, or on axes of a new figure, and return the axes.
 
     On given axes only what belongs to the data is drawn, in the style that is in force there. A

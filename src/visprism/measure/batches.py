@@ -61,8 +61,8 @@ def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
     expected = image_shape(anatomy)
     if expected and shape != expected:
         raise InputError(
-            f"images must be {_by(expected)}, as the model was dissected with, got {_by(shape)}."
-            " Resize the images, or dissect the model with images of this size."
+            f"images must be {_by(expected)}, as the model was dissected with, got "
+            f"{_by(shape)}. Resize the images, or dissect the model with images of this size."
         )
     return on_device(images, compute)
 

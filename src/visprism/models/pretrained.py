@@ -193,7 +193,7 @@ def _order(card: PretrainedCard) -> tuple[str, int, str]:
 def _read(path: Path) -> PretrainedCard:
     content = json.loads(path.read_text(encoding="utf-8"))
     stated = {field.name: content[field.name] for field in fields(PretrainedCard)}
-    parts = {
+    parts: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in stated["preprocessing"].items()
     }
     stated["preprocessing"] = Preprocessing(**parts)

@@ -104,9 +104,10 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
         raise InputError(f"trust_remote_code must be True or False, got {trusted!r}")
     code = {"trust_remote_code": trusted}
     with _code_refused(spec, source, trusted=trusted):
-        config, unknown = AutoConfig.from_pretrained(
+        loaded: Any = AutoConfig.from_pretrained(
             source, return_unused_kwargs=True, **code, **options
         )
+        config, unknown = loaded  # a pair, with `return_unused_kwargs`
         unknown = {k: v for k, v in unknown.items() if k != "trust_remote_code"}
         if unknown:
             raise InputError(

@@ -11,7 +11,7 @@ import pickle
 import re
 import warnings
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ _COUNT = "n_averaged"  # an entry of torch's AveragedModel beside those of its m
 _INDEX = (".safetensors.index.json", ".bin.index.json")
 
 # What training scripts keep beside the weights; none of it does more than hold values.
-_VALUES = [
+_VALUES: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     Namespace,
     np.dtype,
     *(type(np.dtype(kind)) for kind in (bool, np.int32, np.int64, np.float32, np.float64)),

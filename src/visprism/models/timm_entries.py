@@ -54,7 +54,9 @@ def offer(function: Callable[..., Any], side: int) -> None:
         return model
 
     config = {"num_classes": classes, "input_size": (3, side, side), "fixed_input_size": sized}
-    configs = {f"{name}.{card.tag}": {**config, **_source(card)} for card in cards}
+    configs: dict[str, Any] = {
+        f"{name}.{card.tag}": {**config, **_source(card)} for card in cards
+    }
     default_cfgs.update(generate_default_cfgs(configs or {name: config}))
     entry.__name__ = entry.__qualname__ = name
     entry.__doc__ = function.__doc__

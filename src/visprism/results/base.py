@@ -1,10 +1,10 @@
 """Results: what a measurement returns, a table of NumPy columns with units and provenance.
 
 A result is a frozen dataclass declared with `result_type`. Its array fields are columns of one
-length, one observation per row; its other fields are scalars that hold for every row. Each field
-declares its label, unit and meaning with `column` or `scalar`; axis labels, table heads and the
-reference are made from these declarations. A result holds no model, tensor or figure, so that it
-can be saved, compared and drawn anywhere.
+length, one observation per row; its other fields are scalars that hold for every row. Each
+field declares its label, unit and meaning with `column` or `scalar`; axis labels, table heads
+and the reference are made from these declarations. A result holds no model, tensor or figure,
+so that it can be saved, compared and drawn anywhere.
 """
 
 import csv

@@ -48,7 +48,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """ "note" or "warning" for a finding with a code."""
+        """Severity of the code, "note" or "warning"; "" without a code."""
         return CODES[self.code].severity if self.code else ""
 
     def __str__(self) -> str:

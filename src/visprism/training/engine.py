@@ -163,7 +163,7 @@ class Engine:
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """Within the context the model is in training mode; the global generator is restored."""
+        """Inside, the model is in training mode; on exit the global generator is restored."""
         devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
         with torch.random.fork_rng(devices):
             self.model.train()

@@ -72,6 +72,7 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
         kind = _kind(graph, segment, first=i == 0, last=last, subsampling=subsampling)
         shape = tuple(end.shape or ())[1:]
         if layout is not None:
+            assert end.shape is not None  # a layout is that of a tensor
             shape = (end.shape[layout.channels_axis], *layout.grid)
         blocks.append(
             Block(

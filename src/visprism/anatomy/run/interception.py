@@ -176,7 +176,7 @@ class _Interceptor(OperationCounter):
         finally:
             self.actions.remove(actions)
 
-    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+    def begin(self, module: nn.Module, args: Any, kwargs: Any, /) -> None:  # noqa: ANN401
         """A forward pass begins."""
         super().begin(module, args, kwargs)
         for actions in self.actions:

@@ -38,7 +38,7 @@ class OperationCounter(TorchFunctionMode):
         super().__init__()
         self.number: int | None = None  # of the next operation; None: outside a forward pass
 
-    def begin(self, _module: nn.Module, _args: Any, _kwargs: Any) -> None:  # noqa: ANN401
+    def begin(self, _module: nn.Module, _args: Any, _kwargs: Any, /) -> None:  # noqa: ANN401
         """A forward pass begins."""
         self.number = 0
 

@@ -6,6 +6,7 @@ information).
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,7 +96,7 @@ class AttentionProbe(Probe):
         mean[-1, alone] = error[-1, alone] = np.nan
         columns = dict(zip(QUANTITIES, mean, strict=True))
         errors = {f"{name}_error": e for name, e in zip(QUANTITIES, error, strict=True)}
-        all_heads = {}
+        all_heads: dict[str, Any] = {}
         images, total, squares = self.sums["mean"]
         mean_error = standard_error(total, squares, images)
         for name in ("distance", "nmi"):

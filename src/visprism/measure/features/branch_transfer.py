@@ -8,6 +8,7 @@ Source: the references are those of `FourierProbe`.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -67,11 +68,14 @@ class BranchTransferProbe(Probe):
         sums = np.concatenate([self.sums[block] for block in blocks], axis=1)
         images, total, squares = sums[0], sums[1:4], sums[4:]
         error = standard_error(total, squares, np.broadcast_to(images, total.shape))
+        kind_columns: dict[str, Any] = {
+            f"kind_{name}_error": self.kind_errors(name, blocks, lengths) for name in _NAMES[1:]
+        }
         return BranchTransfer(
             **block_columns(rows),
             **dict(zip(_NAMES, total / images, strict=True)),
             **{f"{name}_error": e for name, e in zip(_NAMES, error, strict=True)},
-            **{f"kind_{n}_error": self.kind_errors(n, blocks, lengths) for n in _NAMES[1:]},
+            **kind_columns,
             frequency=np.concatenate(axes),
             profile=self.profile,
         )

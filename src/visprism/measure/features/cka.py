@@ -187,7 +187,7 @@ def _structure_error(
     counted = np.flatnonzero(varies & np.array([block.kind != "stem" for block in blocks]))
     if len(groups) < 2 or not len(counted):
         return float("nan")
-    stage = np.array([blocks[i].stage for i in counted], dtype=int)
+    stage = np.array([block.stage for block in blocks], dtype=int)[counted]
     total, square = np.sum(groups, axis=0), np.ix_(counted, counted)
     scores = []
     for group in groups:

@@ -20,7 +20,7 @@ def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
     }
 
 
-def predecessors(blocks: Sequence[Block], between: Mapping[str, str]) -> dict[str, np.ndarray]:
+def predecessors(blocks: Sequence[Block], between: Mapping[str, str]) -> dict[str, Any]:
     """The columns `previous` and `between` of one row per block.
 
     Args:

@@ -33,7 +33,10 @@ _ETA = 0.01  # keeps weights that are 0 movable (Kwon et al., 2021, sec. 4)
 class Differentiable(Protocol):
     """A loss as a function of one flat vector of parameters, such as an `Objective`."""
 
-    theta: Tensor
+    @property
+    def theta(self) -> Tensor:
+        """The present parameters."""
+        ...
 
     def value(self, theta: Tensor) -> float:
         """The loss at `theta`."""

@@ -80,9 +80,12 @@ def robustness(
     last = next(reversed(by_condition.values()))
     provenance = replace(last.provenance, seed=run.seed)
     per_image, scalars = _means(by_condition)
+    columns: dict[str, Any] = {
+        name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+    }
     return (
         Robustness(
-            **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+            **columns,
             **scalars,
             classes=last.classes,
             provenance=provenance,

@@ -4,6 +4,8 @@ Source: Cordonnier et al. (2020), On the relationship between self-attention and
 layers, fig. 3 and 4.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 from scipy.special import softmax
@@ -29,7 +31,8 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
         table = next((t for t in stored if isinstance(t, Tensor) and t.ndim == 3), None)
         swin = getattr(module, "relative_position_bias_table", None)
         if table is None and isinstance(swin, Tensor):
-            rows, columns = (2 * side - 1 for side in module.window_size)
+            sides: Any = module.window_size
+            rows, columns = (2 * side - 1 for side in sides)
             # Swin's offsets are the query's minus the key's.
             table = swin.view(rows, columns, -1).permute(2, 0, 1).flip(1, 2)
         if table is not None:

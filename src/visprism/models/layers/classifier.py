@@ -17,7 +17,8 @@ from visprism.models.layers.heads import classifier_of
 class PooledNet(nn.Module, ABC):
     """A network that pools its last map to one vector and makes logits of that.
 
-    A family calls `set_classifier_info` when its modules are made, and gives `forward_features`.
+    A family calls `set_classifier_info` when its modules are made, and defines
+    `forward_features`.
     """
 
     num_classes: int

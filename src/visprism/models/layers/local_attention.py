@@ -25,9 +25,9 @@ class LocalAttention(nn.Module):
 
         out_i = sum over j near i of softmax_j(q_i . k_j / sqrt(d)) v_j
 
-    and a linear map of all heads' `out` gives the output. TokenGrid outside the image are no keys:
-    at a border there are fewer neighbours, and the softmax is over those. With "global"
-    every token is near, which is a ViT's attention.
+    and a linear map of all heads' `out` gives the output. Tokens outside the image are no keys:
+    at a border there are fewer neighbors, and the softmax is over those. With "global" every
+    token is near, which is a ViT's attention.
 
     Costs two products of d multiply-accumulates for each pair of tokens on grids of up to 400
     tokens, and for each token and each of (7 + k)^2 around it on larger ones.

@@ -6,6 +6,7 @@ sees. Over many mini-batches its leading eigenvalues form a spectrum.
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import repeat, zip_longest
+from typing import cast
 
 import numpy as np
 from torch import nn
@@ -93,7 +94,7 @@ def hessian_spectrum(
     for name, number in (("num_batches", num_batches), ("parallel_batches", parallel_batches)):
         if number is not None and number < 1:
             raise InputError(f"{name} must be at least 1, got {number}")
-    named = batches if isinstance(batches, Mapping) else {"": batches}
+    named = _by_name(batches)
 
     def objective(batch: Batch) -> Objective:
         return Objective(
@@ -129,6 +130,15 @@ def hessian_spectrum(
         learning_rate=learning_rate,
         run=run,
     )
+
+
+def _by_name(
+    batches: Iterable[Batch] | Mapping[str, Iterable[Batch]],
+) -> Mapping[str, Iterable[Batch]]:
+    """The data sets by name; a single one has none."""
+    if isinstance(batches, Mapping):
+        return cast("Mapping[str, Iterable[Batch]]", batches)
+    return {"": batches}
 
 
 def _in_turn(

@@ -1,6 +1,7 @@
 """Time and memory of Hessian-vector products, measured before many of them are made."""
 
 import time
+from collections.abc import Sized
 from dataclasses import dataclass
 
 from visprism.measure.loss.objective import Objective
@@ -66,5 +67,5 @@ def seconds_per_product(objective: Objective) -> float:
     """
     first = next(iter(objective.batches))
     one = objective.with_batches([first], shared=False)
-    number = len(objective.batches) if hasattr(objective.batches, "__len__") else 1
+    number = len(objective.batches) if isinstance(objective.batches, Sized) else 1
     return product_cost(one).each * number

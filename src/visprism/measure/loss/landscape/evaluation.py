@@ -1,6 +1,6 @@
 """Evaluation of a model at points of planes: shared by surfaces and circles."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -63,7 +63,7 @@ class Evaluation:
 
     def points(
         self, planes: Sequence[Plane], points: Iterable[tuple[int, Point]], tick: Tick
-    ) -> Iterator[tuple[int, PointLosses]]:
+    ) -> Generator[tuple[int, PointLosses], None, None]:
         """The losses at numbered points, those of one plane in succession."""
         for pair, numbered in groupby(points, key=lambda item: item[1][0]):
             plane = planes[pair]
