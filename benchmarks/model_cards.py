@@ -111,12 +111,18 @@ def section(card: PretrainedCard) -> str:
         f"{card.machine}; {versions}.",
         "Accuracy": f"{accuracy(card)}, NLL {card.nll:.3f}, ECE {card.ece:.1%}; "
         f"{card.accuracy_fp32:.2%} before the weights were rounded to 16 bits.",
-        "PerturbationBall": " ".join(limits),
-        "Train it again": f"`python benchmarks/trained.py {card.name}`; in timm it is "
-        f"`{PREFIX}{card.name}`.",
+        "Limits": " ".join(limits),
+        "In timm": f"`{PREFIX}{card.name}`.",
+        "Train it again": f"`python benchmarks/trained.py {card.name}`{whole_schedule(card)}.",
     }
     body = "\n".join(f"- **{title}.** {text}" for title, text in entries.items())
     return f"## {card.name}\n\n{body}\n"
+
+
+def whole_schedule(card: PretrainedCard) -> str:
+    if card.epochs == card.recipe_epochs:
+        return ""
+    return f", which completes all {card.recipe_epochs} epochs; training was stopped early"
 
 
 def recipe(card: PretrainedCard) -> str:

@@ -9,7 +9,7 @@ and after, and written with their card, a JSON file of the same name.
     python benchmarks/trained.py resnet20.cifar10 --install --write     # into the package, and
                                                                         # results/trained/
     python benchmarks/trained.py resnet20.cifar10 --unfinished          # no training: the last
-                                                                        # snapshot of a run
+                                                                        # state of a run
 
 On a CPU the two runs of a network are bit-identical with the same versions and machine.
 
@@ -115,7 +115,7 @@ def main() -> None:
     )
     parser.add_argument("--install", action="store_true", help="into the package instead")
     parser.add_argument(
-        "--unfinished", action="store_true", help="take the last snapshot of a stopped run"
+        "--unfinished", action="store_true", help="take the last state of a stopped run"
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}/NAME.json")
@@ -277,10 +277,17 @@ def quality(image: Any) -> int:  # noqa: ANN401 (a JPEG file of Pillow's)
 
 
 def weights_of(run: Path) -> tuple[Path, list[dict[str, str]]]:
-    """The final weights of a run, or its last snapshot, and the epochs that led to them."""
+    """The final weights of a run, and the epochs that led to them.
+
+    Of a stopped run: those after its last epoch, if that one is the best, so that nothing is
+    selected by the test images, or the last snapshot.
+    """
     history = history_of(run)
     if (run / "model.safetensors").is_file():
         return run / "model.safetensors", history
+    accuracies = [float(row["test_accuracy"]) for row in history]
+    if accuracies[-1] > max([0.0, *accuracies[:-1]]):
+        return run / "best.safetensors", history
     snapshot = max((run / "snapshots").glob("step-*.safetensors"))
     step = int(snapshot.stem.partition("-")[2])
     return snapshot, [row for row in history if int(row["step"]) <= step]

@@ -1,8 +1,8 @@
-"""Write docs/reference.md from the public names and the first lines of their docstrings.
+"""Write docs/reference.md from the public names, and the table of commands in README.md.
 
     python docs/make_reference.py
 
-The groups are those of src/visprism/__init__.pyi. A test compares the file with the code.
+The groups are those of src/visprism/__init__.pyi. Tests compare both files with the code.
 """
 
 import re
@@ -10,9 +10,22 @@ from importlib import import_module
 from pathlib import Path
 
 import visprism
+from visprism.cli.parser import commands
 
 FILE = Path(__file__).parent / "reference.md"
+README = Path(__file__).parent.parent / "README.md"
 STUB = Path(visprism.__file__).with_suffix(".pyi")
+
+_STUDY = " MODEL ... --data DATA --out DIR"
+_ARGUMENTS = {
+    "demo": "",
+    "anatomy": " MODEL",
+    "models": " [PATTERN] [--cost] [--trained]",
+    "data": "",
+    "train": " RECIPE --model MODEL --data DATA --out DIR",
+    "recipes": " [RECIPE]",
+    "harmonize": " MODEL --out DIR",
+}
 
 HEAD = """\
 # Reference
@@ -50,5 +63,17 @@ def _summary(module: str, name: str) -> str:
     return doc.strip().partition("\n")[0].replace("|", "\\|")
 
 
+def readme() -> str:
+    """The text of README.md with the present table of commands."""
+    rows = [
+        f"| `visprism {name}{_ARGUMENTS.get(name, _STUDY)}` | {command.help} |"
+        for name, command in commands().items()
+    ]
+    table = "\n".join(["| command | shows |", "|---|---|", *rows, ""])
+    text = README.read_text("utf-8")
+    return re.sub(r"\| command \| shows \|\n(?:\|.*\n)+", lambda _: table, text)
+
+
 if __name__ == "__main__":
     FILE.write_text(reference(), encoding="utf-8")
+    README.write_text(readme(), encoding="utf-8")

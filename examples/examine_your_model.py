@@ -1,3 +1,4 @@
+# ruff: noqa: D100, B018 (a notebook as a script)
 # %% [markdown]
 # # Examine a model of your own
 #

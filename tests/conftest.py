@@ -45,7 +45,7 @@ def real_images():
 
 @contextmanager
 def _installed(folder):
-    """Install the example of an analysis as a plug-in, as `pip install` would; undo it after."""
+    """Install the example of an analysis as a plug-in, as `pip install` would, and undo it."""
     from visprism.analyses import ANALYSES
     from visprism.core import registry
     from visprism.results import base

@@ -19,7 +19,7 @@ def installed(plugin):
     return plugin
 
 
-def test_it_is_a_command_with_a_help_text_for_every_option(capsys):
+def test_it_is_a_command_with_a_help_text_for_every_option():
     assert "  sparsity  " in help_text()
     assert "fraction of activations of each block that are near 0" in help_text()
     text = " ".join(command_parser("sparsity").format_help().split())
@@ -51,7 +51,9 @@ def test_it_is_callable_from_python_on_any_module_and_batches():
     result = analysis(model, batches)
     maps = torch.cat([model[:2](images) for images in batches])
     expected = float((maps == 0).double().mean())
-    stem = result.sparsity[result.block.tolist().index("stem")] if "stem" in result.block else None
+    stem = (
+        result.sparsity[result.block.tolist().index("stem")] if "stem" in result.block else None
+    )
     values = result.sparsity.tolist() if stem is None else [stem]
     assert any(abs(value - expected) < 1e-6 for value in values)
 

@@ -39,6 +39,7 @@ from visprism.core.options import option as option
 from visprism import analyses as analyses
 from visprism.analyses.ablation import Ablation as Ablation
 from visprism.analyses.attention_maps import AttentionMapsOfImage as AttentionMapsOfImage
+from visprism.analyses.band_energy import BandEnergy as BandEnergy
 from visprism.analyses.branch_transfer import TransferFunction as TransferFunction
 from visprism.analyses.cka import CKA as CKA
 from visprism.analyses.corruptions import Corruptions as Corruptions
@@ -58,9 +59,7 @@ from visprism.models import load_checkpoint as load_checkpoint
 from visprism.models import load_model as load_model
 from visprism.models import read_metadata as read_metadata
 from visprism.models import save_checkpoint as save_checkpoint
-from visprism.models.attention_as_convolution import (
-    attention_from_convolution as attention_from_convolution,
-)
+from visprism.models.attention_as_convolution import attention_from_convolution as attention_from_convolution
 
 # Images.
 from visprism.data import DATA as DATA
@@ -178,6 +177,7 @@ from visprism.results.anatomy import Costs as Costs
 from visprism.results.attention import AttentionMaps as AttentionMaps
 from visprism.results.attention import AttentionStatistics as AttentionStatistics
 from visprism.results.attention import Rollout as Rollout
+from visprism.results.band_energy import BandEnergies as BandEnergies
 from visprism.results.branch_transfer import BranchTransfer as BranchTransfer
 from visprism.results.branch_transfer import HighFrequencyGain as HighFrequencyGain
 from visprism.results.calibration import Calibration as Calibration

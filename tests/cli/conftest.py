@@ -1,7 +1,7 @@
 """One small study of the two shipped networks, shared by the laws of the command line.
 
-Its analysis is that of the installed plug-in (examples/your_own_analysis.py), so that these laws
-depend on no measurement.
+Its analysis is that of the installed plug-in (examples/your_own_analysis.py), so that these
+laws depend on no measurement.
 """
 
 import pytest
@@ -13,7 +13,7 @@ TINY = ["--data", "shapes", "--limit", "12", "--batch-size", "4"]
 
 
 @pytest.fixture(scope="package")
-def study_command(plugin):
+def study_command(plugin):  # noqa: ARG001 (installed)
     """A command that measures the sparsity of two networks; a folder is still missing."""
     return ["sparsity", *MODELS, *TINY, "--out"]
 

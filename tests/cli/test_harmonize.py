@@ -25,12 +25,12 @@ def images():
 
 
 def written(out):
-    return f"{out / 'alternet.py'}:alternet@{out / 'alternet.safetensors'}"
+    return str(out / "alternet.safetensors")
 
 
 @torch.no_grad()
 def test_what_it_writes_is_a_model_for_every_command(converted, images, capsys):
-    assert {p.name for p in converted.iterdir()} == {"alternet.py", "alternet.safetensors"}
+    assert {p.name for p in converted.iterdir()} == {"alternet.safetensors"}
     loaded = load_model(written(converted))
     base = load_model("resnet20")
     same = harmonize(base.model, images, ["layer3.0", "layer3.2"], head_dim=8)
@@ -67,7 +67,7 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     command += ["--set", "batch_size=12", "--set", "warmup=0", "--set", "precision=fp32"]
     assert main(command) == 0
     names = {p.name for p in tmp_path.iterdir()}
-    assert {"search.jsonl", "search.npz", "search.png", "alternet.py"} <= names
+    assert {"search.jsonl", "search.npz", "search.png", "alternet.safetensors"} <= names
     found = Result.load(tmp_path / "search.npz")
     assert isinstance(found, ReplacementSearch)
     assert found.provenance.images == 40 - 10  # one of each class is held out
@@ -78,17 +78,20 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     assert "training with" not in again.err
     assert again.out == first.out
     assert main([*command, "--set", "lr=1e-4"]) == 2
-    assert "another search (another recipe)" in capsys.readouterr().err
+    assert "is the log of another search" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--placement", "9,9,9"], "wants 9 MSA blocks in stage 1"),
-        (["--placement", "layer9"], "no Conv block 'layer9'"),
-        (["--search", "quick"], "--search trains candidates, so it wants --data"),
+        (
+            ["--placement", "9,9,9"],
+            "--placement must be 0 to 2 in stage 1, where every second of 3 blocks",
+        ),
+        (["--placement", "layer9"], "--placement must be names of residual Conv blocks"),
+        (["--search", "quick"], "--search needs --data, on which candidates are trained"),
         (["--search", "quik", "--data", "shapes"], "quik"),
-        (["--heads", "1,2"], "heads has 2 numbers, but the network has 3 stages"),
+        (["--heads", "1,2"], "--heads must be one number, or one per stage (3 stages"),
     ],
 )
 def test_bad_input_is_one_sentence(options, said, tmp_path, capsys):
@@ -102,4 +105,4 @@ def test_bad_input_is_one_sentence(options, said, tmp_path, capsys):
 
 def test_a_transformer_is_refused(tmp_path, capsys):
     assert main(["harmonize", "vit_pico_patch4_32", "--out", str(tmp_path / "out")]) == 2
-    assert "no residual block with a convolution" in capsys.readouterr().err
+    assert "model must have a residual block" in capsys.readouterr().err

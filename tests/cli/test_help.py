@@ -1,4 +1,4 @@
-"""Help texts: complete, fast, and held by a file each, so that their wording changes on purpose.
+"""Help texts: complete, fast, and held by a file each, so that wording changes on purpose.
 
 ``python -m pytest tests/cli/test_help.py`` names the file that differs;
 ``VISPRISM_WRITE_HELP=1`` before it writes the files anew.

@@ -12,6 +12,9 @@ from visprism.results.base import Result
 from visprism.study import Study
 
 FIRST, SECOND = "resnet20.shapes", "vit_pico_patch4_32.shapes"
+KINDS = ("npz", "csv")  # of tables
+
+pytestmark = pytest.mark.usefixtures("plugin")
 
 
 def files_of(folder):
@@ -28,7 +31,7 @@ def sparsity_of(folder, model=FIRST):
 def test_a_command_writes_a_page_tables_and_figures_and_nothing_else(studied):
     assert files_of(studied) == {
         "report.html", "study.json", "study.md", "results.json",
-        *(f"results/{m}-sparsity-sparsity.{kind}" for m in (FIRST, SECOND) for kind in ("npz", "csv")),
+        *(f"results/{m}-sparsity-sparsity.{kind}" for m in (FIRST, SECOND) for kind in KINDS),
         "figures/sparsity.png",
     }  # fmt: skip
 
@@ -93,7 +96,7 @@ def test_fresh_measures_again(studied, study_command, capsys):
     assert capsys.readouterr().err.count(" done in ") == 2
 
 
-def test_examine_measures_what_the_command_of_the_analysis_measures(studied, tmp_path, plugin):
+def test_examine_measures_what_the_command_of_the_analysis_measures(studied, tmp_path):
     options = ["--limit", "12", "--batch-size", "4", "--analyses", "sparsity"]
     command = ["examine", FIRST, "--data", "shapes", *options, "--out", str(tmp_path)]
     assert main(command) == 0
@@ -104,7 +107,7 @@ def test_examine_measures_what_the_command_of_the_analysis_measures(studied, tmp
 
 
 @pytest.mark.parametrize("words", [["sparsity", "--threshold", "1/2"], ["examine"]])
-def test_an_option_reaches_the_measurement(words, tmp_path, plugin):
+def test_an_option_reaches_the_measurement(words, tmp_path):
     command, *options = words
     if command == "examine":
         options = ["--analyses", "sparsity", "--set", "sparsity.threshold=0.5"]
@@ -120,7 +123,7 @@ def test_an_option_reaches_the_measurement(words, tmp_path, plugin):
     assert sparsity_of(tmp_path) == study[FIRST]["sparsity"]
 
 
-def test_a_seed_gives_other_random_weights_and_the_same_seed_the_same(tmp_path, plugin):
+def test_a_seed_gives_other_random_weights_and_the_same_seed_the_same(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         options = ["--data", "shapes", "--limit", "4", "--seed", str(seed)]
         assert main(["sparsity", "resnet20", *options, "--out", f"{tmp_path}/{name}"]) == 0

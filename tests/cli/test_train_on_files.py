@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from visprism.cli import main
 from visprism.data.feed import in_order
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
-from visprism.training.resuming import good_state, read_state
+from visprism.training.state_files import read_state, valid_state
 
 IMAGES, BATCH = 24, 4
 STEPS = IMAGES // BATCH
@@ -51,11 +50,19 @@ def undisturbed(photos, tmp_path_factory):
     return out
 
 
-@pytest.mark.usefixtures("without_figures")
 def test_evaluate_finds_what_the_last_row_of_the_history_says(photos, undisturbed, tmp_path):
-    options = ["--data", f"folder:{photos}", "--split", "val", "--out", str(tmp_path)]
-    assert main(["evaluate", str(undisturbed / "model.safetensors"), *options]) == 0
-    (file,) = (tmp_path / "results").glob("*uncertainty.npz")
+    options = [
+        "--data",
+        f"folder:{photos}",
+        "--split",
+        "val",
+        "--size",
+        "72",
+        "--out",
+        str(tmp_path),
+    ]
+    assert main(["calibration", str(undisturbed / "model.safetensors"), *options]) == 0
+    (file,) = (tmp_path / "results").glob("*-calibration-calibration.npz")
     found, history = Result.load(file), Result.load(undisturbed / "history.npz")
     assert found.of("accuracy") == history.test_accuracy[-1]
     assert found.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
@@ -69,19 +76,15 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
     file = files[int(in_order(IMAGES, BATCH, 1, 0)[3][2])]  # read in the middle of epoch 2
     whole = file.read_bytes()
 
-    @contextmanager
-    def damaging(_):
-        def steps(left, _):
-            for step in left:
-                if step == STEPS:
-                    file.write_bytes(whole[:-1000])
-                yield step
-
-        yield steps
+    def damaging(items, label):
+        for step in items:
+            if label == "training" and step == STEPS:
+                file.write_bytes(whole[:-1000])
+            yield step
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("visprism.cli.progress.steps_shown", damaging)
+        patch.setattr("visprism.cli.progress.plain", damaging)
         try:
             assert main(arguments(photos, out, workers)) == 2
         finally:
@@ -135,11 +138,10 @@ def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
     state, log = run / "last.ckpt", found / "search.jsonl"
     told = [line for line in said if "interrupted" in line]
     assert told == [
-        f"visprism: interrupted; {state} is kept, and the same command with --resume goes on "
-        "from it\n",
-        f"visprism: interrupted; {log} is kept, and the same command goes on after it\n",
+        f"visprism: interrupted; saved {state}; the same command with --resume resumes\n",
+        f"visprism: interrupted; {log} is kept; the same command resumes\n",
     ]
     assert "Traceback" not in "".join(said)
-    assert good_state(run) == state
+    assert valid_state(run) == state
     assert read_state(run)["step"] % STEPS == 0
     assert len(log.read_text().splitlines()) == 2  # which search it is, and the first seed

@@ -120,7 +120,12 @@ def test_values_of_images_give_the_paired_difference_of_accuracy_and_nll():
     generator = np.random.default_rng(2)
     a, b = generator.random((2, 200)) < 0.7
     differences = paired_differences(outcomes(a).per_image(), outcomes(b).per_image())
-    assert differences.quantity.tolist() == ["accuracy", "NLL", "Brier score", "signed ECE"]
+    assert differences.quantity.tolist() == [
+        "accuracy",
+        "NLL",
+        "Brier score",
+        "signed ECE (mean confidence - accuracy)",
+    ]
     assert differences.difference[0] == pytest.approx(b.mean() - a.mean())
     assert differences.difference[3] == pytest.approx(a.mean() - b.mean())
 

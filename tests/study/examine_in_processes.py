@@ -1,6 +1,6 @@
 """A small study, run by tests as a program: to be killed, or by two processes.
 
-    python examine_in_processes.py FOLDER
+python examine_in_processes.py FOLDER
 """
 
 import sys
@@ -47,7 +47,7 @@ def study_in(folder, analyses=ANALYSES):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print("ready", flush=True)
+    print("ready", flush=True)  # noqa: T201
     with processes():
         study_in(Path(sys.argv[1]))
-    print("done", flush=True)
+    print("done", flush=True)  # noqa: T201

@@ -47,9 +47,9 @@ class Cost:
     Hessian-vector product as 6.
     """
 
-    per_image: float  # passes for each image that is measured
-    fixed: float = 0.0  # passes whatever the number of images
-    seconds_per_image: float = 0.0  # beside the passes, on this machine
+    per_image: int | float  # passes for each image that is measured
+    fixed: int | float = 0.0  # passes whatever the number of images
+    seconds_per_image: int | float = 0.0  # beside the passes, on this machine
 
     def seconds(self, images: int, pass_seconds: float, load_seconds: float = 0.0) -> float:
         """Expected seconds for a number of images, with the time of one pass of one image.

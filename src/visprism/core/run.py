@@ -1,8 +1,10 @@
 """How a measurement runs: device, precision, seed, progress, provenance, and a deadline."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from visprism.core.devices import CPU, Compute
@@ -75,6 +77,27 @@ class Run:
     def track_share(self, items: Iterable[T], label: str) -> Iterator[T]:
         """Like `track`, over the items of this process: every n-th of n processes."""
         return self.track(share(items), label)
+
+    @contextmanager
+    def ticks(self, batches: Iterable, steps: int, label: str) -> Iterator[Callable[[], None]]:
+        """A function that advances the progress by one and checks the deadline.
+
+        For loops whose body takes long: `steps` ticks for each of the batches of this process.
+        """
+        try:
+            number = steps * len(batches)  # pyrefly: ignore (where there is a length)
+        except TypeError:
+            number = None
+        items = iter(self.track(count() if number is None else range(number), label))
+
+        def tick() -> None:
+            next(items, None)
+            self.check_time()
+
+        yield tick
+        if number is not None:
+            for _ in items:  # to the end of the progress
+                pass
 
     def measured(
         self,

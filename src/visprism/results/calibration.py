@@ -43,6 +43,7 @@ class Calibration(Result):
         "Passes", "", "number of passes or models whose probabilities are averaged", default=1
     )
     resamples: int = scalar("Resamples", "", "bootstrap resamples", default=0)
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
     calibrated_ece: float = scalar(
         "ECE if calibrated",
         "",
@@ -73,15 +74,13 @@ class Calibration(Result):
         accuracy = (
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
         )
+        sentences = [Finding(accuracy), *self._chance()]
         ece = f"ECE {self.of('ece'):.1%}"
         if "debiased_ece" not in self.metric:  # a file of version 0.1
-            return Finding(accuracy), Finding(f"{ece}, {self._direction()}")
-        sentences = [
-            Finding(accuracy),
-            Finding(
-                f"{ece}, debiased {self._text('debiased_ece', '.1%')}, {self._direction()}"
-            ),
-        ]
+            return (*sentences, Finding(f"{ece}, {self._direction()}"))
+        sentences.append(
+            Finding(f"{ece}, debiased {self._text('debiased_ece', '.1%')}, {self._direction()}")
+        )
         if self.calibrated_ece > max(_BIAS, self.of("ece") / 2):
             sentences.append(
                 Finding(
@@ -91,6 +90,20 @@ class Calibration(Result):
                 )
             )
         return tuple(sentences)
+
+    def _chance(self) -> list[Finding]:
+        """VP101 where the accuracy is not significantly above that of guessing."""
+        low, _ = self.interval("accuracy")
+        if self.classes < 2 or not low <= 1 / self.classes:
+            return []
+        return [
+            Finding(
+                f"accuracy is not significantly above chance ({1 / self.classes:.1%} for "
+                f"{self.classes} classes): the model was not trained on these labels, or they "
+                "are in another order",
+                "VP101",
+            )
+        ]
 
     def answers(self) -> tuple[Answer, ...]:
         """Accuracy, NLL, debiased ECE and signed ECE."""

@@ -45,7 +45,7 @@ class Outcomes(Result):
             "accuracy": self.correct,
             "NLL": self.nll,
             "Brier score": self.brier,
-            "signed ECE": self.confidence - self.correct,
+            "signed ECE (mean confidence - accuracy)": self.confidence - self.correct,
         }
         n = len(self)
         return PerImage(

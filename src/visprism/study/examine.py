@@ -34,7 +34,7 @@ def examine(
     *,
     analyses: Iterable[str | Analysis] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    minutes: float | None = DEFAULT_MINUTES,
+    minutes: int | float | None = DEFAULT_MINUTES,
     train_data: Any = None,  # noqa: ANN401
     preprocessing: Preprocessing | None = None,
     images: DataOptions | None = None,
@@ -90,7 +90,7 @@ def examine(
         preprocessing=preprocessing,
         run=run,
     )
-    deadline = None if minutes is None else begin + 60 * minutes
+    deadline = None if minutes is None else begin + 60.0 * minutes
     timed = replace(run, deadline=deadline)
     store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
     study = _Examination(
@@ -101,7 +101,7 @@ def examine(
         listener or _ignore,
         on_error,
         named=analyses is not None,
-        budget=None if minutes is None else 60 * minutes,
+        budget=None if minutes is None else 60.0 * minutes,
     )
     study.perform()
     return study.result(seconds=time.monotonic() - begin)

@@ -17,7 +17,7 @@ from torch import Tensor
 from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
-from visprism.core.processes import gather
+from visprism.core.processes import gather, share
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
@@ -66,10 +66,13 @@ def receptive_field(
     blocks = blocks_on_grid(anatomy)
     sums: dict[Block, Fields] = {}
     images = largest = 0
-    with run.compute.borrow(anatomy.model), as_written():
-        for batch in run.track_share(batches, "receptive fields"):
+    shared = share(batches)
+    ticks = run.ticks(shared, len(blocks), "receptive fields")
+    with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
+        for batch in shared:
             x = images_of(batch, anatomy, run.compute)
             for block, weight in _weights(anatomy, blocks, x, run):
+                tick()
                 new = fields_of(weight)
                 sums[block] = sums[block] + new if block in sums else new
             images += batch_size(x)
@@ -102,7 +105,6 @@ def _weights(
         with watch(anatomy, center, blocks=blocks) as centers:
             forward(anatomy.model, _with_pixels(images, leaf.clone()))  # a leaf may not change
         for block in blocks:
-            run.check_time()
             if block.name not in centers:
                 raise InputError(
                     f"block {block.name!r} did not run for these images as it did when the "

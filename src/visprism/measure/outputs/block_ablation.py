@@ -5,7 +5,7 @@ lesion study); Veit et al. (2016), Residual networks behave like ensembles of re
 networks, sec. 4.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from visprism.anatomy import (
     pixels,
 )
 from visprism.core.errors import InputError
+from visprism.core.processes import share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
@@ -91,15 +92,17 @@ def ablation(
     paired = Paired(len(ablations))
     partial: set[int] | None = None  # cuts at which a forward pass can start
     shape, largest = (), 0
-    with torch.no_grad(), run.compute.borrow(anatomy.model):
-        for start, batch in positioned(run.track_share(batches, "ablation")):
+    shared = share(batches)
+    ticks = run.ticks(shared, 1 + len(ablations), "ablation")
+    with torch.no_grad(), run.compute.borrow(anatomy.model), ticks as tick:
+        for start, batch in positioned(shared):
             images, targets = labeled(batch, run.compute)
             shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
             with run.compute.autocast():
                 if partial is None:
                     trial = first_images(images, _TRIAL_IMAGES)
                     partial = can_start_at(anatomy, trial, [a.cut for a in ablations])
-                _add(paired, anatomy, ablations, partial, images, targets, start)
+                _add(paired, anatomy, ablations, partial, images, targets, start, tick)
     paired = paired.gathered()
     provenance = run.measured(images=paired.images, batch_size=largest, image_shape=shape)
     drops = paired.correct[:, :1] - paired.correct[:, 1:]
@@ -118,8 +121,10 @@ def _add(
     images: Images,
     targets: Int64[Tensor, " b"],
     start: int,
+    tick: Callable[[], None],
 ) -> None:
-    """Add the outcomes of one batch."""
+    """Add the outcomes of one batch; a tick before each pass."""
+    tick()
     from_cut = [a for a in ablations if a.cut in partial]
     if from_cut:
         recording = cache_cuts(anatomy, images, ablation_cuts(from_cut))
@@ -129,6 +134,7 @@ def _add(
     logits = logits.float().cpu()
     paired.reference(Predictions(logits, targets).logits, targets, start)  # checks both
     for column, ablated in enumerate(ablations):
+        tick()
         if recording is not None and ablated.cut in partial:
             logits = ablated.from_cut(anatomy, images, recording)
         else:

@@ -99,6 +99,7 @@ def calibration(
         high=np.append(high, error.high),
         bins=bins,
         passes=outcomes.passes,
+        classes=outcomes.classes,
         resamples=resamples,
         calibrated_ece=error.calibrated,
         provenance=replace(outcomes.provenance, seed=seed, images=len(outcomes)),

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from visprism.anatomy import forward
 from visprism.core.devices import Compute
+from visprism.core.processes import share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
@@ -50,7 +51,10 @@ def evaluate_perturbed(
     shape, largest = (), 0
     with ExitStack() as stack:
         stack.enter_context(run.compute.borrow(model))
-        for start, batch in positioned(run.track_share(batches, "perturbed images")):
+        shared = share(batches)
+        tick = stack.enter_context(run.ticks(shared, 1 + conditions, "perturbed images"))
+        for start, batch in positioned(shared):
+            tick()
             images, targets = labeled(batch, run.compute)
             pixels = space.pixels(images)
             shape, largest = tuple(pixels.shape[1:]), max(largest, len(targets))
@@ -58,6 +62,7 @@ def evaluate_perturbed(
             logits = _logits(model, space.normalized(pixels), run.compute)
             paired.reference(Predictions(logits, targets).logits, targets, start)
             for condition in range(conditions):
+                tick()
                 new = perturb(condition, pixels, targets.to(pixels.device), indices)
                 paired.add(condition, _logits(model, space.normalized(new), run.compute))
     paired = paired.gathered()

@@ -31,7 +31,7 @@ from visprism.measure.loss.landscape.checkpoint import (
 )
 from visprism.measure.loss.landscape.evaluation import Evaluation, Point, loss_name
 from visprism.measure.loss.landscape.planes import Plane, random_planes, squared_norms
-from visprism.measure.loss.landscape.point_losses import COLUMNS, ticking
+from visprism.measure.loss.landscape.point_losses import COLUMNS
 from visprism.measure.loss.losses import Loss, cross_entropy
 from visprism.measure.loss.objective import check_weight_decay
 from visprism.measure.loss.parameter_selection import Selection, selected
@@ -164,7 +164,7 @@ def _measure(
     passes = len(remaining) + (1 if run.compute.precision == "fp32" else 2)
     with (
         evaluation.prepared() as ready,
-        ticking(run, passes * ready.ticks_per_point, "landscape") as tick,
+        run.ticks(range(passes * ready.ticks_per_point), 1, "landscape") as tick,
     ):
         origin = exact = ready.origin(tick)
         if run.compute.precision != "fp32":

@@ -1,7 +1,6 @@
 """Losses of single images at one point of a landscape."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,6 @@ from torch import nn
 
 from visprism.anatomy import forward
 from visprism.core.devices import Compute
-from visprism.core.run import Run
 from visprism.measure.loss.cached_batches import CachedBatches
 from visprism.measure.loss.losses import Loss, losses_of
 
@@ -67,17 +65,3 @@ def point_losses(
     return PointLosses(
         nll.double().cpu().numpy(), correct.double().cpu().numpy(), logits.shape[1]
     )
-
-
-@contextmanager
-def ticking(run: Run, ticks: int, label: str) -> Iterator[Tick]:
-    """Inside, each call advances the progress by one, and checks the deadline."""
-    items = iter(run.track(range(ticks), label))
-
-    def tick() -> None:
-        next(items, None)
-        run.check_time()
-
-    yield tick
-    for _ in items:  # at the end of the progress
-        pass

@@ -20,7 +20,6 @@ from visprism.measure.loss.batch_norm import BatchNorm, batch_norms, check_batch
 from visprism.measure.loss.cached_batches import CachedBatches, cache_batches
 from visprism.measure.loss.landscape.evaluation import Evaluation, Point, loss_name
 from visprism.measure.loss.landscape.planes import Plane, random_planes
-from visprism.measure.loss.landscape.point_losses import ticking
 from visprism.measure.loss.losses import Loss, cross_entropy
 from visprism.results.landscape import BATCH_NORM_LABELS, Rings, rise_label
 from visprism.results.per_image import PerImage
@@ -133,7 +132,7 @@ def _measure(
     measured: dict[int, tuple] = {}
     with (
         evaluation.prepared() as ready,
-        ticking(run, (len(numbers) + 1) * ready.ticks_per_point, label) as tick,
+        run.ticks(range((len(numbers) + 1) * ready.ticks_per_point), 1, label) as tick,
     ):
         origin = ready.origin(tick)
         numbered = ((number, points[number]) for number in numbers)
