@@ -139,7 +139,7 @@ def _mutual_information(
     entropy: Float[Tensor, "b w h q"],
     share: Float[Tensor, "w q"],
 ) -> Float[Tensor, "b w h"]:
-    """Normalised mutual information: I(q; k) = H(k) - H(k | q)."""
+    """Normalized mutual information: I(q; k) = H(k) - H(k | q)."""
     of_keys = torch.special.entr(torch.einsum("bwhqk,wq->bwhk", weights, share)).sum(-1)
     of_queries = torch.special.entr(share).sum(-1)[:, None]
     information = (of_keys - torch.einsum("bwhq,wq->bwh", entropy, share)).clamp(min=0)
