@@ -56,7 +56,7 @@ def rand_augmented(
 ) -> Images:
     """The images after their operations, one layer after the other.
 
-    What is drawn lies on the CPU, the images random_start; nothing waits for their device.
+    What is drawn lies on the CPU, the images anywhere; nothing waits for their device.
 
     Args:
         images: RGB in eight bits.
