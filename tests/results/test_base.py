@@ -190,7 +190,7 @@ def test_a_file_of_a_later_version_is_refused(result, tmp_path):
     path = tmp_path / "towns.npz"
     result.save(path)
     rewritten(path, __schema__=np.array(3))
-    with pytest.raises(InputError, match="has schema 3 .* reads up to 2. Update visprism"):
+    with pytest.raises(InputError, match=r"has schema 3 .* reads up to 2. Update visprism"):
         Result.load(path)
 
 
