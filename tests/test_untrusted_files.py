@@ -23,13 +23,13 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.harmonize.model_file import save_alternet
+from visprism.harmonize import MSAConfig, save_alternet
 from visprism.measure.loss.landscape.checkpoint import read_partial
 from visprism.models import load_model
 from visprism.models.checkpoints import load_checkpoint
 from visprism.models.metadata import read_metadata
-from visprism.results.base import Result
-from visprism.training.settings import read_recipe
+from visprism.results.base import Result, column, result_type, scalar
+from visprism.training.recipe_files import read_recipe
 
 _RUN = "ran"  # the file that an attack would make
 
@@ -159,21 +159,21 @@ def npy_head(shape, descr="<f8"):
     return file.getvalue()
 
 
-@dataclass(frozen=True)
-class Found(Result):
+@result_type("tests-counts")
+class Counts(Result):
     """A column and a scalar."""
 
-    value: np.ndarray
-    words: str = "some"
+    value: np.ndarray = column("Count")
+    words: str = scalar("Words", default="none")
 
 
 def saved(path):
-    Found(value=np.arange(3.0), provenance=Provenance(model="net")).save(path)
+    Counts(value=np.arange(3.0), provenance=Provenance(model="net")).save(path)
     with np.load(path) as stored:
         return dict(stored)
 
 
-@pytest.mark.parametrize("read", [Found.load, lambda p: load_checkpoint(nn.Linear(1, 1), p)])
+@pytest.mark.parametrize("read", [Counts.load, lambda p: load_checkpoint(nn.Linear(1, 1), p)])
 def test_an_archive_that_grows_is_refused_before_it_is_read(tmp_path, read):
     path = tmp_path / "a.npz"
     size = 128 * 2**20
@@ -196,7 +196,7 @@ def test_an_archive_whose_members_overlap_is_refused(tmp_path):
     struct.pack_into("<HHI", tail, 8, 50, 50, 50 * len(entry))
     path.write_bytes(raw[:start] + entry * 50 + bytes(tail))
     with pytest.raises(InputError, match="must be an archive without compression"):
-        Found.load(path)
+        Counts.load(path)
 
 
 # Results.
@@ -223,15 +223,15 @@ def test_a_tampered_result_is_refused(tmp_path, change, reason):
     content = {k: v for k, v in (saved(path) | change).items() if v is not None}
     np.savez(path, allow_pickle=True, **content)
     with pytest.raises(InputError, match=rf"a\.npz was refused: .*{reason}"):
-        Found.load(path)
+        Counts.load(path)
 
 
 @pytest.mark.parametrize("name", ["os", "Result.__class__", "posix.system"])
 def test_a_result_of_an_unknown_type_is_not_looked_for(tmp_path, name):
     path = tmp_path / "a.npz"
     np.savez(path, **(saved(path) | {"__type__": name}))
-    with pytest.raises(InputError, match="not a Found"):
-        Found.load(path)
+    with pytest.raises(InputError, match="not a Counts"):
+        Counts.load(path)
 
 
 def test_an_array_of_objects_does_not_run(tmp_path):
@@ -239,7 +239,7 @@ def test_an_array_of_objects_does_not_run(tmp_path):
     attack = np.array([Calls(open, str(tmp_path / _RUN), "w")], dtype=object)
     np.savez(path, allow_pickle=True, **(saved(path) | {"value": attack}))
     with pytest.raises(InputError, match="it is no result"):
-        Found.load(path)
+        Counts.load(path)
     assert not (tmp_path / _RUN).exists()
 
 
@@ -250,7 +250,7 @@ def test_a_file_that_is_no_result(tmp_path, content):
     path = tmp_path / "a.npz"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"a\.npz was refused: it is no (result|archive)"):
-        Found.load(path)
+        Counts.load(path)
 
 
 def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):
@@ -263,7 +263,7 @@ def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):
         for name, data in members.items():
             archive.writestr(name, data)
     with pytest.raises(InputError, match=r"a\.npz was refused: it is no result"):
-        Found.load(path)
+        Counts.load(path)
 
 
 def test_a_damaged_part_of_a_landscape_is_refused(tmp_path):
