@@ -72,10 +72,10 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     assert isinstance(found, ReplacementSearch)
     assert found.provenance.images == 40 - 10  # one of each class is held out
     first = capsys.readouterr()
-    assert "training with no MSA, seed 0" in first.err
+    assert "training the CNN, seed 0" in first.err
     assert main(command) == 0  # everything is known
     again = capsys.readouterr()
-    assert "training with" not in again.err
+    assert "training" not in again.err
     assert again.out == first.out
     assert main([*command, "--set", "lr=1e-4"]) == 2
     assert "is the log of another search" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def test_training_in_two_processes_says_once_how_it_went(tmp_path):
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.count("Written, look at") == 1
+    assert ran.stdout.count(f"Wrote {tmp_path / 'run'}\n") == 1
     assert ran.stderr.count("epoch 2 of 2") == 1
     assert ran.stderr.count("reading images: 16 done") == 1
     assert (tmp_path / "run" / "curves-loss.png").exists()
@@ -40,7 +40,7 @@ def test_harmonize_works_alone(tmp_path, capsys, monkeypatch):
     assert main(["harmonize", "resnet20", "--out", str(out)]) == 2
     error = capsys.readouterr().err
     assert error == (
-        "visprism: visprism harmonize works in one process, and 2 were started; leave out "
-        "torchrun\n"
+        "visprism: the number of processes of visprism harmonize must be 1, got 2. Run it "
+        "without torchrun.\n"
     )
     assert not out.exists()

@@ -142,7 +142,7 @@ def processes(compute: Compute = CPU) -> Iterator[None]:
 
 
 def require_single_process(what: str) -> None:
-    """For what several processes would do over and over, into one folder.
+    """Require that no other process does the same work and writes into the same folder.
 
     Raises:
         InputError: if ``torchrun`` has started several.
@@ -150,7 +150,8 @@ def require_single_process(what: str) -> None:
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started > 1:
         raise InputError(
-            f"{what} works in one process, and {started} were started; leave out torchrun"
+            f"the number of processes of {what} must be 1, got {started}. Run it without "
+            "torchrun."
         )
 
 

@@ -55,7 +55,7 @@ class Costs(Result):
         return (
             Finding(
                 f"{len(self)} blocks ({blocks}), "
-                f"{_short(self.distinct_parameters)} parameters, "
+                f"{_short(float(self.distinct_parameters))} parameters, "
                 f"{_short(float(self.macs.sum()))} MACs per image"
             ),
         )

@@ -233,7 +233,17 @@ class Result:
         return ()
 
     def save(self, path: Path | str) -> None:
-        """Write one ``.npz`` file, whole or not at all."""
+        """Write one ``.npz`` file, whole or not at all.
+
+        Raises:
+            InputError: if the class is not declared with `result_type`, for it could not be read.
+        """
+        stored = _TYPES.get(self.identifier)
+        if stored is None or stored.type is not type(self):
+            raise InputError(
+                f"{type(self).__name__} must be a declared type of result. Put "
+                "@result_type(identifier) above the class."
+            )
         values = {f.name: getattr(self, f.name) for f in _content(self)}
         # Through an open file, for NumPy would add a suffix to a bare path.
         with atomic_write(Path(path)) as scratch, scratch.open("wb") as file:
@@ -241,7 +251,7 @@ class Result:
                 file,
                 **values,
                 __type__=self.identifier,
-                __schema__=_TYPES[self.identifier].schema,
+                __schema__=stored.schema,
                 __provenance__=json.dumps(asdict(self.provenance)),
             )
 
