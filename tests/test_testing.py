@@ -48,6 +48,32 @@ class MeanOfBatchMeans(MeanProbe):
         self.add({b: np.array([1, e.mean().item()]) for b, e in batch.items()})
 
 
+class RecordsImages(MeanProbe):
+    """Keeps all laws, those of values of single images too."""
+
+    def update(self, batch):
+        super().update(batch)
+        self.record("mean", self.values(next(iter(batch.values()))).numpy())
+
+    def values(self, extract):
+        return extract
+
+
+class RecordsBatchMeans(RecordsImages):
+    def values(self, extract):
+        return extract.mean().expand(len(extract))
+
+
+class RecordsSortedValues(RecordsImages):
+    def values(self, extract):
+        return extract.sort().values
+
+
+class RecordsOneValueByBatch(RecordsImages):
+    def values(self, extract):
+        return extract[:1]
+
+
 class FirstImageOnly(MeanProbe):
     def update(self, batch):
         new = {b: e[:1] for b, e in batch.items() if b not in self.sums}
@@ -100,8 +126,9 @@ class HasNoFigure(MeanProbe):
         return Undrawable(**vars(super().result()))
 
 
-def test_a_probe_that_keeps_the_laws_passes(tmp_path):
-    check_probe(MeanProbe, tmp_path)
+@pytest.mark.parametrize("probe", [MeanProbe, RecordsImages])
+def test_a_probe_that_keeps_the_laws_passes(tmp_path, probe):
+    check_probe(probe, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +137,9 @@ def test_a_probe_that_keeps_the_laws_passes(tmp_path):
         (MeanOfBatchMeans, "other batches change the result"),
         (FirstImageOnly, "the order of images changes the result|other batches change"),
         (KeepsStateElsewhere, "spreading over processes changes the result"),
+        (RecordsBatchMeans, "other batches change the result"),
+        (RecordsSortedValues, "the order of images changes the result|other batches change"),
+        (RecordsOneValueByBatch, "record must get one value for each image"),
         (ChangesTheMap, "extract changes the feature map"),
         (ReadsMemoryInOrder, "the order of memory changes the result"),
         (NeedsNoData, "a probe without data must raise InputError"),
