@@ -1,23 +1,21 @@
 """`check_probe` (src/visprism/testing.py) finds each way to break the laws of probes."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import torch
 
 from visprism.figures import plot
 from visprism.measure.features import Probe
-from visprism.results.base import Result
+from visprism.results.base import Result, column, result_type
 from visprism.testing import assert_results_equal, check_probe
 
 
-@dataclass(frozen=True)
+@result_type("test-means")
 class Means(Result):
     """Mean of each block's feature maps."""
 
-    block: np.ndarray
-    mean: np.ndarray
+    block: np.ndarray = column("Block")
+    mean: np.ndarray = column("Mean")
 
 
 @plot.register
@@ -108,10 +106,14 @@ class ReadsMemoryInOrder(MeanProbe):
 
 class NeedsNoData(MeanProbe):
     def result(self):
-        return super().result() if self.sums else Means(np.zeros(0), np.zeros(0))
+        return (
+            super().result()
+            if self.sums
+            else Means(block=np.zeros(0, dtype=str), mean=np.zeros(0))
+        )
 
 
-@dataclass(frozen=True)
+@result_type("test-undrawable")
 class Undrawable(Means):
     """Has a figure that returns nothing."""
 
@@ -152,11 +154,11 @@ def test_a_broken_law_is_named(tmp_path, probe, law):
 
 
 def test_equal_results_may_hold_nan_and_differ_by_rounding():
-    a = Means(np.array(["x", "y"]), np.array([1.0, np.nan]))
-    assert_results_equal(a, Means(a.block, a.mean * (1 + 1e-12)))
+    a = Means(block=np.array(["x", "y"]), mean=np.array([1.0, np.nan]))
+    assert_results_equal(a, Means(block=a.block, mean=a.mean * (1 + 1e-12)))
     with pytest.raises(AssertionError, match="mean"):
-        assert_results_equal(a, Means(a.block, a.mean * (1 + 1e-6)))
+        assert_results_equal(a, Means(block=a.block, mean=a.mean * (1 + 1e-6)))
     with pytest.raises(AssertionError, match="block"):
-        assert_results_equal(a, Means(np.array(["x", "z"]), a.mean))
+        assert_results_equal(a, Means(block=np.array(["x", "z"]), mean=a.mean))
     with pytest.raises(AssertionError, match="a Means and a Undrawable"):
-        assert_results_equal(a, Undrawable(a.block, a.mean))
+        assert_results_equal(a, Undrawable(block=a.block, mean=a.mean))
