@@ -72,13 +72,13 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
     def check(law: str, probe: Probe, image: np.ndarray = in_order) -> None:
         try:
             assert_results_equal(whole, probe.result())
-            _assert_values_equal(values, probe.per_image(image))
-        except (AssertionError, ValueError) as broken:
+            _assert_values_equal(values, _values(probe, image))
+        except AssertionError as broken:
             raise AssertionError(f"{law}: {broken}") from broken
 
     before = {block: x.clone() for block, x in maps.items()}
     probe = gathered(slice(None))
-    whole, values = probe.result(), probe.per_image(in_order)
+    whole, values = probe.result(), _values(probe, in_order)
     for block, x in maps.items():
         assert torch.equal(x, before[block]), "extract changes the feature map"
 
@@ -102,6 +102,14 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
     except InputError:
         return
     raise AssertionError("a probe without data must raise InputError")
+
+
+def _values(probe: Probe, image: np.ndarray) -> PerImage | None:
+    """What the probe recorded, with one value for each image."""
+    try:
+        return probe.per_image(image)
+    except ValueError as error:
+        raise AssertionError(f"record must get one value for each image: {error}") from error
 
 
 def _assert_values_equal(a: PerImage | None, b: PerImage | None) -> None:

@@ -333,7 +333,9 @@ def _stored_values(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy raise many types on damaged files
-        raise InputError(f"{path} cannot be read as a result ({error})") from error
+        # NumPy's own sentence advises to load objects, which would run code of the file.
+        reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
+        raise InputError(f"{path} cannot be read as a result ({reason})") from error
     if not {"__type__", "__provenance__"} <= values.keys():
         raise InputError(f"{path} must be a file that Result.save wrote")
     return {k: v if v.ndim else v.item() for k, v in values.items()}

@@ -26,6 +26,9 @@ def vit():
         model = timm.create_model(
             "vit_tiny_patch16_224", img_size=64, depth=2, embed_dim=24, num_heads=3
         ).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():  # random ones hardly attend to anything
+                parameter.add_(0.2 * torch.randn(parameter.shape))
         images = torch.randn(IMAGES, 3, 64, 64)
     return dissect(model, images), images
 
@@ -80,7 +83,7 @@ def test_a_scaled_map_changes_the_log_variance_by_twice_the_log_of_its_scale(noi
     x, scale = noise(4, 3, 8, 8), torch.tensor([1.0, 2.0, 3.0, 0.5]).double()
     maps = x, x * scale[:, None, None, None]
     image, values = values_of(VarianceProbe(), mean_change(VARIANCE, "conv"), *maps)
-    np.testing.assert_allclose(values, 2 * np.log(scale), atol=1e-6)
+    np.testing.assert_allclose(values, 2 * scale.log().numpy(), atol=1e-6)
     np.testing.assert_array_equal(image, range(4))
     _, values = values_of(VarianceProbe(), mean_change(SCALE_FREE, "conv"), *maps)
     np.testing.assert_allclose(values, 0, atol=1e-6)
@@ -124,7 +127,7 @@ def test_the_cut_into_batches_changes_nothing(vit, seen, sizes):
     probes = [FourierProbe(), VarianceProbe(), AttentionProbe()]
     others = observations(anatomy, images.split(sizes), probes)
     for one, other in zip(seen, others, strict=True):
-        assert_results_equal(one.per_image, other.per_image, rtol=2e-3)
+        assert_results_equal(one.per_image, other.per_image, rtol=1e-4)
         assert other.per_image.provenance == other.result.provenance
 
 

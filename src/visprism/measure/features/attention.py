@@ -35,7 +35,8 @@ class AttentionProbe(Probe):
     - share of the weight on keys that are on no grid;
     - cosine between the weights of two heads, mean over the other heads.
 
-    Costs about as much as the attentions themselves; the state is 15 numbers per head.
+    Costs about as much as the attentions themselves; the state is 15 numbers per head, and two
+    per image.
     """
 
     sees = "attention"
