@@ -332,8 +332,8 @@ def _stored_values(path: Path) -> dict[str, Any]:
             values = {name: stored[name] for name in stored.files}
     except FileNotFoundError:
         raise
-    except Exception as error:  # zipfile, zlib and NumPy raise many types on damaged files
-        # NumPy's own sentence advises to load objects, which would run code of the file.
+    except Exception as error:  # zipfile, zlib and NumPy raise many types
+        # NumPy's sentence advises loading objects, which would run code of the file.
         reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
         raise InputError(f"{path} cannot be read as a result ({reason})") from error
     if not {"__type__", "__provenance__"} <= values.keys():
