@@ -76,8 +76,8 @@ def add(to: ArgumentParser) -> None:
     to.add_argument(
         "--minutes",
         type=minutes,
-        default=0.6,
+        default=1.0,
         metavar="N",
-        help="time budget of the measurements in minutes (default: 0.6)",
+        help="time budget of the measurements in minutes (default: 1)",
     )
     to.set_defaults(run=demo)

@@ -7,6 +7,7 @@ model decides what a time budget allows.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 import torch
 
@@ -151,7 +152,7 @@ def plan_of(workload: Workload, analyses: Iterable[Analysis], budget: float | No
         allowance = max(left, 0.0) * part
         step = _fitted(group, workload, allowance)
         if step is None:
-            too_slow[group[0].name] = _too_slow(group[0], workload, allowance, budget)
+            too_slow[group[0].name] = _too_slow(group[0], workload, allowance, part, budget)
         else:
             steps[group[0].name] = step
             left -= step.total
@@ -206,13 +207,16 @@ def _affordable(group: Sequence[Analysis], workload: Workload, allowance: float)
     return low
 
 
-def _too_slow(analysis: Analysis, workload: Workload, allowance: float, budget: float) -> str:
+def _too_slow(
+    analysis: Analysis, workload: Workload, allowance: float, part: float, budget: float
+) -> str:
+    """Why an analysis has no room in a budget, and which budget would have room for it."""
     while (cheaper := analysis.coarser()) is not None:
         analysis = cheaper
     fewest = min(analysis.min_images, workload.most([analysis]))
     need = sum(workload.seconds([analysis], fewest).values())
-    minutes = budget * need / max(allowance, 1e-3) / 60
+    minutes = (budget + (need - allowance) / part / _RESERVE) / 60
     return (
         f"{fewest} images would take about {need:.0f} s, and {allowance:.0f} s of the time "
-        f"budget are left for it. About {minutes:.0f} minutes in all would be enough."
+        f"budget are left for it. About {ceil(minutes)} minutes in all would be enough."
     )
