@@ -15,6 +15,6 @@ with torch.inference_mode():
     logits = vp.forward(loaded.model, images)
     for block in anatomy:
         if block.kind in ("attention", "mlp"):
-            with vp.lesion(anatomy, block):
+            with vp.ablate(anatomy, block):
                 change = (vp.forward(loaded.model, images) - logits).norm() / logits.norm()
             print(f"without {block.name:14} the logits change by {change:6.1%}")

@@ -41,5 +41,5 @@ for block in anatomy:
     print(f"{block.name:8} {block.kind:10} stage {block.stage}  {block.shape}")
 
 (spectrum,) = vp.observe(anatomy, batches, [vp.FourierProbe()])
-print(*vp.tally(vp.high_frequency(spectrum)).sentences(), sep="\n")
+print(*spectrum.high_frequency().summarize_by_kind().findings(), sep="\n")
 vp.panel({"a network of mine": spectrum}).savefig("your_own_network.png", dpi=200)
