@@ -4,7 +4,7 @@ Three ways take turns on the same tokens, as whole blocks (norm, attention, norm
 timm's Swin block of the same width, heads and grid (windows of 4 beside local attention); and
 the way in which the code of "How do vision transformers work?" computes it, written anew: 1x1
 convolutions on maps, explicit masks, rolled windows, one bias for all heads, and products by
-einsum (Swin), or keys and values copied to every neighbour by unfold (conv-ViT). The table has
+einsum (Swin), or keys and values copied to every neighbor by unfold (conv-ViT). The table has
 medians of the processor's time on one thread, and the memory that the backward pass waits for.
 
     python benchmarks/attention.py            # prints the table
@@ -76,7 +76,7 @@ class MapBlock(nn.Module):
 
 
 def by_unfold(kernel: int, heads: int) -> Callable[[Tensor], Tensor]:
-    """Local attention with a copy of every neighbour for every token."""
+    """Local attention with a copy of every neighbor for every token."""
 
     def attention(qkv: Tensor) -> Tensor:
         q, k, v = qkv.chunk(3, 1)

@@ -1,6 +1,6 @@
 """What the strong augmentation of CIFAR costs: batches here, image by image in timm.
 
-Crop, flip, RandAugment m9-n2-mstd1.0, mixup and cutmix, label smoothing and standardising, from
+Crop, flip, RandAugment m9-n2-mstd1.0, mixup and cutmix, label smoothing and standardizing, from
 32x32 images in memory to batches that a model takes. The peer does the same with torchvision's
 crop and flip, timm's RandAugment on PIL images, and timm's Mixup. Ways take turns in one run,
 on as many threads as `--threads` says; the peer has as many worker processes instead, or none.
@@ -97,7 +97,7 @@ def compared(batch_size: int, arguments: argparse.Namespace) -> list[dict]:
 
 
 def smooth_noise(number: int, generator: torch.Generator) -> Tensor:
-    """Images that are no flat colour; what an operation costs does not depend on them."""
+    """Images that are no flat color; what an operation costs does not depend on them."""
     coarse = torch.rand(number, 3, 8, 8, generator=generator)
     fine = torch.nn.functional.interpolate(coarse, size=32, mode="bicubic")
     return (255 * fine).clamp(0, 255).byte()
@@ -132,12 +132,12 @@ def peer(
     pixels: Tensor, targets: Tensor, batch_size: int, processes: int
 ) -> Callable[[int], Iterable]:
     """PIL images by torchvision and timm, with a process for each thread that we have."""
-    colour = tuple(round(255 * value) for value in WAY.mean)
+    color = tuple(round(255 * value) for value in WAY.mean)
     change = transforms.Compose(
         [
             transforms.RandomCrop(32, padding=4),
             transforms.RandomHorizontalFlip(),
-            rand_augment_transform(STRONG.rand_augment, {"img_mean": colour}),
+            rand_augment_transform(STRONG.rand_augment, {"img_mean": color}),
             transforms.ToTensor(),
             transforms.Normalize(WAY.mean, WAY.std),
         ]

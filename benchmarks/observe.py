@@ -110,7 +110,7 @@ def forward_alone(model: nn.Module, images: Tensor) -> None:
 
 
 def notebooks(anatomy: Anatomy, images: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Keep all maps; then the centred log amplitude in 2-D, its diagonal, and the variance."""
+    """Keep all maps; then the centerd log amplitude in 2-D, its diagonal, and the variance."""
     # No block here changes the map before it in place, so keeping needs no copy.
     with torch.inference_mode(), watch(anatomy, keep=Tensor.detach) as maps:
         anatomy.model(images)
@@ -118,8 +118,8 @@ def notebooks(anatomy: Anatomy, images: Tensor) -> list[tuple[Tensor, Tensor]]:
         for x in maps.values():
             height, width = x.shape[2:]
             level = (torch.fft.fft2(x).abs() + 1e-6).log()
-            centred = level.roll((height // 2, width // 2), dims=(2, 3)).mean((0, 1))
-            found.append((centred.diag()[height // 2 :], x.var((2, 3)).mean()))
+            centerd = level.roll((height // 2, width // 2), dims=(2, 3)).mean((0, 1))
+            found.append((centerd.diag()[height // 2 :], x.var((2, 3)).mean()))
     return found
 
 

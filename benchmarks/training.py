@@ -129,12 +129,12 @@ def ours(name: str, pixels: Tensor, targets: Tensor, device: str, precision: str
 
 def peer(name: str, pixels: Tensor, targets: Tensor, device: str) -> Steps:
     """The reference's loop: images one by one, a plain step in fp32."""
-    colour = tuple(round(255 * value) for value in WAY.mean)
+    color = tuple(round(255 * value) for value in WAY.mean)
     change = transforms.Compose(
         [
             transforms.RandomCrop(32, padding=4),
             transforms.RandomHorizontalFlip(),
-            rand_augment_transform(STRONG.rand_augment, {"img_mean": colour}),
+            rand_augment_transform(STRONG.rand_augment, {"img_mean": color}),
             transforms.ToTensor(),
             transforms.Normalize(WAY.mean, WAY.std),
         ]

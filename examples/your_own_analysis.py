@@ -82,7 +82,7 @@ class MeasureSparsity(vp.FeatureAnalysis):
     def probe(self, subject: vp.Subject) -> SparsityProbe:  # noqa: ARG002
         return SparsityProbe(self.threshold)
 
-    def derive(self, result: Sparsity) -> Sequence[vp.Result]:
+    def derive(self, result: vp.Result) -> Sequence[vp.Result]:
         return (result,)
 
 

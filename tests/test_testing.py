@@ -1,7 +1,5 @@
 """`check_probe` (src/visprism/testing.py) finds each way to break the laws of probes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from visprism.results.base import Result, column, result_type
 from visprism.testing import assert_results_equal, check_probe
 
 
-@result_type("tests-means")
+@result_type("test-means")
 class Means(Result):
     """Mean of each block's feature maps."""
 
@@ -46,6 +44,32 @@ class MeanProbe(Probe):
 class MeanOfBatchMeans(MeanProbe):
     def update(self, batch):
         self.add({b: np.array([1, e.mean().item()]) for b, e in batch.items()})
+
+
+class RecordsImages(MeanProbe):
+    """Keeps all laws, those of values of single images too."""
+
+    def update(self, batch):
+        super().update(batch)
+        self.record("mean", self.values(next(iter(batch.values()))).numpy())
+
+    def values(self, extract):
+        return extract
+
+
+class RecordsBatchMeans(RecordsImages):
+    def values(self, extract):
+        return extract.mean().expand(len(extract))
+
+
+class RecordsSortedValues(RecordsImages):
+    def values(self, extract):
+        return extract.sort().values
+
+
+class RecordsOneValueByBatch(RecordsImages):
+    def values(self, extract):
+        return extract[:1]
 
 
 class FirstImageOnly(MeanProbe):
@@ -82,10 +106,14 @@ class ReadsMemoryInOrder(MeanProbe):
 
 class NeedsNoData(MeanProbe):
     def result(self):
-        return super().result() if self.sums else Means(block=np.zeros(0), mean=np.zeros(0))
+        return (
+            super().result()
+            if self.sums
+            else Means(block=np.zeros(0, dtype=str), mean=np.zeros(0))
+        )
 
 
-@result_type("tests-undrawable")
+@result_type("test-undrawable")
 class Undrawable(Means):
     """Has a figure that returns nothing."""
 
@@ -100,8 +128,9 @@ class HasNoFigure(MeanProbe):
         return Undrawable(**vars(super().result()))
 
 
-def test_a_probe_that_keeps_the_laws_passes(tmp_path):
-    check_probe(MeanProbe, tmp_path)
+@pytest.mark.parametrize("probe", [MeanProbe, RecordsImages])
+def test_a_probe_that_keeps_the_laws_passes(tmp_path, probe):
+    check_probe(probe, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +139,9 @@ def test_a_probe_that_keeps_the_laws_passes(tmp_path):
         (MeanOfBatchMeans, "other batches change the result"),
         (FirstImageOnly, "the order of images changes the result|other batches change"),
         (KeepsStateElsewhere, "spreading over processes changes the result"),
+        (RecordsBatchMeans, "other batches change the result"),
+        (RecordsSortedValues, "the order of images changes the result|other batches change"),
+        (RecordsOneValueByBatch, "record must get one value for each image"),
         (ChangesTheMap, "extract changes the feature map"),
         (ReadsMemoryInOrder, "the order of memory changes the result"),
         (NeedsNoData, "a probe without data must raise InputError"),
@@ -123,10 +155,10 @@ def test_a_broken_law_is_named(tmp_path, probe, law):
 
 def test_equal_results_may_hold_nan_and_differ_by_rounding():
     a = Means(block=np.array(["x", "y"]), mean=np.array([1.0, np.nan]))
-    assert_results_equal(a, replace(a, mean=a.mean * (1 + 1e-12)))
+    assert_results_equal(a, Means(block=a.block, mean=a.mean * (1 + 1e-12)))
     with pytest.raises(AssertionError, match="mean"):
-        assert_results_equal(a, replace(a, mean=a.mean * (1 + 1e-6)))
+        assert_results_equal(a, Means(block=a.block, mean=a.mean * (1 + 1e-6)))
     with pytest.raises(AssertionError, match="block"):
-        assert_results_equal(a, replace(a, block=np.array(["x", "z"])))
+        assert_results_equal(a, Means(block=np.array(["x", "z"]), mean=a.mean))
     with pytest.raises(AssertionError, match="a Means and a Undrawable"):
-        assert_results_equal(a, Undrawable(**vars(a)))
+        assert_results_equal(a, Undrawable(block=a.block, mean=a.mean))

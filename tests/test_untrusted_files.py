@@ -13,7 +13,7 @@ import struct
 import warnings
 import zipfile
 from argparse import Namespace
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ from visprism.measure.loss.landscape.checkpoint import read_partial
 from visprism.models import load_model
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.metadata import read_metadata
-from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.base import Result, result_type
 from visprism.training.recipe_files import read_recipe
 
 _RUN = "ran"  # the file that an attack would make
@@ -158,21 +158,21 @@ def npy_head(shape, descr="<f8"):
     return file.getvalue()
 
 
-@result_type("tests-counts")
-class Counts(Result):
+@result_type("test-found")
+class Found(Result):
     """A column and a scalar."""
 
-    value: np.ndarray = column("Count")
-    words: str = scalar("Words", default="none")
+    value: np.ndarray
+    words: str = "some"
 
 
 def saved(path):
-    Counts(value=np.arange(3.0), provenance=Provenance(model="net")).save(path)
+    Found(value=np.arange(3.0), provenance=Provenance(model="net")).save(path)
     with np.load(path) as stored:
         return dict(stored)
 
 
-@pytest.mark.parametrize("read", [Counts.load, lambda p: load_checkpoint(nn.Linear(1, 1), p)])
+@pytest.mark.parametrize("read", [Found.load, lambda p: load_checkpoint(nn.Linear(1, 1), p)])
 def test_an_archive_that_grows_is_refused_before_it_is_read(tmp_path, read):
     path = tmp_path / "a.npz"
     size = 128 * 2**20
@@ -195,7 +195,7 @@ def test_an_archive_whose_members_overlap_is_refused(tmp_path):
     struct.pack_into("<HHI", tail, 8, 50, 50, 50 * len(entry))
     path.write_bytes(raw[:start] + entry * 50 + bytes(tail))
     with pytest.raises(InputError, match="must be an archive without compression"):
-        Counts.load(path)
+        Found.load(path)
 
 
 # Results.
@@ -204,22 +204,19 @@ def test_an_archive_whose_members_overlap_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"__type__": None}, r"must be a file that Result\.save wrote"),
-        ({"__provenance__": None}, r"must be a file that Result\.save wrote"),
+        ({"__type__": None}, "must be a file that Result.save wrote"),
+        ({"__provenance__": None}, "must be a file that Result.save wrote"),
         ({"__provenance__": "{"}, "does not hold a valid provenance"),
         ({"__provenance__": "[" * 100_000}, "does not hold a valid provenance"),
         ({"__provenance__": "[]"}, "does not hold a valid provenance"),
-        ({"__provenance__": json.dumps({"seed": "a"})}, "valid provenance: seed must be a int"),
-        ({"__schema__": "one"}, "schema of .* must be a number from 0, got 'one'"),
-        ({"__schema__": -1}, "schema of .* must be a number from 0, got -1"),
+        ({"__provenance__": json.dumps(asdict(Provenance()) | {"seed": "a"})}, "seed must be"),
+        ({"__schema__": "one"}, "must be a number from 0, got 'one'"),
+        ({"__schema__": -1}, "must be a number from 0, got -1"),
         ({"__schema__": 10**6}, "has schema 1000000 .* Update visprism"),
-        ({"value": None}, "lacks columns of a tests-counts: value"),
+        ({"value": None}, "lacks columns of a test-found: value"),
         ({"value": 3.0}, "value must be a column, got 3"),
         ({"value": np.zeros((2, 2))}, "must have one axis, got value"),
-        (
-            {"value": np.array(["a", {}], dtype=object)},
-            r"must be a file that Result\.save wrote, got no archive of arrays$",
-        ),
+        ({"value": np.array(["a", {}], dtype=object)}, "cannot be read as a result"),
         ({"words": 3}, "words must be a str, got 3"),
         ({"words": ["a", "b", "c"]}, "words must be a str"),
     ],
@@ -228,16 +225,15 @@ def test_a_tampered_result_is_refused(tmp_path, change, reason):
     path = tmp_path / "a.npz"
     content = {k: v for k, v in (saved(path) | change).items() if v is not None}
     np.savez(path, allow_pickle=True, **content)
-    with pytest.raises(InputError, match=rf"a\.npz.*{reason}|{reason}") as refusal:
-        Counts.load(path)
-    assert str(path) in str(refusal.value)
+    with pytest.raises(InputError, match=rf"a\.npz .*{reason}"):
+        Found.load(path)
 
 
 def test_an_entry_of_a_provenance_that_is_not_known_is_left_out(tmp_path):
     path = tmp_path / "a.npz"
     stored = json.dumps(asdict(Provenance(model="net")) | {"__class__": "os.system"})
     np.savez(path, **(saved(path) | {"__provenance__": stored}))
-    assert vars(Counts.load(path).provenance) == vars(Provenance(model="net"))
+    assert vars(Found.load(path).provenance) == vars(Provenance(model="net"))
 
 
 def test_a_damaged_file_of_an_earlier_version_is_refused(tmp_path):
@@ -254,16 +250,16 @@ def test_a_damaged_file_of_an_earlier_version_is_refused(tmp_path):
 def test_a_result_of_an_unknown_type_is_not_looked_for(tmp_path, name):
     path = tmp_path / "a.npz"
     np.savez(path, **(saved(path) | {"__type__": name}))
-    with pytest.raises(InputError, match=r"a\.npz must hold a Counts, got a "):
-        Counts.load(path)
+    with pytest.raises(InputError, match=rf"must hold a Found, got a {name}"):
+        Found.load(path)
 
 
 def test_an_array_of_objects_does_not_run(tmp_path):
     path = tmp_path / "a.npz"
     attack = np.array([Calls(open, str(tmp_path / _RUN), "w")], dtype=object)
     np.savez(path, allow_pickle=True, **(saved(path) | {"value": attack}))
-    with pytest.raises(InputError, match="got no archive of arrays"):
-        Counts.load(path)
+    with pytest.raises(InputError, match="cannot be read as a result"):
+        Found.load(path)
     assert not (tmp_path / _RUN).exists()
 
 
@@ -274,9 +270,9 @@ def test_a_file_that_is_no_result(tmp_path, content):
     path = tmp_path / "a.npz"
     path.write_bytes(content)
     with pytest.raises(
-        InputError, match=r"a\.npz (must be a file|was refused: it is no archive)"
+        InputError, match=r"a\.npz (cannot be read as a result|was refused: it is no archive)"
     ):
-        Counts.load(path)
+        Found.load(path)
 
 
 def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):
@@ -288,8 +284,8 @@ def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-    with pytest.raises(InputError, match=r"a\.npz must be a file that Result\.save wrote"):
-        Counts.load(path)
+    with pytest.raises(InputError, match=r"a\.npz cannot be read as a result"):
+        Found.load(path)
 
 
 def test_a_damaged_part_of_a_landscape_is_refused(tmp_path):
@@ -299,16 +295,13 @@ def test_a_damaged_part_of_a_landscape_is_refused(tmp_path):
             read_partial(tmp_path / "a.npz", {"weights": "1"})
 
 
-@result_type("tests-named")
-class Named(Result):
-    """A column of texts."""
-
-    name: np.ndarray = column("Name")
-    value: np.ndarray = column("Value")
-
-
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_a_table_is_a_formula(tmp_path, start):
+    @dataclass(frozen=True)
+    class Named(Result):
+        name: np.ndarray
+        value: np.ndarray
+
     text = f'{start}HYPERLINK("http://example.org")'
     Named(name=np.array([text, "a=b"]), value=np.array([-1.5, 2.0])).save_csv(
         tmp_path / "a.csv"
@@ -388,13 +381,13 @@ def test_a_file_name_is_no_code_in_a_converted_network(tmp_path):
     assert not (tmp_path / _RUN).exists()
 
 
-@pytest.mark.parametrize("file", ["net.py:net", "/net.py:net"])
-def test_a_converted_network_must_not_name_the_code_of_its_cnn(tmp_path, monkeypatch, file):
+@pytest.mark.parametrize("folder", ["", "/"])
+def test_a_converted_network_must_not_name_the_code_of_its_cnn(tmp_path, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(f"open({_RUN!r}, 'w')\ndef net(): pass\n")
-    name = f"alternet?base={tmp_path if file[0] == '/' else ''}{file}&blocks=none"
-    provenance = Provenance(model=name)
+    base = f"{tmp_path / 'net.py' if folder else 'net.py'}:net"
+    provenance = Provenance(model=f"alternet?base={base}&blocks=none")
     save_checkpoint(nn.Linear(1, 1), tmp_path / "a.safetensors", provenance=provenance)
-    with pytest.raises(InputError, match="which is refused: "):
+    with pytest.raises(InputError, match="which is refused: base must be a number, a flag"):
         load_model(str(tmp_path / "a.safetensors"))
     assert not (tmp_path / _RUN).exists()

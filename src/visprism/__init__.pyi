@@ -59,7 +59,7 @@ from visprism.models import load_checkpoint as load_checkpoint
 from visprism.models import load_model as load_model
 from visprism.models import read_metadata as read_metadata
 from visprism.models import save_checkpoint as save_checkpoint
-from visprism.models.attention_as_convolution import attention_from_convolution as attention_from_convolution
+from visprism.models.attention_as_convolution import attention_from_convolution as attention_from_convolution  # noqa: E501  # fmt: skip
 
 # Images.
 from visprism.data import DATA as DATA

@@ -20,6 +20,7 @@ from visprism.core.errors import InputError
 from visprism.figures import plot
 from visprism.measure.features import Probe
 from visprism.results.base import Result
+from visprism.results.per_image import PerImage
 
 _IMAGES = 7
 
@@ -47,6 +48,8 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
     5. A result survives being written and read.
     6. A result can be drawn.
     7. Without data there is no result.
+    8. Values of single images, where it records any, follow their images: batches, the order of
+       the images and processes change nothing.
 
     Raises:
         AssertionError: if one is broken; the message says which.
@@ -58,27 +61,32 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
         _block("downsample", (5, 4, 4), 1.0): _noise(5, 4, generator),
     }
 
+    in_order = np.arange(_IMAGES)
+
     def gathered(*batches: slice | Tensor, maps: dict[Block, Tensor] = maps) -> Probe:
         probe = make()
         for rows in batches:
             probe.update({block: probe.extract(x[rows]) for block, x in maps.items()})
         return probe
 
-    def check(law: str, probe: Probe) -> None:
+    def check(law: str, probe: Probe, image: np.ndarray = in_order) -> None:
         try:
             assert_results_equal(whole, probe.result())
+            _assert_values_equal(values, _values(probe, image))
         except AssertionError as broken:
             raise AssertionError(f"{law}: {broken}") from broken
 
     before = {block: x.clone() for block, x in maps.items()}
-    whole = gathered(slice(None)).result()
+    probe = gathered(slice(None))
+    whole, values = probe.result(), _values(probe, in_order)
     for block, x in maps.items():
         assert torch.equal(x, before[block]), "extract changes the feature map"
 
     parts = slice(0, 4), slice(4, 6), slice(6, 7)
     check("other batches change the result", gathered(*parts))
     shuffled = torch.randperm(_IMAGES, generator=generator)
-    check("the order of images changes the result", gathered(shuffled))
+    law = "the order of images changes the result"
+    check(law, gathered(shuffled), shuffled.numpy())
     check("spreading over processes changes the result", _merged(make(), *map(gathered, parts)))
     last = {b: x.contiguous(memory_format=torch.channels_last) for b, x in maps.items()}
     check("the order of memory changes the result", gathered(slice(None), maps=last))
@@ -96,6 +104,21 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
     raise AssertionError("a probe without data must raise InputError")
 
 
+def _values(probe: Probe, image: np.ndarray) -> PerImage | None:
+    """What the probe recorded, with one value for each image."""
+    try:
+        return probe.per_image(image)
+    except ValueError as error:
+        raise AssertionError(f"record must get one value for each image: {error}") from error
+
+
+def _assert_values_equal(a: PerImage | None, b: PerImage | None) -> None:
+    if a is None or b is None:
+        assert a is b, "only one of two probes records values of single images"
+    else:
+        assert_results_equal(a, b)
+
+
 def _block(kind: Kind, shape: tuple[int, int, int], depth: float) -> Block:
     layout = Layout("b c h w", shape[1:])
     return Block(kind, kind, round(depth), depth, kind == "downsample", shape, layout)
@@ -110,5 +133,8 @@ def _merged(*probes: Probe) -> Probe:
     """As processes do it: what they gathered is pickled, and added in the order of ranks."""
     first, *others = probes
     for other in others:
-        first.add(pickle.loads(pickle.dumps(other.sums)))
+        sums, recorded = pickle.loads(pickle.dumps((other.sums, other.recorded)))
+        first.add(sums)
+        for quantity, values in recorded.items():
+            first.recorded.setdefault(quantity, []).extend(values)
     return first

@@ -116,7 +116,7 @@ KEEPS_ALL = {
 
 MAPS = {
     "pointwise": torch.relu,
-    "normalised": lambda x: functional.layer_norm(x.permute(0, 2, 3, 1), (5,)),
+    "normalized": lambda x: functional.layer_norm(x.permute(0, 2, 3, 1), (5,)),
     "linear": lambda x: functional.linear(tokens(x), constant_weight(7, 5)),
     "product with a matrix": lambda x: tokens(x) @ constant_weight(5, 7),
     "matrix on the left": lambda x: (constant_weight(7, 5) @ x.flatten(2)).unflatten(2, GRID),

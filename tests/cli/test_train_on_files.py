@@ -73,7 +73,9 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
     photos, tmp_path, workers, monkeypatch, capsys, undisturbed
 ):
     files = sorted((photos / "train").rglob("*.png"))
-    file = files[int(shuffled_batches(IMAGES, BATCH, 1, 0)[3][2])]  # read in the middle of epoch 2
+    file = files[
+        int(shuffled_batches(IMAGES, BATCH, 1, 0)[3][2])
+    ]  # read in the middle of epoch 2
     whole = file.read_bytes()
 
     def damaging(items, label):

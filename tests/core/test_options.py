@@ -20,7 +20,7 @@ class Attack:
     kinds: tuple[Literal["fgsm", "pgd"], ...] = option(("fgsm",), "attacks")
     limit: int | None = option(None, "largest number of images", minimum=1)
     targeted: bool = option(False, "whether a class is aimed at")  # noqa: FBT003
-    file: Path | None = option(None, "file to write")
+    file: Path | None = option(None, "file to write")  # noqa: RUF009 (it is a field)
 
     def __post_init__(self):
         check_options(self)

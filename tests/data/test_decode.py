@@ -8,7 +8,7 @@ from PIL import Image
 
 from visprism.data.decode import decode, fault, to_rgb
 
-GREY = np.array([[0, 51], [102, 255]], np.uint8)
+GRAY = np.array([[0, 51], [102, 255]], np.uint8)
 
 
 def encoded(image, kind="PNG", **options):
@@ -34,13 +34,13 @@ def test_a_path_and_its_bytes_are_the_same(photo, tmp_path):
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_grey_is_equal_in_all_channels_however_many_bits_it_has(bits):
-    values = GREY if bits == 8 else GREY.astype(np.uint16) * 257
-    assert (pixels(encoded(Image.fromarray(values))) == GREY[..., None]).all()
+def test_gray_is_equal_in_all_channels_however_many_bits_it_has(bits):
+    values = GRAY if bits == 8 else GRAY.astype(np.uint16) * 257
+    assert (pixels(encoded(Image.fromarray(values))) == GRAY[..., None]).all()
 
 
 def test_black_and_white_reach_both_ends():
-    bilevel = Image.fromarray(GREY > 100)
+    bilevel = Image.fromarray(GRAY > 100)
     assert pixels(encoded(bilevel))[..., 0].tolist() == [[0, 0], [255, 255]]
 
 
@@ -52,7 +52,7 @@ def test_what_is_transparent_shows_white(mode):
     assert pixels(encoded(image)).tolist() == [[[10] * 3, [255] * 3]]
 
 
-def test_a_palette_is_looked_up_and_its_transparent_colour_is_white():
+def test_a_palette_is_looked_up_and_its_transparent_color_is_white():
     image = Image.new("P", (3, 1))
     image.putpalette([200, 0, 0, 0, 200, 0, 0, 0, 200])
     image.putdata([0, 1, 2])
@@ -64,7 +64,7 @@ def test_a_palette_is_looked_up_and_its_transparent_colour_is_white():
     assert by_alpha == with_key
 
 
-def test_the_transparent_colour_of_an_rgb_file_is_white():
+def test_the_transparent_color_of_an_rgb_file_is_white():
     image = Image.new("RGB", (2, 1), (1, 2, 3))
     image.putpixel((0, 0), (9, 9, 9))
     content = encoded(image, transparency=(1, 2, 3))

@@ -141,8 +141,8 @@ def test_a_linear_classifier_cannot_tell_the_shapes():
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(ValueError, match="target must be shape or texture, got 'colour'"):
-        load_data("shapes?target=colour")
+    with pytest.raises(ValueError, match="target must be shape or texture, got 'color'"):
+        load_data("shapes?target=color")
 
 
 @pytest.mark.parametrize("size", [7, 5000])

@@ -14,7 +14,7 @@ from visprism.data.image_set import ImageSet
 
 @pytest.fixture(scope="module")
 def uneven():
-    """100, 37, 2 images of three classes, shuffled; an image's colour is its number."""
+    """100, 37, 2 images of three classes, shuffled; an image's color is its number."""
     targets = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [100, 37, 2]))
     return ImageSet(
         source="uneven",
@@ -94,7 +94,7 @@ def test_statistics_are_those_of_all_pixels(folder, photo):
     np.testing.assert_allclose(std, pixels.std(0), rtol=1e-12)
 
 
-def test_statistics_of_a_single_colour():
+def test_statistics_of_a_single_color():
     one = ImageSet(
         "red", "", (), np.array([-1]), lambda _: [Image.new("RGB", (300, 9), (255, 51, 1))]
     )

@@ -26,7 +26,7 @@ def memory():
 
 
 def png(width, height):
-    """A PNG of one colour, some thousand times smaller than its pixels."""
+    """A PNG of one color, some thousand times smaller than its pixels."""
 
     def chunk(kind, data):
         body = kind + data

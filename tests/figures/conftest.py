@@ -17,8 +17,8 @@ from visprism.results.harmonize import ReplacementSearch
 from visprism.results.hessian import HessianCurves, HessianSummary
 from visprism.results.kind_replication import KindReplication
 from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
-from visprism.results.landscape import Landscape
-from visprism.results.loss import Eigenvalues, SpectralDensity
+from visprism.results.landscape import Landscape, Rings
+from visprism.results.loss import Eigenvalues, Sharpness, SpectralDensity
 from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.results.robustness import CorruptionErrors, Robustness
@@ -707,6 +707,35 @@ def cues():
     )
 
 
+def rings():
+    radii = np.repeat([0.1, 0.5, 1.0], 4)
+    return complete(
+        Rings,
+        batch_norm=np.full(12, "frozen"),
+        radius=radii,
+        pair=np.tile([0, 0, 1, 1], 3),
+        angle=np.tile([0.0, 3.0], 6),
+        nll=2.0 + radii**2,
+        rise=radii**2,
+        rise_error=np.full(12, 0.01),
+        accuracy=np.full(12, 0.5),
+        classes=10,
+        provenance=PROVENANCE,
+    )
+
+
+def sharpness():
+    return complete(
+        Sharpness,
+        rule=np.repeat(["sam", "gaussian"], 12),
+        batch=np.tile(np.arange(12), 2),
+        rho=np.repeat([0.05, 1.0], 12),
+        steps=np.repeat([1, 0], 12),
+        sharpness=np.linspace(0.1, 0.4, 24),
+        provenance=PROVENANCE,
+    )
+
+
 MAKERS = {
     maker.__name__: maker
     for maker in (
@@ -733,6 +762,8 @@ MAKERS = {
         costs,
         hessian_curves,
         hessian_summary,
+        rings,
+        sharpness,
         eigenvalues,
         spectral_density,
         reliability,

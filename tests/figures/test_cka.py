@@ -10,12 +10,12 @@ from visprism.figures.style import FAINT, SIMILARITY
 
 
 def cells(ax):
-    """(column, row) of each cell -> its colour."""
+    """(column, row) of each cell -> its color."""
     return {patch.get_xy(): patch.get_facecolor() for patch in ax.patches}
 
 
 @pytest.mark.parametrize("quantity", ["cka", "biased"])
-def test_each_pair_has_the_colour_of_its_number(made, ax, quantity):
+def test_each_pair_has_the_color_of_its_number(made, ax, quantity):
     result = made["similarity"]
     plot(result, ax, quantity=quantity)
     values = getattr(result, quantity).reshape(5, 5)
@@ -23,12 +23,12 @@ def test_each_pair_has_the_colour_of_its_number(made, ax, quantity):
     assert ax.patches[1].get_gid() == f"tip:stem · conv1 · {values[0, 1]:.2f}"
 
 
-def test_a_pair_without_a_defined_number_is_grey(made, ax):
+def test_a_pair_without_a_defined_number_is_gray(made, ax):
     result = made["similarity"]
     defined = (result.block != "attn") & (result.other != "attn")
     plot(replace(result, defined=defined), ax)
-    grey = {place for place, colour in cells(ax).items() if colour[0] == colour[1] == colour[2]}
-    assert grey == {(3, i) for i in range(5)} | {(i, 3) for i in range(5)}
+    gray = {place for place, color in cells(ax).items() if color[0] == color[1] == color[2]}
+    assert gray == {(3, i) for i in range(5)} | {(i, 3) for i in range(5)}
     assert ax.patches[3].get_gid() == "tip:stem · attn · not defined"
     assert SIMILARITY(0.0) != FAINT
 

@@ -39,7 +39,7 @@ def test_what_is_no_number_is_masked():
     assert LossScale(10)([1.0, np.inf, np.nan]).mask.tolist() == [False, True, True]
 
 
-def test_colours_end_and_greys_begin_at_knowing_nothing():
+def test_colors_end_and_grays_begin_at_knowing_nothing():
     below, above = (np.array(LOSSES(CHANCE_POSITION + step))[:3] for step in (-0.01, 0.01))
     assert np.ptp(above) < 0.02 < np.ptp(below)
 
@@ -83,7 +83,7 @@ def test_a_path_is_drawn_through_its_points(made, ax):
 # Surfaces.
 
 
-def test_a_surface_has_a_cell_for_each_four_points_in_its_colour(made, ax):
+def test_a_surface_has_a_cell_for_each_four_points_in_its_color(made, ax):
     result = made["landscape"]
     plot(result, ax, view="surface", pair=1)
     (cells,) = (c for c in ax.collections if isinstance(c, PolyCollection))

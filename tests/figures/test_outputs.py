@@ -43,7 +43,7 @@ def test_the_curve_of_risk_is_the_result(made, ax):
     np.testing.assert_array_equal(y, made["risk_coverage"].risk)
 
 
-def test_each_cell_has_the_colour_and_the_number_of_its_error(made, ax):
+def test_each_cell_has_the_color_and_the_number_of_its_error(made, ax):
     plot(made["robustness"], ax)
     cells = {p.get_xy(): (p.get_width(), p.get_facecolor()) for p in bars(ax)}
     expected = {(0, 2): (2, 0.1), (0, 1): (1, 0.2), (1, 1): (1, 0.7), (0, 0): (1, 0.15),

@@ -49,7 +49,7 @@ def test_the_protocol_stands_below(made):
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_there_is_one_colour_bar_and_one_legend(made, number):
+def test_there_is_one_color_bar_and_one_legend(made, number):
     spectra = panel(models(made["spectrum"], number))
     assert [ax.get_ylabel() for ax in spectra.axes].count("Normalized depth") == 1
     depths = panel(models(made["high_frequency"], number))

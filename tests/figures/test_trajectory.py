@@ -14,9 +14,9 @@ def test_each_snapshot_has_a_point_by_its_components(made, ax):
     result = made["trajectory"]
     plot(result, ax)
     np.testing.assert_array_equal(points(ax), np.stack([result.first, result.second], 1))
-    colours = [line.get_color() for line in ax.lines if line.get_marker() == "o"]
-    assert colours[0] == DEPTH(0.0)
-    assert colours[-1] == DEPTH(1.0)
+    colors = [line.get_color() for line in ax.lines if line.get_marker() == "o"]
+    assert colors[0] == DEPTH(0.0)
+    assert colors[-1] == DEPTH(1.0)
     assert ax.get_xlabel() == "First component (70 % of the variance)"
 
 

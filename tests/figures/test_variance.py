@@ -14,7 +14,7 @@ def test_the_quantity_that_is_asked_for_is_drawn_against_depth(made, ax, quantit
     np.testing.assert_array_equal(path.get_ydata(), getattr(variances, quantity))
 
 
-def test_the_axis_is_logarithmic_and_labelled_in_plain_numbers(made):
+def test_the_axis_is_logarithmic_and_labeled_in_plain_numbers(made):
     figure = panel([made["variances"]])
     figure.draw_without_rendering()
     axis = figure.axes[0].yaxis

@@ -8,15 +8,15 @@ import pytest
 from visprism.figures import plot
 
 
-def test_components_are_drawn_in_colour_row_by_row(made, ax):
+def test_components_are_drawn_in_color_row_by_row(made, ax):
     filters = made["patch_filters"]
     images = plot(filters, ax).images
     assert len(images) == 9
     for i, image in enumerate(images, 1):
         values = filters.value[filters.component == i].reshape(3, 2, 4)
-        colours = image.get_array()
-        for channel in range(3):  # -1 is dark, 0 grey, 1 bright
-            np.testing.assert_allclose(colours[..., channel], (values[channel] + 1) / 2)
+        colors = image.get_array()
+        for channel in range(3):  # -1 is dark, 0 gray, 1 bright
+            np.testing.assert_allclose(colors[..., channel], (values[channel] + 1) / 2)
     lefts, tops = zip(*((i.get_extent()[0], i.get_extent()[3]) for i in images), strict=True)
     assert len(set(lefts)) == 7
     assert lefts[7:] == lefts[:2]
@@ -35,13 +35,13 @@ def test_the_share_of_each_component_stands_below_it(made, ax):
     assert len(texts) == 9
 
 
-def test_kernels_of_images_that_have_not_three_colours_are_drawn_in_grey(made, ax):
+def test_kernels_of_images_that_have_not_three_colors_are_drawn_in_gray(made, ax):
     filters = made["patch_filters"]
     one = filters.select(filters.channel < 2)
-    colours = plot(one, ax).images[0].get_array()
-    assert colours.shape == (2, 4, 3)
-    np.testing.assert_allclose(colours[..., 1], colours[..., 0])
-    np.testing.assert_allclose(colours[..., 2], colours[..., 0])
+    colors = plot(one, ax).images[0].get_array()
+    assert colors.shape == (2, 4, 3)
+    np.testing.assert_allclose(colors[..., 1], colors[..., 0])
+    np.testing.assert_allclose(colors[..., 2], colors[..., 0])
 
 
 def test_all_components_fit_when_there_are_more_than_28(made, ax):

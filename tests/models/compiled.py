@@ -13,17 +13,17 @@ from torch.nn.init import normal_
 
 from visprism.models import MODELS
 from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
-from visprism.models.zoo_registry.alter_resnet import alter_resnet
-from visprism.models.zoo_registry.conv_vit import conv_vit
-from visprism.models.zoo_registry.deit import deit
-from visprism.models.zoo_registry.mixer import mixer
-from visprism.models.zoo_registry.pit import pit
-from visprism.models.zoo_registry.preact_resnet import preact_resnet
-from visprism.models.zoo_registry.resnet import resnet
-from visprism.models.zoo_registry.sasa_resnet import sasa_resnet
-from visprism.models.zoo_registry.swin import swin
-from visprism.models.zoo_registry.vgg import vgg
-from visprism.models.zoo_registry.vit import vit
+from visprism.models.zoo.alter_resnet import alter_resnet
+from visprism.models.zoo.conv_vit import conv_vit
+from visprism.models.zoo.deit import deit
+from visprism.models.zoo.mixer import mixer
+from visprism.models.zoo.pit import pit
+from visprism.models.zoo.preact_resnet import preact_resnet
+from visprism.models.zoo.resnet import resnet
+from visprism.models.zoo.sasa_resnet import sasa_resnet
+from visprism.models.zoo.swin import swin
+from visprism.models.zoo.vgg import vgg
+from visprism.models.zoo.vit import vit
 
 PATCHES = {"img_size": 16, "patch_size": 2, "num_classes": 5}
 FOUR = (1, 1, 1, 1)  # stages of one block

@@ -11,7 +11,7 @@ from visprism.harmonize import harmonize
 from visprism.models import MODELS, load_model
 from visprism.models.layers.msa_block import MSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
-from visprism.models.zoo_registry.alter_resnet import attention_places
+from visprism.models.zoo.alter_resnet import attention_places
 
 SMALL = "alter_resnet18_32"
 

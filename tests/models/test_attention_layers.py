@@ -47,7 +47,7 @@ def by_hand(attention, x, near, bias=None):
 # Local attention: closed forms.
 
 
-def test_a_neighbourhood_of_one_token_gives_its_value():
+def test_a_neighborhood_of_one_token_gives_its_value():
     attention = layer(LocalAttention, 12, 3, kernel=1, qkv_bias=True)
     x = tokens(4, 5)
     value = attention.qkv(x)[..., 24:]
@@ -83,7 +83,7 @@ def test_local_attention_is_its_definition(monkeypatch, every_pair, kernel, grid
 @pytest.mark.parametrize("grid", [(17, 20), (24, 8)])
 @pytest.mark.parametrize("kernel", [3, 7, 19])
 def test_tiles_give_what_all_pairs_give(monkeypatch, kernel, grid):
-    """Also in their gradients, and where a neighbourhood is larger than a tile."""
+    """Also in their gradients, and where a neighborhood is larger than a tile."""
     attention = layer(LocalAttention, 12, 3, kernel=kernel)
     gradients = []
     for most in (10**9, 0):
@@ -95,7 +95,7 @@ def test_tiles_give_what_all_pairs_give(monkeypatch, kernel, grid):
 
 
 @pytest.mark.parametrize("kernel", [None, 13])
-def test_a_neighbourhood_of_the_whole_grid_is_global_attention(kernel):
+def test_a_neighborhood_of_the_whole_grid_is_global_attention(kernel):
     attention = layer(LocalAttention, 12, 3, kernel=kernel, qkv_bias=True)
     other = Attention(12, 3, qkv_bias=True).double()
     other.load_state_dict(attention.state_dict())
@@ -139,8 +139,8 @@ def test_window_attention_is_its_definition(grid, window, shift):
         return number(query) == number(key)
 
     scores = attention.relative_scores
-    centre = torch.roll(scores, (-(window[0] - 1), -(window[1] - 1)), dims=(1, 2))
-    expected = by_hand(attention, x, near, bias=centre)
+    center = torch.roll(scores, (-(window[0] - 1), -(window[1] - 1)), dims=(1, 2))
+    expected = by_hand(attention, x, near, bias=center)
     torch.testing.assert_close(attention(x), expected, rtol=0, atol=1e-10)
 
 
@@ -166,8 +166,8 @@ def test_padding_is_not_seen():
 # Contracts and errors.
 
 
-def test_an_even_neighbourhood_is_refused():
-    with pytest.raises(InputError, match="kernel=2 has no token in its centre; choose an odd"):
+def test_an_even_neighborhood_is_refused():
+    with pytest.raises(InputError, match="kernel=2 has no token in its center; choose an odd"):
         LocalAttention(12, 3, kernel=2)
 
 

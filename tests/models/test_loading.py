@@ -17,7 +17,7 @@ SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&num_clas
 
 USER_FILE = """
 from torch import nn
-from neighbour import WIDTH
+from neighbor import WIDTH
 
 def network(width=WIDTH, img_size=None):
     model = nn.Conv2d(3, width, 3)
@@ -35,7 +35,7 @@ def fails():
 
 @pytest.fixture
 def user_file(tmp_path):
-    (tmp_path / "neighbour.py").write_text("WIDTH = 7")
+    (tmp_path / "neighbor.py").write_text("WIDTH = 7")
     (tmp_path / "mine.py").write_text(USER_FILE)
     return tmp_path / "mine.py"
 
@@ -123,7 +123,7 @@ def test_a_model_of_the_zoo():
     assert load_model(name).name == f"{name} (random weights)"
 
 
-def test_a_function_in_a_file_that_imports_its_neighbour(user_file):
+def test_a_function_in_a_file_that_imports_its_neighbor(user_file):
     loaded = load_model(f"{user_file}:network")
     assert loaded.model.out_channels == 7
     assert loaded.label == "network"  # only the user knows what its weights are

@@ -342,7 +342,7 @@ def test_positions_are_interpolated_to_the_size_of_the_image(family):
     (positions,) = seen
     if family != "pit":
         positions = positions[:, own:].mT.unflatten(-1, (16, 16))
-    expected = (torch.arange(16) + 0.5) / 2 - 0.5  # centres of the new places among the old
+    expected = (torch.arange(16) + 0.5) / 2 - 0.5  # centers of the new places among the old
     torch.testing.assert_close(positions[0, 0, 5, 4:12], expected[4:12])
 
 
@@ -430,8 +430,8 @@ def test_the_same_seed_gives_the_same_weights(name):
             r"heads for 2 stages; Swin wants one number",
         ),
         ("swin_tiny_patch1_window4_32?window=0", r"got window=0; choose a whole number from 1"),
-        ("conv_vit_tiny_patch2_32?kernel=4", r"kernel=4 has no token in its centre; choose an"),
-        ("conv_vit_tiny_patch2_32?kernel=-1", r"kernel=-1 has no token in its centre"),
+        ("conv_vit_tiny_patch2_32?kernel=4", r"kernel=4 has no token in its center; choose an"),
+        ("conv_vit_tiny_patch2_32?kernel=-1", r"kernel=-1 has no token in its center"),
         ("conv_vit_tiny_patch2_32?head=token", r"unknown head 'token'; choose gap, gap_mlp or"),
         ("vit_tiny_patch2_32?head=gpa", r"unknown head 'gpa'; choose token, gap, gap_mlp, att"),
         ("swin_tiny_patch1_window4_32?head=token", r"unknown head 'token'; choose gap"),

@@ -1,31 +1,41 @@
-"""Laws of results (src/visprism/result.py): tables that know where they come from."""
+"""Laws of results (src/visprism/results/base.py): tables that know where they come from."""
 
 import csv
-from dataclasses import dataclass
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
-from visprism.results.base import Result
+from visprism.results.base import Result, column, result_type, result_types, scalar
+from visprism.results.per_image import PerImage
 
 
-@dataclass(frozen=True)
+def _in_celsius(values):
+    """Schema 1 had the temperatures in kelvin."""
+    values["celsius"] = values.pop("kelvin") - 273.15
+    return values
+
+
+@result_type("test-temperatures", schema=2, formerly="Towns", upgrades={1: _in_celsius})
 class Temperatures(Result):
     """One row per town."""
 
-    town: np.ndarray
-    celsius: np.ndarray
-    warm: np.ndarray
-    season: str = "summer"
+    town: np.ndarray = column("Town", "", "name of the town")
+    celsius: np.ndarray = column("Temperature", "°C", "at noon")
+    warm: np.ndarray = column("Warm", "", "whether it is above 20 °C")
+    season: str = scalar("Season", "", "of the measurement", default="summer")
 
 
-@dataclass(frozen=True)
+@result_type("test-elsewhere")
 class Elsewhere(Result):
     """Another type."""
 
-    count: np.ndarray
+    count: np.ndarray = column("Count")
 
 
 @pytest.fixture
@@ -45,8 +55,60 @@ def test_columns_have_one_length(result):
     assert len(result) == 2
     assert {len(column) for column in result.columns().values()} == {2}
     assert result.columns()["season"].tolist() == ["summer", "summer"]
-    with pytest.raises(ValueError, match="columns of Temperatures differ in length"):
-        Temperatures(np.array(["Ulm"]), np.zeros(2), np.zeros(2))
+    with pytest.raises(ValueError, match="columns of Temperatures must have one length"):
+        Temperatures(town=np.array(["Ulm"]), celsius=np.zeros(2), warm=np.zeros(2))
+
+
+def test_columns_have_one_axis():
+    with pytest.raises(ValueError, match=r"must have one axis, got count of shape \(2, 2\)"):
+        Elsewhere(count=np.zeros((2, 2)))
+
+
+def test_columns_declare_label_unit_and_meaning():
+    info = Temperatures.infos()["celsius"]
+    assert (info.label, info.unit, info.meaning) == ("Temperature", "°C", "at noon")
+    assert info.heading == "Temperature (°C)"
+    assert list(Temperatures.infos()) == ["town", "celsius", "warm", "season"]
+
+
+# Compared and shown.
+
+
+def test_equal_tables_are_equal_wherever_they_come_from(result):
+    again = result.with_provenance(model="another")
+    assert result == again
+    assert hash(result) == hash(again)
+    assert result != replace(result, celsius=np.array([21.5, 0.0]))
+    assert result != replace(result, season="winter")
+    assert result != Elsewhere(count=np.zeros(2))
+    assert len({result, again}) == 1
+
+
+def test_the_repr_is_one_line(result):
+    assert repr(result) == "<Temperatures of almanac: 2 rows>"
+
+
+def test_the_notebook_form_is_bounded_and_escaped(result):
+    many = Elsewhere(count=np.arange(100)).with_provenance(model="<script>alert(1)</script>")
+    shown = many._repr_html_()
+    assert shown.count("<tr>") == 13
+    assert "88 more rows" in shown
+    assert "<script>" not in shown
+    assert "Temperature (°C)" in result._repr_html_()
+
+
+def test_a_data_frame_has_units_and_provenance(result):
+    frame = result.to_pandas()
+    assert list(frame.columns) == ["town", "celsius", "warm", "season"]
+    assert frame["celsius"][0] == 21.5
+    assert frame.attrs["units"]["celsius"] == "°C"
+    assert frame.attrs["provenance"]["model"] == "almanac"
+
+
+def test_without_pandas_there_is_one_sentence(result, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="to_pandas needs pandas, which is not installed"):
+        result.to_pandas()
 
 
 def test_rows_are_selected_by_mask_or_index(result):
@@ -98,8 +160,73 @@ def test_one_row_stays_a_table(result, tmp_path):
 
 def test_a_result_of_another_type_is_refused(result, tmp_path):
     result.save(tmp_path / "towns.npz")
-    with pytest.raises(ValueError, match=r"towns\.npz holds a Temperatures, not a Elsewhere"):
+    refused = r"towns\.npz must hold a Elsewhere, got a test-temperatures"
+    with pytest.raises(ValueError, match=refused):
         Elsewhere.load(tmp_path / "towns.npz")
+
+
+def rewritten(path, **changes):
+    """The file with some entries changed, or removed where the value is None."""
+    with np.load(path) as stored:
+        values = {name: stored[name] for name in stored.files} | changes
+    np.savez(path, **{k: v for k, v in values.items() if v is not None})
+
+
+def test_a_file_of_an_older_schema_is_upgraded(result, tmp_path):
+    path = tmp_path / "towns.npz"
+    result.save(path)
+    rewritten(path, __schema__=np.array(1), kelvin=result.celsius + 273.15, celsius=None)
+    np.testing.assert_allclose(Result.load(path).celsius, result.celsius)
+
+
+def test_a_file_of_version_0_1_is_read_by_the_name_of_its_class(result, tmp_path):
+    path = tmp_path / "towns.npz"
+    result.save(path)
+    rewritten(path, __type__=np.array("Towns"), __schema__=np.array(2))
+    assert Result.load(path) == result
+
+
+def test_a_file_of_a_later_version_is_refused(result, tmp_path):
+    path = tmp_path / "towns.npz"
+    result.save(path)
+    rewritten(path, __schema__=np.array(3))
+    with pytest.raises(InputError, match=r"has schema 3 .* reads up to 2. Update visprism"):
+        Result.load(path)
+
+
+def test_a_file_that_lacks_a_column_is_refused(result, tmp_path):
+    path = tmp_path / "towns.npz"
+    result.save(path)
+    rewritten(path, warm=None)
+    with pytest.raises(InputError, match="lacks columns of a test-temperatures: warm"):
+        Result.load(path)
+
+
+def test_every_built_in_type_loads_in_a_fresh_process(tmp_path):
+    """A process that has imported nothing else reads any type."""
+    path = tmp_path / "values.npz"
+    PerImage(quantity=np.array(["accuracy"]), image=np.array([0]), value=np.array([1.0])).save(
+        path
+    )
+    code = f"from visprism.results import base\nprint(base.Result.load({str(path)!r}))"
+    command = [sys.executable, "-c", code]
+    out = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert out.stdout == "<PerImage: 1 rows>\n"
+
+
+def test_no_two_types_share_an_identifier():
+    with pytest.raises(InputError, match="identifier must be new, got 'test-elsewhere'"):
+        result_type("test-elsewhere")(Elsewhere)
+    assert all(kind.identifier == name for name, kind in result_types().items())
+
+
+def test_cells_that_a_spreadsheet_would_evaluate_are_text(tmp_path):
+    names = np.array(["=1+1", "@x", "+a", "-b", "plain"])
+    Temperatures(town=names, celsius=-np.ones(5), warm=np.zeros(5)).save_csv(tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    assert [row[0] for row in rows] == ["'=1+1", "'@x", "'+a", "'-b", "plain"]
+    assert rows[0][1] == "-1.0"
 
 
 def test_csv_has_a_header_and_a_line_per_row(result, tmp_path):

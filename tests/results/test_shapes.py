@@ -29,7 +29,7 @@ BLOCKS = {
 }
 
 
-@result_type("test-norms")
+@result_type("test-shapes-norms")
 class Norms(ScalarPerBlock):
     """Token norms."""
 

@@ -49,7 +49,7 @@ class MeasureBrightness(Analysis):
         origin = run.measured(images=n, batch_size=16, image_shape=tuple(images[0].shape[1:]))
         return Brightness(mean=mean, images=np.array([n]), provenance=origin), per_image
 
-    def cost(self, subject):
+    def cost(self, subject):  # noqa: ARG002
         return Cost(per_image=1.0)
 
 

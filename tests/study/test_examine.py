@@ -72,7 +72,7 @@ def test_a_smaller_limit_takes_a_part_of_a_larger_one(net, loader, brightness):
     np.testing.assert_array_equal(first, second[:5])
 
 
-def test_pixels_are_recovered_exactly_from_normalized_images(net, loader, brightness):
+def test_pixels_are_recovered_exactly_from_normalized_images(net, brightness):
     pixels = torch.randint(256, (6, 3, 8, 8), dtype=torch.uint8)
     way = Preprocessing((8, 8), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.1))
     mean, std = (torch.tensor(v)[:, None, None] for v in (way.mean, way.std))
@@ -121,7 +121,7 @@ def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
     class Endless(type(brightness)):
         name = "endless"
 
-        def measure(self, subject, run):
+        def measure(self, subject, run):  # noqa: ARG002
             for _ in run.track(iter(int, 1), "forever"):
                 time.sleep(0.01)
 

@@ -104,7 +104,7 @@ def test_a_missing_result_is_named(study, tmp_path):
 def test_a_damaged_result_is_named(study, tmp_path):
     study.save(tmp_path)
     (tmp_path / "results" / "a-brightness-test-brightness.npz").write_bytes(b"PK junk")
-    with pytest.raises(InputError, match=r"test-brightness\.npz must be a file that Result"):
+    with pytest.raises(InputError, match=r"test-brightness\.npz cannot be read as a result"):
         Study.load(tmp_path)
 
 

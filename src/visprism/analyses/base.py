@@ -16,7 +16,8 @@ from visprism.core.errors import InputError
 from visprism.core.options import check_options, options_of
 from visprism.core.registry import Registry, suggestion
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.features import Probe, observe
+from visprism.measure.features import Probe
+from visprism.measure.features.observe import Observation, observations
 from visprism.results.base import Result
 
 A = TypeVar("A", bound="Analysis")
@@ -167,13 +168,20 @@ class FeatureAnalysis(Analysis):
         """The probe that gathers the statistic."""
 
     def derive(self, result: Result) -> Sequence[Result]:
-        """All results of this analysis, given what the probe found; the main one first."""
+        """Results of this analysis, given that of the probe; the main one first."""
         return (result,)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; see `Analysis.measure`."""
-        (result,) = observe(subject.anatomy, subject.batches(), [self.probe(subject)], run=run)
-        return self.derive(result)
+        (seen,) = observations(
+            subject.anatomy, subject.batches(), [self.probe(subject)], run=run
+        )
+        return self.results(seen)
+
+    def results(self, seen: Observation) -> Sequence[Result]:
+        """All results: those of `derive`, and the values of single images last, if any."""
+        per_image = () if seen.per_image is None else (seen.per_image,)
+        return (*self.derive(seen.result), *per_image)
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """A forward pass and a part of one for the statistic."""

@@ -88,7 +88,7 @@ def _zoo_rows(pattern: str | None) -> list[tuple[str, ...]]:
     for path in sorted((_models_folder() / "weights").glob("*.json")):
         name, _, tag = path.stem.partition(".")
         tags.setdefault(name, []).append(tag)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in names:
         if pattern is None or _matches(name, pattern):
             entry = catalog.get(name)

@@ -8,7 +8,7 @@ from visprism.core.errors import InputError
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resize, centre crop, scale to 0 ... 1, and standardise, as a model's authors did it.
+    """Resize, center crop, scale to 0 ... 1, and standardize, as a model's authors did it.
 
     Raises:
         InputError: if it makes no sense: a side without pixels, a deviation that is not above
@@ -19,7 +19,7 @@ class Preprocessing:
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # per channel, of pixels in 0 ... 1
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     interpolation: str = "bicubic"  # "nearest", "bilinear" or "bicubic"; antialiased
-    crop: float = 1.0  # side of the centre crop over that of the resized image
+    crop: float = 1.0  # side of the center crop over that of the resized image
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:

@@ -28,17 +28,17 @@ TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}
 CUES = ("independent", "agree", "conflict")
 
 # Ranges of what is drawn at random; docs/data.md says how hard they make it. The filling is
-# lighter and has more colour than the background, in whatever hues.
+# lighter and has more color than the background, in whatever hues.
 SCALE = (0.42, 0.6)  # side of the square that has a silhouette's area; the image's side is 1
 ANGLE = (-np.pi / 3, np.pi / 3)  # of a silhouette
-SPREAD = 1.0  # of the room around a silhouette, the part that its centre is placed in
+SPREAD = 1.0  # of the room around a silhouette, the part that its center is placed in
 PERIOD = (0.15, 0.24)  # of a texture
 BACKGROUND = (0.2, 0.45)  # lightness, from black to white
 STEP = (0.18, 0.34)  # in lightness, from the background to the filling
-CONTRAST = (0.06, 0.13)  # of a texture: half the step between its two colours
-DULL, BRIGHT = (0.01, 0.07), (0.13, 0.24)  # chroma of background and filling; 0 is grey
+CONTRAST = (0.06, 0.13)  # of a texture: half the step between its two colors
+DULL, BRIGHT = (0.01, 0.07), (0.13, 0.24)  # chroma of background and filling; 0 is gray
 TURN = (0.0, 2 * np.pi)
-CENTRED = (-0.5, 0.5)
+CENTERD = (-0.5, 0.5)
 
 PerImage = Float[np.ndarray, " b"]
 Plane = Float[np.ndarray, "_ h w"]
@@ -46,7 +46,7 @@ Plane = Float[np.ndarray, "_ h w"]
 
 @dataclass(frozen=True)
 class Surface:
-    """How textures are laid out and coloured; one row per image."""
+    """How textures are laid out and colored; one row per image."""
 
     texture: Int64[np.ndarray, " b"]  # index into TEXTURES
     period: PerImage
@@ -56,7 +56,7 @@ class Surface:
     key: UInt32[np.ndarray, " b"]  # of a random texture
     contrast: PerImage
     chroma: PerImage
-    lightness: PerImage  # mean of its two colours
+    lightness: PerImage  # mean of its two colors
     hues: Float[np.ndarray, "2 b"]  # of the dark one and the light one, in turns
 
 
@@ -89,8 +89,8 @@ def scenes(key: int, positions: Int64[np.ndarray, " b"], cues: str = "independen
         shape=shape,
         scale=scale,
         angle=_between(ANGLE, draw),
-        x=room * _between(CENTRED, draw),
-        y=room * _between(CENTRED, draw),
+        x=room * _between(CENTERD, draw),
+        y=room * _between(CENTERD, draw),
         filling=_surface(texture, lightness + _between(STEP, draw), hue + 0.5, BRIGHT, draw),
         background=_surface(other, lightness, hue, DULL, draw),
     )
@@ -120,8 +120,8 @@ def _surface(
         texture=texture,
         period=_between(PERIOD, draw),
         angle=_between(TURN, draw),
-        x=_between(CENTRED, draw),
-        y=_between(CENTRED, draw),
+        x=_between(CENTERD, draw),
+        y=_between(CENTERD, draw),
         key=(next(draw) * 2**32).astype(np.uint32),
         contrast=_between(CONTRAST, draw),
         chroma=_between(chroma, draw),
@@ -160,8 +160,8 @@ def _paint(surface: Surface, x: Plane, y: Plane, size: int) -> Float[np.ndarray,
     wheel = np.cos(2 * np.pi * (surface.hues[..., None] + np.arange(3) / 3))
     signs = np.array([-1, 1])[:, None]
     light = surface.lightness + signs * surface.contrast
-    colours = light[..., None] + surface.chroma[:, None] * wheel
-    dark, bright = colours.astype(np.float32)[:, :, None, None, :]
+    colors = light[..., None] + surface.chroma[:, None] * wheel
+    dark, bright = colors.astype(np.float32)[:, :, None, None, :]
     return dark + (bright - dark) * pattern[..., None]
 
 

@@ -39,7 +39,7 @@ def ring(x: Points, y: Points) -> Points:
 
 
 def crescent(x: Points, y: Points) -> Points:
-    """A disk less a smaller one beside its centre."""
+    """A disk less a smaller one beside its center."""
     return np.maximum(_disk(x - 0.257, y, 0.77), 0.556 - np.hypot(x - 0.61, y))
 
 

@@ -15,7 +15,7 @@ Texture = Callable[[Plane, Plane, PerImage, PerImage], Plane]
 
 
 def coverage(distance: Plane, pixel: PerImage) -> Plane:
-    """Fraction of a pixel that lies outside a straight edge `distance` before its centre."""
+    """Fraction of a pixel that lies outside a straight edge `distance` before its center."""
     return np.clip(distance / pixel + 0.5, 0, 1)
 
 
@@ -84,7 +84,7 @@ def bricks(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa
 
 def dots(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
     """Discs on a honeycomb."""
-    height = 0.866  # of a row, for a distance of 1 between neighbours
+    height = 0.866  # of a row, for a distance of 1 between neighbors
     across = _fraction(u + 0.5 * (np.floor(v / height) % 2)) - 0.5
     along = (_fraction(v / height) - 0.5) * height
     return coverage(np.hypot(across, along) - 0.3, pixel)

@@ -102,7 +102,7 @@ def _(result: KindAblations, ax: Axes) -> Axes:
     return ax
 
 
-@figure(width=2.5, height=2.2)
+@figure(width=2.7, height=2.2)
 def _(result: JointAblations, ax: Axes) -> Axes:
     """Mean and range over draws of the joint drop; dashed, the sum of the single drops."""
     ax.axhline(0, color=FAINT, linewidth=0.6)

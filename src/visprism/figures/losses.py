@@ -17,7 +17,7 @@ LOSSES = ListedColormap(
     np.concatenate(
         [
             SIMILARITY(np.linspace(0, 1, _BELOW)),
-            mpl.colormaps["Greys"](np.linspace(0.2, 0.75, _ABOVE)),
+            mpl.colormaps["Grays"](np.linspace(0.2, 0.75, _ABOVE)),
         ]
     ),
     name="losses",

@@ -13,7 +13,7 @@ from visprism.figures.style import paper_style
 from visprism.results.base import Result
 
 Draw = Callable[..., Axes]
-Key = Callable[[Figure, Sequence[Axes]], None]  # explains the colours, once for all axes
+Key = Callable[[Figure, Sequence[Axes]], None]  # explains the colors, once for all axes
 
 
 def no_legend(figure: Figure, axes: Sequence[Axes]) -> None:

@@ -10,7 +10,7 @@ from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
 from visprism.results.weights import RelativeScores
 
-_COLORS = "Greys"
+_COLORS = "Grays"
 _MOST = 49  # heads
 
 

@@ -8,10 +8,10 @@ from matplotlib.ticker import PercentFormatter
 
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
-from visprism.figures.style import FAINT, KIND_COLOURS, tip
+from visprism.figures.style import FAINT, KIND_COLORS, tip
 from visprism.results.calibration import Reliability, RiskCoverage
 
-BAR, GAP, LINE = KIND_COLOURS["conv"], KIND_COLOURS["attention"], KIND_COLOURS["mlp"]
+BAR, GAP, LINE = KIND_COLORS["conv"], KIND_COLORS["attention"], KIND_COLORS["mlp"]
 
 
 @figure(width=2.3, height=2.2)
@@ -59,13 +59,13 @@ def _(
     return ax
 
 
-def _bars(ax: Axes, result: Reliability, heights: np.ndarray, colour: str) -> None:
+def _bars(ax: Axes, result: Reliability, heights: np.ndarray, color: str) -> None:
     bars = ax.bar(
         result.lower,
         heights,
         width=result.upper - result.lower,
         align="edge",
-        color=colour,
+        color=color,
         edgecolor="white",
         linewidth=0.5,
     )

@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
-from visprism.figures.style import FAINT, INK, KIND_COLOURS, SIMILARITY, tip
+from visprism.figures.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
 from visprism.results.robustness import CLEAN, CorruptionErrors, Robustness
 from visprism.results.stability import Stability
 
@@ -71,7 +71,7 @@ def _(result: Robustness, ax: Axes) -> Axes:
 def _(result: CorruptionErrors, ax: Axes) -> Axes:
     """Error rate of each corruption, with that of clean images and of the reference."""
     place = np.arange(len(result))[::-1]
-    bars = ax.barh(place, result.error, height=0.72, color=KIND_COLOURS["conv"])
+    bars = ax.barh(place, result.error, height=0.72, color=KIND_COLORS["conv"])
     for bar, name, error in zip(
         bars, result.corruption.tolist(), result.error.tolist(), strict=True
     ):
@@ -92,7 +92,7 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
 def _(result: Stability, ax: Axes) -> Axes:
     """Flip rate of each perturbation with its 95 % interval."""
     place = np.arange(len(result))
-    bars = ax.bar(place, result.flip_rate, width=0.72, color=KIND_COLOURS["downsample"])
+    bars = ax.bar(place, result.flip_rate, width=0.72, color=KIND_COLORS["downsample"])
     for bar, name, rate in zip(
         bars, result.perturbation.tolist(), result.flip_rate.tolist(), strict=True
     ):

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from visprism.figures.registry import figure
-from visprism.figures.style import FAINT, INK, KIND_COLOURS, tip
+from visprism.figures.style import FAINT, INK, KIND_COLORS, tip
 from visprism.results.shape_bias import ShapeBias
 
 
@@ -15,14 +15,14 @@ def _(result: ShapeBias, ax: Axes) -> Axes:
     ax.axvline(0.5, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)))
     for row, y in enumerate(place):
         overall = row == len(result) - 1
-        colour = INK if overall else KIND_COLOURS["conv"]
-        ax.hlines(y, result.low[row], result.high[row], color=colour, linewidth=0.9)
+        color = INK if overall else KIND_COLORS["conv"]
+        ax.hlines(y, result.low[row], result.high[row], color=color, linewidth=0.9)
         ax.plot(
             result.bias[row],
             y,
             marker="D" if overall else "o",
             markersize=4,
-            color=colour,
+            color=color,
             gid=tip(
                 f"{result.category[row]} · {result.shape_decisions[row]} shape, "
                 f"{result.texture_decisions[row]} texture"

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from visprism.figures.registry import figure
-from visprism.figures.style import FAINT, KIND_COLOURS
+from visprism.figures.style import FAINT, KIND_COLORS
 from visprism.results.loss import SpectralDensity
 
 
@@ -12,8 +12,8 @@ from visprism.results.loss import SpectralDensity
 def _(result: SpectralDensity, ax: Axes) -> Axes:
     """A stem for each node of each run: the fraction of eigenvalues that it represents."""
     weight = np.maximum(result.weight / result.runs, 1e-16)
-    ax.vlines(result.node, 1e-16, weight, color=KIND_COLOURS["conv"], linewidth=0.8, alpha=0.7)
-    ax.plot(result.node, weight, "o", color=KIND_COLOURS["conv"], markersize=2)
+    ax.vlines(result.node, 1e-16, weight, color=KIND_COLORS["conv"], linewidth=0.8, alpha=0.7)
+    ax.plot(result.node, weight, "o", color=KIND_COLORS["conv"], markersize=2)
     ax.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
     ax.set(yscale="log", ylim=(max(1e-12, 0.3 / result.parameters / result.runs), 1.5))
     infos = SpectralDensity.infos()

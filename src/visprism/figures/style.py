@@ -100,11 +100,6 @@ def marker_of(kind: str) -> str:
     return KIND_MARKERS.get(kind, OTHER_MARKER)
 
 
-# The spelling that figures of other analyses still import.
-KIND_COLOURS = KIND_COLORS
-colour_of = color_of
-
-
 def tip(text: str) -> str:
     """The ``gid`` of an artist on which a page shows `text` when it is pointed at."""
     return f"{TIP}{text}"

@@ -14,7 +14,7 @@ from visprism.figures.style import FAINT, INK, tip
 from visprism.results.weights import PatchFilters, PositionalSimilarity
 
 _SCALE = Normalize(-1, 1)
-_COLORS = "RdBu_r"  # its ends differ in hue for any colour vision
+_COLORS = "RdBu_r"  # its ends differ in hue for any color vision
 _ACROSS, _DOWN = 7, 4  # components, as in the paper
 _REFERENCES = 7  # most along a side
 _BELOW = 0.36  # of the height of a component, for its share

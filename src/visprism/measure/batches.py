@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Int, Int64
 from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy, Block, Images, batch_size, pixels
@@ -122,6 +123,26 @@ def positioned(batches: Iterable[Batch]) -> Iterator[tuple[int, Batch]]:
                 f"after {size}"
             )
         start += number if world_size() == 1 else world_size() * size
+
+
+def image_indices(sizes: Sequence[Sequence[int]]) -> list[Int[np.ndarray, " n"]]:
+    """Indices in the data of the images that each process saw; they take turns with batches.
+
+    Args:
+        sizes: for each process, the number of images in each of its batches.
+
+    Example:
+        >>> image_indices([[2, 1], [3]])
+        [array([0, 1, 5]), array([2, 3, 4])]
+    """
+    turns = [(i, process) for process, numbers in enumerate(sizes) for i in range(len(numbers))]
+    indices: list[list[int]] = [[] for _ in sizes]
+    start = 0
+    for turn, process in sorted(turns):
+        number = sizes[process][turn]
+        indices[process] += range(start, start + number)
+        start += number
+    return [np.array(images, dtype=np.int64) for images in indices]
 
 
 def _number(batch: Any) -> int:  # noqa: ANN401 (what a user's loader gives)

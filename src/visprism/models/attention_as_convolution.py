@@ -179,7 +179,7 @@ def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out in rows columns"]:
 
 
 def _accepted(conv: nn.Module, patch_size: int) -> nn.Conv2d:
-    """The convolution, if it keeps the grid and has a centre."""
+    """The convolution, if it keeps the grid and has a center."""
     if not isinstance(conv, nn.Conv2d):
         raise InputError(
             f"got a {type(conv).__name__}; an attention on maps is made of a torch.nn.Conv2d"

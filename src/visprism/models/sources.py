@@ -188,7 +188,7 @@ def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the f
 
 @contextmanager
 def _imported(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The names in a Python file; it may import its neighbours, also inside its functions."""
+    """The names in a Python file; it may import its neighbors, also inside its functions."""
     if not path.is_file():
         raise InputError(f"the file {path} does not exist")
     name = f"visprism_file_{path.stem}"

@@ -95,18 +95,18 @@ def page_html(content: Content, figures: PageFigures) -> str:
 
 def _shown(part: SectionContent) -> dict[str, Any]:
     """What the template needs for one section beside its figures."""
-    labelled = [
+    labeled = [
         (label_of(models) + (f", {number}" if number > 1 else ""), result)
         for models, results in part.results.items()
         for number, result in enumerate(results, start=1)
     ]
     tables: dict[str, Table] = {}
     if part.section.table:
-        tables = {label: table_of(result) for label, result in labelled}
-    surfaces = {label: surface_of(result) for label, result in labelled}
+        tables = {label: table_of(result) for label, result in labeled}
+    surfaces = {label: surface_of(result) for label, result in labeled}
     return {
         "tables": tables,
-        "protocols": {label: result.provenance.sentence() for label, result in labelled},
+        "protocols": {label: result.provenance.sentence() for label, result in labeled},
         "surfaces": {name: json.dumps(s) for name, s in surfaces.items() if s is not None},
     }
 

@@ -5,6 +5,7 @@ from math import isfinite, nan
 from typing import Literal
 
 Verdict = Literal["", "supports", "contradicts", "undecided"]
+Average = Literal["arithmetic", "geometric"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Answer:
     over: str = ""  # what the interval is taken over: "images", "mini-batches", "seeds"
     claim: str = ""  # "C6": the claim of the paper that the question belongs to
     verdict: Verdict = ""  # about that claim
+    # "geometric": exp(mean of logs) - 1, the relative change by the geometric mean of ratios
+    average: Average = "arithmetic"
 
     def __str__(self) -> str:
         """Value and interval: ``93.1% [92.6, 93.6]``."""

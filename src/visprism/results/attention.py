@@ -15,6 +15,12 @@ from visprism.results.base import column as quantity
 from visprism.results.findings import Finding
 from visprism.results.shapes import Z
 
+# Quantities whose means over all heads are answers, by column.
+MEANS_OVER_HEADS = {
+    "distance": "mean attention distance, mean over heads",
+    "nmi": "normalized mutual information, mean over heads",
+}
+
 
 def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     """Files of 0.1 have no errors of the means over heads."""
@@ -117,21 +123,16 @@ class AttentionStatistics(Result):
     def answers(self) -> tuple[Answer, ...]:
         """Mean distance and mutual information over all heads."""
         rows = (
-            ("How far does attention reach?", "mean attention distance", "distance", "pixels"),
-            (
-                "Do queries attend to different keys?",
-                "normalized mutual information",
-                "nmi",
-                "",
-            ),
+            ("How far does attention reach?", "distance", "pixels"),
+            ("Do queries attend to different keys?", "nmi", ""),
         )
         found = []
-        for question, words, name, unit in rows:
+        for question, name, unit in rows:
             value, error = getattr(self, f"mean_{name}"), getattr(self, f"mean_{name}_error")
             found.append(
                 Answer(
                     question=question,
-                    quantity=f"{words}, mean over heads",
+                    quantity=MEANS_OVER_HEADS[name],
                     value=value,
                     low=value - Z * error,
                     high=value + Z * error,

@@ -236,7 +236,7 @@ class Result:
         """Write one ``.npz`` file, whole or not at all.
 
         Raises:
-            InputError: if the class is not declared with `result_type`.
+            InputError: if the class is not declared with `result_type`, for it could not be read.
         """
         stored = _TYPES.get(self.identifier)
         if stored is None or stored.type is not type(self):
@@ -336,10 +336,9 @@ def _stored_values(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy raise many types on damaged files
-        # Their reasons are left out: NumPy's advises to load the file in an unsafe way.
-        raise InputError(
-            f"{path} must be a file that Result.save wrote, got no archive of arrays"
-        ) from error
+        # NumPy's own sentence advises to load objects, which would run code of the file.
+        reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
+        raise InputError(f"{path} cannot be read as a result ({reason})") from error
     if not {"__type__", "__provenance__"} <= values.keys():
         raise InputError(f"{path} must be a file that Result.save wrote")
     return {k: v if v.ndim else v.item() for k, v in values.items()}

@@ -22,6 +22,9 @@ ABSOLUTE = "log amplitude at the highest frequency"
 VARIANCE = "log variance"
 SCALE_FREE = "log of variance over mean square"
 
+# Quantities in logs, whose change is answered as a relative change: the name of what changes.
+_RATIOS = {VARIANCE: "variance", SCALE_FREE: "variance over mean square"}
+
 # What the paper claims of each kind: C6, attention is low-pass and the others high-pass; C8,
 # attention lowers the variance and the others raise it.
 EXPECTED = {"attention": -1, "conv": 1, "mlp": 1}
@@ -32,6 +35,14 @@ class Quantity(NamedTuple):
 
     name: str
     change: str
+
+
+def mean_change(quantity: str, kind: str) -> str:
+    """The name that answers give to the mean change of a quantity across a kind's blocks.
+
+    Changes of logarithms are answered as relative changes, by the name of what changes.
+    """
+    return f"{_RATIOS.get(quantity, quantity)}, mean change across {kind} blocks"
 
 
 def t_quantile(count: int) -> float:
@@ -258,18 +269,19 @@ def _answer(
     summary: KindSummary, row: int, kind: str, question: str, claim: str, agreed: int
 ) -> Answer:
     values = [float(v[row]) for v in (summary.mean, summary.low, summary.high)]
-    quantity, unit = str(summary.quantity[row]), ""
-    if quantity in (VARIANCE, SCALE_FREE):
-        values, unit = [exp(v) - 1 for v in values], "%"
-        quantity = quantity.removeprefix("log of ").removeprefix("log ")
+    quantity = str(summary.quantity[row])
+    in_logs = quantity in _RATIOS
+    if in_logs:
+        values = [exp(v) - 1 for v in values]
     expected = EXPECTED.get(kind)
     return Answer(
         question=question,
-        quantity=f"{quantity}, mean change across {kind} blocks",
+        quantity=mean_change(quantity, kind),
         value=values[0],
         low=values[1],
         high=values[2],
-        unit=unit,
+        unit="%" if in_logs else "",
+        average="geometric" if in_logs else "arithmetic",
         over="images",
         claim=claim if expected else "",
         verdict=_verdict(agreed, expected) if expected else "",

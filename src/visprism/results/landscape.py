@@ -237,7 +237,7 @@ def rise_label(radius: float, batch_norm: str) -> str:
     return f"NLL increase at distance {radius:g} (BatchNorm {treatment})"
 
 
-@result_type("origin-curvature", formerly="CentreCurvature")
+@result_type("origin-curvature", formerly="CenterCurvature")
 class OriginCurvature(Result):
     """Curvature of the NLL at the model's weights; one row for each direction of a plane."""
 

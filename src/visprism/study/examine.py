@@ -15,7 +15,7 @@ from visprism.core.options import option_values, parsed_options
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run, TimeBudgetError
-from visprism.measure.features import observe
+from visprism.measure.features.observe import observations
 from visprism.results.base import Result
 from visprism.study.events import Event, Finished, Listener, Planned, Started, Stopped
 from visprism.study.plan import Plan, Step, Workload, plan_of, timing_of
@@ -363,8 +363,8 @@ def _measured(
     if len(features) < len(analyses) or len(analyses) == 1:
         return iter([analysis.measure(subject, run) for analysis in analyses])
     probes = [analysis.probe(subject) for analysis in features]
-    seen = observe(subject.anatomy, subject.batches(), probes, run=run)
-    return iter([a.derive(result) for a, result in zip(features, seen, strict=True)])
+    seen = observations(subject.anatomy, subject.batches(), probes, run=run)
+    return iter([a.results(of_probe) for a, of_probe in zip(features, seen, strict=True)])
 
 
 def _open_store(

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import exp
+from typing import Literal
 
 from visprism.results.answers import Answer
 from visprism.results.base import Result
@@ -13,16 +15,29 @@ DASH = "\N{EN DASH}"  # where there is no number
 
 @dataclass(frozen=True)
 class Difference:
-    """The paired difference of two models in one quantity."""
+    """The paired difference of two models in one quantity.
 
-    value: float  # second model less first
+    Relative changes that are averaged in logs (`Answer.average` "geometric") are compared by
+    their ratio, (1 + change of the second model) / (1 + change of the first): exp of the paired
+    difference of the logs.
+    """
+
+    value: float  # second model less first, or the ratio
     low: float  # 95 % interval over images
     high: float
+    form: Literal["difference", "ratio"] = "difference"
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.low > 0 or self.high < 0
+        """Whether the interval excludes 0, or 1 for a ratio."""
+        equal = 1 if self.form == "ratio" else 0
+        return self.low > equal or self.high < equal
+
+    def text(self, unit: str) -> str:
+        """Value and interval; a difference is in the unit of the two answers."""
+        if self.form == "ratio":
+            return f"ratio of 1 + change {Answer('', '', self.value, self.low, self.high)}"
+        return str(Answer("", "", self.value, self.low, self.high, unit))
 
 
 @dataclass(frozen=True)
@@ -54,10 +69,7 @@ class Row:
 
     def difference_value(self) -> str:
         """The difference with its interval; empty if there is none."""
-        if self.difference is None:
-            return ""
-        d = self.difference
-        return str(Answer("", "", d.value, d.low, d.high, self.unit))
+        return "" if self.difference is None else self.difference.text(self.unit)
 
     def difference_text(self) -> str:
         """The difference with its interval, and whether it is significant."""
@@ -79,11 +91,12 @@ def comparison_rows(results: Mapping[str, Sequence[Result]]) -> list[Row]:
         Row(
             question=key[0],
             quantity=key[1],
-            unit=next(a[key].unit for a in answers.values() if key in a),
-            cells={name: a[key] for name, a in answers.items() if key in a},
-            difference=differences.get(key[1]),
+            unit=next(iter(cells.values())).unit,
+            cells=cells,
+            difference=_in_form_of(next(iter(cells.values())), differences.get(key[1])),
         )
         for key in keys
+        for cells in [{name: a[key] for name, a in answers.items() if key in a}]
     ]
 
 
@@ -97,6 +110,14 @@ def differences_of(first: Sequence[Result], second: Sequence[Result]) -> list[Di
         if isinstance(b, PerImage) and set(a.quantity) & set(b.quantity)
     ]
     return [paired_differences(a, b) for a, b in pairs]
+
+
+def _in_form_of(answer: Answer, difference: Difference | None) -> Difference | None:
+    """The paired difference as it is read beside the answers; a ratio where it is of logs."""
+    if difference is None or answer.average == "arithmetic":
+        return difference
+    logs = difference.value, difference.low, difference.high
+    return Difference(*(exp(value) for value in logs), form="ratio")
 
 
 def _differences(results: Mapping[str, Sequence[Result]]) -> dict[str, Difference]:

@@ -28,15 +28,15 @@ def images():
 @pytest.mark.parametrize("seed", range(8))
 def test_mixing_is_that_of_timm_at_the_same_draw(images, cutmix, seed, monkeypatch):
     drawn = np.random.default_rng(seed)
-    own, centre = drawn.beta(1, 1), drawn.random(2).tolist()
+    own, center = drawn.beta(1, 1), drawn.random(2).tolist()
     monkeypatch.setattr(np.random, "rand", lambda: 0.0 if cutmix else 0.9)
     monkeypatch.setattr(np.random, "beta", lambda *_: own)
-    places = iter(int(side * c) for side, c in zip((20, 14), centre, strict=True))
+    places = iter(int(side * c) for side, c in zip((20, 14), center, strict=True))
     monkeypatch.setattr(np.random, "randint", lambda *_, size: next(places))  # noqa: ARG005
     targets = torch.tensor([0, 3, 1, 1, 4, 2])
     timm = Mixup(1.0, 0.8, label_smoothing=0.1, num_classes=5)
     wanted, wanted_soft = timm(images.clone(), targets)
-    mix = cut(own, centre, (20, 14)) if cutmix else Mix(own)
+    mix = cut(own, center, (20, 14)) if cutmix else Mix(own)
     got = mixed(images.clone(), images.flip(0), mix)
     assert torch.equal(got, wanted)
     rows = soft(targets, 5, 0.1)

@@ -24,7 +24,7 @@ FILL = (125, 122, 113)
 
 
 def pictures(number, height, width):
-    """Noise, blurred noise, and images of a single colour or of two."""
+    """Noise, blurred noise, and images of a single color or of two."""
     random_bytes = np.random.default_rng(0)
     found = []
     for i in range(number):

@@ -27,7 +27,7 @@ def change(given, found):
     return (found.double() + 0.5 - given.double()) / 255
 
 
-def grey(value, number=8, side=IMAGENET):
+def gray(value, number=8, side=IMAGENET):
     return torch.full((number, 3, side, side), value, dtype=torch.uint8)
 
 
@@ -47,24 +47,24 @@ def within_one_step(found, expected):
     ("name", "deviation"), [("gaussian_noise", 0.08), ("speckle_noise", 0.15 * 128 / 255)]
 )
 def test_normal_noise_has_its_deviation_and_no_mean(name, deviation):
-    moved = change(grey(128), corrupt(grey(128), name, 1))
+    moved = change(gray(128), corrupt(gray(128), name, 1))
     assert float(moved.std()) == pytest.approx(deviation, rel=0.01)
     assert abs(float(moved.mean())) < 5 * deviation / moved.numel() ** 0.5 + 1e-4
     assert float((moved**4).mean()) == pytest.approx(3 * deviation**4, rel=0.03)
-    # White: neighbours and colours know nothing of each other.
+    # White: neighbors and colors know nothing of each other.
     for other in (moved.roll(1, 2), moved.roll(1, 3), moved.roll(1, 1)):
         assert abs(float((moved * other).mean())) < 5 * deviation**2 / moved.numel() ** 0.5
 
 
 def test_shot_noise_has_the_variance_of_its_photons():
     # Rate 60 * 0.5 = 30 of at most 60; variance 30 / 60^2.
-    moved = change(grey(128), corrupt(grey(128), "shot_noise", 1))
+    moved = change(gray(128), corrupt(gray(128), "shot_noise", 1))
     assert float(moved.var()) == pytest.approx(60 * 128 / 255 / 60**2, rel=0.02)
     assert abs(float(moved.mean())) < 0.002
 
 
 def test_impulses_are_as_many_as_said_half_of_them_white():
-    found = corrupt(grey(128), "impulse_noise", 5)
+    found = corrupt(gray(128), "impulse_noise", 5)
     share = [float((found == v).float().mean()) for v in (0, 255, 128)]
     np.testing.assert_allclose(share, [0.135, 0.135, 0.73], atol=0.003)
 
@@ -82,7 +82,7 @@ def test_gaussian_blur_is_scipys(images, side):
 
 def test_defocus_is_a_disk_of_its_radius():
     # A white dot becomes the kernel: radius 6, of which 113 pixels are within.
-    given = grey(0, 1)
+    given = gray(0, 1)
     given[:, :, 65, 65] = 255
     wide = torch.nn.functional.max_pool2d(given.float(), 5, 1, 2).byte()  # 25 dots
     found = corrupt(wide, "defocus_blur", 3)[0, 0].double() / 255
@@ -113,8 +113,8 @@ def test_motion_goes_along_a_line_with_half_a_gaussian():
     assert [(dy, dx) for dy, dx, _ in down] == [(-i, 0) for i in range(21)]
 
 
-def test_motion_leaves_a_grey_image_as_it_is():
-    found = corrupt(grey(77, 3), "motion_blur", 5).int()
+def test_motion_leaves_a_gray_image_as_it_is():
+    found = corrupt(gray(77, 3), "motion_blur", 5).int()
     assert (found - 77).abs().max() <= 1  # nothing black comes in from beyond the border
 
 
@@ -161,7 +161,7 @@ def test_zoom_blur_is_the_published_mean_of_scipys_zooms(images, side, severity)
 
 def test_zoom_blur_has_as_many_factors_as_numpys_arange():
     counts = {
-        side: [len(settings("zoom_blur", s, grey(0, 1, side))) for s in range(1, 6)]
+        side: [len(settings("zoom_blur", s, gray(0, 1, side))) for s in range(1, 6)]
         for side in (32, 64, 224)
     }
     assert counts == {
@@ -171,8 +171,8 @@ def test_zoom_blur_has_as_many_factors_as_numpys_arange():
     }
 
 
-def test_zoom_blur_leaves_the_middle_and_a_grey_image(images):
-    assert (corrupt(grey(99, 1), "zoom_blur", 3).int() - 99).abs().max() <= 1
+def test_zoom_blur_leaves_the_middle_and_a_gray_image(images):
+    assert (corrupt(gray(99, 1), "zoom_blur", 3).int() - 99).abs().max() <= 1
     given = images(1, IMAGENET)
     moved = (corrupt(given, "zoom_blur", 1).float() - given).abs()[0].mean(0)
     assert moved[60:70, 60:70].mean() < moved.mean()
@@ -182,7 +182,7 @@ def test_zoom_blur_leaves_the_middle_and_a_grey_image(images):
 
 
 def one_by_one(moves, reach):
-    """Where the colours of each pixel come from, as the published loop has it."""
+    """Where the colors of each pixel come from, as the published loop has it."""
     _, height, width = moves.shape
     source = np.arange(height * width).reshape(height, width)
     for h, w in product(range(height - reach, reach, -1), range(width - reach, reach, -1)):
@@ -201,7 +201,7 @@ def test_following_pointers_is_going_through_the_pixels_one_by_one(reach, size):
         np.testing.assert_array_equal(ours.view(size).numpy(), one_by_one(each, reach))
 
 
-def test_glass_moves_colours_and_makes_none(noise):
+def test_glass_moves_colors_and_makes_none(noise):
     # At severity 1 for CIFAR the two blurs are narrower than a pixel and do nothing.
     given = noise(2, 3, 32, 32)
     found = corrupt(given, "glass_blur", 1)
@@ -210,7 +210,7 @@ def test_glass_moves_colours_and_makes_none(noise):
         assert {tuple(c) for c in after.flatten(1).T.tolist()} <= known
 
 
-# Digital and colour: other implementations.
+# Digital and color: other implementations.
 
 
 def test_contrast_keeps_the_mean_and_scales_what_differs_from_it(images):
@@ -227,7 +227,7 @@ def hsv(image, change):
     return np.array(changed).T.reshape(image.shape)
 
 
-COLOURS = torch.tensor(
+COLORS = torch.tensor(
     [[0, 0, 0], [255, 255, 255], [128, 128, 128], [255, 0, 0], [0, 255, 1], [10, 10, 240],
      [250, 249, 3], [1, 2, 3], [200, 100, 50], [50, 200, 100], [100, 50, 200]],
     dtype=torch.uint8,
@@ -238,7 +238,7 @@ COLOURS = torch.tensor(
 @pytest.mark.parametrize("name", ["brightness", "saturate"])
 def test_brightness_and_saturation_change_hsv(noise, name, severity):
     given = noise(1, 3, IMAGENET, IMAGENET)
-    given[0, :, 0, : len(COLOURS)] = COLOURS.T
+    given[0, :, 0, : len(COLORS)] = COLORS.T
     part = given[0, :, :3]
     added = {1: 0.1, 3: 0.3, 5: 0.5}[severity]
     factor, more = {1: (0.3, 0), 3: (2, 0), 5: (20, 0.2)}[severity]
@@ -276,7 +276,7 @@ def test_pixels_are_means_of_boxes(noise, height, width):
 
 
 def test_an_elastic_image_is_sampled_from_the_image_alone():
-    found = corrupt(grey(140, 2), "elastic_transform", 5).int()
+    found = corrupt(gray(140, 2), "elastic_transform", 5).int()
     assert (found - 140).abs().max() <= 1  # what comes from beyond the border is mirrored
 
 
@@ -341,7 +341,7 @@ def test_ice_has_the_spectrum_of_the_photographs():
 
 
 def test_snow_whitens_and_lies_upside_down_too():
-    found = corrupt(grey(0, 1), "snow", 3)[0, 0].int()
+    found = corrupt(gray(0, 1), "snow", 3)[0, 0].int()
     white = int(255 * (1 - 0.7) * 0.5)  # black becomes 0.3 * 0.5
     assert found.min() == white
     layer = found - white
@@ -384,7 +384,7 @@ def test_equalised_values_are_ranks():
 
 
 def test_mud_is_brown_where_it_lies():
-    found = corrupt(grey(255, 4), "spatter", 5)
+    found = corrupt(gray(255, 4), "spatter", 5)
     covered = found[:, 0] < 255
     assert 0.05 < float(covered.float().mean()) < 0.7
     darkest = found.flatten(2).amin(2)[0].tolist()

@@ -8,7 +8,8 @@ from torch import nn
 
 from visprism.anatomy import dissect
 from visprism.core.processes import processes
-from visprism.measure.features import CKAProbe, FourierProbe, VarianceProbe, compare, observe
+from visprism.measure.features import CKAProbe, FourierProbe, VarianceProbe, compare
+from visprism.measure.features.observe import observations
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
 # none.
@@ -21,7 +22,12 @@ def observed():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = nn.Sequential(
-            nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10)
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(4, 4, 3, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(256, 10),
         )
         model.eval().double()
         x = torch.randn(max(IMAGES), 3, 8, 8, dtype=torch.float64)
@@ -33,8 +39,11 @@ def observed():
             batches, mirrored = (images[:n].split(BATCH) for images in (x, x.flip(3)))
             comparison = compare(anatomy, anatomy, batches, mirrored)
             found.append({"comparison": comparison})
-            for result in observe(anatomy, batches, probes):
-                found[-1][type(result).__name__] = result
+            for seen in observations(anatomy, batches, probes):
+                name = type(seen.result).__name__
+                found[-1][name] = seen.result
+                if seen.per_image is not None:
+                    found[-1][f"{name}-by-image"] = seen.per_image
         return found
 
 

@@ -57,7 +57,7 @@ def _as_many_heads_as_given(monkeypatch):
     )
 
 
-def centres(side, length):
+def centers(side, length):
     at = [(row + 0.5, column + 0.5) for row, column in product(range(side), repeat=2)]
     return np.array(at) * length
 
@@ -67,7 +67,7 @@ def centres(side, length):
 
 def test_uniform_attention(without_class_token):
     n = 16
-    at = centres(4, PATCH)
+    at = centers(4, PATCH)
     distances = np.linalg.norm(at[:, None] - at[None], axis=-1)
     result = found(without_class_token, *[np.full((n, n), 1 / n)] * 3)
     np.testing.assert_allclose(result.distance, distances.mean())
@@ -123,7 +123,7 @@ def test_class_tokens_have_no_place(with_class_token):
 
 def test_windows_are_measured_inside_and_averaged(windowed):
     n = 49
-    at = centres(7, 4)
+    at = centers(7, 4)
     distances = np.linalg.norm(at[:, None] - at[None], axis=-1)
     result = found(windowed, np.eye(n), np.full((n, n), 1 / n), np.full((n, n), 1 / n))
     np.testing.assert_allclose(result.distance, [0, distances.mean(), distances.mean()])

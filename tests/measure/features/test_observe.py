@@ -14,7 +14,7 @@ from visprism.core.devices import Compute
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.features import FourierProbe, VarianceProbe, observe
-from visprism.measure.features.observe import blocks_off_grid
+from visprism.measure.features.observe import blocks_off_grid, observations
 from visprism.testing import assert_results_equal
 
 
@@ -261,7 +261,7 @@ def test_a_model_in_training_mode_is_refused(anatomy, images):
 
 @pytest.mark.parametrize("probes", [[FourierProbe], ["fourier"]])
 def test_what_is_no_probe_is_refused(anatomy, images, probes):
-    unchecked = inspect.unwrap(observe)  # the tests themselves check types
+    unchecked = inspect.unwrap(observations)  # the tests themselves check types
     with pytest.raises(
         ValueError, match=r"probes must be probes, such as \[FourierProbe\(\)\], got"
     ):

@@ -49,7 +49,7 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
     assert world_size() == 1  # the processes have parted again
 
     for n, expected, found in zip(script["IMAGES"], alone, together, strict=True):
-        assert len(found) == 4
+        assert len(found) == 6
         for name, ours in found.items():
             assert_results_equal(expected[name], ours)
             theirs = Result.load(tmp_path / f"{name}-{n}.npz")

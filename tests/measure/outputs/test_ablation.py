@@ -92,7 +92,7 @@ def line():
     return dissect(model, images), images
 
 
-def labelled_batches(images, size=3, classes=5):
+def labeled_batches(images, size=3, classes=5):
     targets = torch.arange(len(images)) % classes
     return list(zip(images.split(size), targets.split(size), strict=True))
 
@@ -102,7 +102,7 @@ def labelled_batches(images, size=3, classes=5):
 
 def test_a_block_that_is_the_identity_can_go_without_any_change(line):
     anatomy, images = line
-    found, *_ = ablation(anatomy, labelled_batches(images, classes=3), parts=["blocks"])
+    found, *_ = ablation(anatomy, labeled_batches(images, classes=3), parts=["blocks"])
     at = found.block.tolist().index("convs.1")
     assert found.drop[at] == found.nll_rise[at] == found.nll_rise_error[at] == 0
     assert (found.nll_rise[[i for i in range(3) if i != at]] != 0).all()
@@ -113,8 +113,8 @@ def test_a_block_that_is_the_identity_can_go_without_any_change(line):
 @pytest.mark.parametrize("size", [12, 5, 1])
 def test_however_the_data_is_cut_the_answer_is_the_same(line, size):
     anatomy, images = line
-    one, *_ = ablation(anatomy, labelled_batches(images, 12, 3), joint=[2], draws=2)
-    cut, *_ = ablation(anatomy, labelled_batches(images, size, 3), joint=[2], draws=2)
+    one, *_ = ablation(anatomy, labeled_batches(images, 12, 3), joint=[2], draws=2)
+    cut, *_ = ablation(anatomy, labeled_batches(images, size, 3), joint=[2], draws=2)
     for name in (
         "accuracy",
         "drop",
@@ -132,7 +132,7 @@ def test_the_model_is_given_back(each):
     anatomy, images = each
     with torch.no_grad():
         before = anatomy.model(images)
-        ablation(anatomy, labelled_batches(images), parts=["blocks", "convolutions"])
+        ablation(anatomy, labeled_batches(images), parts=["blocks", "convolutions"])
         assert torch.equal(anatomy.model(images), before)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in anatomy.model.modules())
 
@@ -166,7 +166,7 @@ def test_resuming_gives_what_the_whole_model_gives(each):
 @torch.no_grad()
 def test_the_study_is_that_of_ablations_one_by_one(each):
     anatomy, images = each
-    batches = labelled_batches(images)
+    batches = labeled_batches(images)
     found, *_ = ablation(anatomy, batches, parts=["blocks"])
     targets = torch.cat([t for _, t in batches])
     losses = functional.cross_entropy(anatomy.model(images), targets, reduction="none").double()
@@ -258,7 +258,7 @@ class Counting(nn.Module):
 def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
     anatomy = dissect(Counting().eval(), torch.randn(2, 3, 8, 8))
     images = torch.randn(6, 3, 8, 8)
-    found, *_ = ablation(anatomy, labelled_batches(images, 6, 3), parts=["blocks"])
+    found, *_ = ablation(anatomy, labeled_batches(images, 6, 3), parts=["blocks"])
     assert not found.partial.any()
     assert any("2 of 2 ablations ran the full model" in f.text for f in found.findings())
     targets = torch.arange(6) % 3
@@ -271,7 +271,7 @@ def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
 @torch.no_grad()
 def test_within_other_surgery_the_whole_model_runs(line):
     anatomy, images = line
-    batches = labelled_batches(images, classes=3)
+    batches = labeled_batches(images, classes=3)
     with ablate(anatomy, anatomy["convs.0"]):
         found, *_ = ablation(anatomy, batches, parts=["blocks"])
     assert not found.partial.any()
@@ -285,7 +285,7 @@ def test_within_other_surgery_the_whole_model_runs(line):
 
 def test_as_many_blocks_go_as_are_asked_for_and_the_seed_says_which(line):
     anatomy, images = line
-    batches = labelled_batches(images, classes=3)
+    batches = labeled_batches(images, classes=3)
     found, *_ = ablation(anatomy, batches, joint=[1, 3], draws=4, run=Run(seed=3))
     several = found.select(found.ablated == "several")
     assert several.num_blocks.tolist() == [1] * 4 + [3] * 4
@@ -297,7 +297,7 @@ def test_as_many_blocks_go_as_are_asked_for_and_the_seed_says_which(line):
 
 def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
     anatomy, images = line
-    batches = labelled_batches(images, classes=3)
+    batches = labeled_batches(images, classes=3)
     study, *_ = ablation(anatomy, batches, joint=[1, 2], draws=5, run=Run(seed=3))
     found = study.joint()
     assert found.num_blocks.tolist() == [1, 2]
@@ -326,7 +326,7 @@ def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
 
 def test_a_study_is_saved_and_read(line, tmp_path):
     anatomy, images = line
-    found, *_ = ablation(anatomy, labelled_batches(images, classes=3))
+    found, *_ = ablation(anatomy, labeled_batches(images, classes=3))
     found.save(tmp_path / "a.npz")
     read = Result.load(tmp_path / "a.npz")
     assert isinstance(read, Ablations)
@@ -336,14 +336,14 @@ def test_a_study_is_saved_and_read(line, tmp_path):
 
 def test_what_cannot_be_ablated_is_left_out_and_named():
     anatomy, images = network("convnext")
-    found, *_ = ablation(anatomy, labelled_batches(images))
+    found, *_ = ablation(anatomy, labeled_batches(images))
     assert "block 'stages.1.downsample' (downsample) must keep the shape" in found.not_ablated
     assert "stages.1.downsample" not in found.block.tolist()
 
 
 def test_what_a_user_can_get_wrong(line, vit):
     anatomy, images = line
-    batches = labelled_batches(images, classes=3)
+    batches = labeled_batches(images, classes=3)
     with pytest.raises(
         InputError, match="parts must be some of blocks, convolutions, heads, got stages"
     ):
@@ -391,6 +391,6 @@ def test_heads_within_one_operation_are_refused():
 
     images = torch.randn(4, 3, 16, 16)
     anatomy = dissect(Attending().eval(), images)
-    found, *_ = ablation(anatomy, labelled_batches(images, 4, 3), parts=["blocks", "heads"])
+    found, *_ = ablation(anatomy, labeled_batches(images, 4, 3), parts=["blocks", "heads"])
     assert "must expose its heads" in found.not_ablated
     assert found.ablated.tolist() == ["block"]

@@ -142,7 +142,7 @@ def test_the_cross_entropy_attack_follows_the_gradient_of_the_cross_entropy(netw
     assert cosine.tolist() == pytest.approx([1.0] * 3, abs=1e-12)
 
 
-# PerturbationBall.
+# Perturbation balls.
 
 
 @pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])

@@ -19,7 +19,7 @@ from visprism.measure.outputs.fourier_sensitivity import basis_image, half_plane
 from visprism.results.base import Result
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
-GREY = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+GRAY = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 
 
 class Waves(nn.Module):
@@ -35,7 +35,7 @@ class Waves(nn.Module):
 
 
 def flat(number=16, size=(16, 16), level=0.5):
-    """Images of one grey, standardised as `GREY` says, and targets 0."""
+    """Images of one gray, standardized as `GRAY` says, and targets 0."""
     images = torch.full((number, 3, *size), (level - 0.5) / 0.25)
     return [
         (x, torch.zeros(len(x), dtype=torch.long)) for x in images.split(max(1, number // 2))
@@ -121,7 +121,7 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
 def test_only_noise_of_the_models_own_frequency_costs_anything():
     wave = basis_image((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
     model = Waves(wave).eval()
-    found, _ = frequency_noise(model, flat(20, (20, 20)), **GREY, rms=0.2)
+    found, _ = frequency_noise(model, flat(20, (20, 20)), **GRAY, rms=0.2)
     assert found.frequency[found.drop > 0].tolist() == [0.3]
     assert (found.drop_low[found.drop == 0] < 0).all()
     assert found.clean_accuracy == 1
@@ -157,7 +157,7 @@ def test_an_images_noise_depends_on_its_number_alone(protocol):
         frequency_noise(
             model,
             list(zip(images.split(size), targets.split(size), strict=True)),
-            **GREY,
+            **GRAY,
             protocol=protocol,
             epsilon=0.3,
         )[0]
@@ -172,13 +172,13 @@ def test_an_images_noise_depends_on_its_number_alone(protocol):
 
 def test_bands_without_a_frequency_are_left_out_and_named():
     model = Waves(basis_image((7, 7), (1, 0))).eval()
-    found, _ = frequency_noise(model, flat(4, (7, 7)), **GREY)
+    found, _ = frequency_noise(model, flat(4, (7, 7)), **GRAY)
     assert found.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
     assert found.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
     with pytest.raises(
         InputError, match="frequencies must include a band that holds frequencies of 7x7 images"
     ):
-        frequency_noise(model, flat(4, (7, 7)), **GREY, frequencies=[0.1])
+        frequency_noise(model, flat(4, (7, 7)), **GRAY, frequencies=[0.1])
 
 
 # Fourier sensitivity.
@@ -199,7 +199,7 @@ def test_directions_are_a_basis(size):
 
 def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     model = Waves(basis_image((16, 16), (2, 3))).eval()
-    found, _ = fourier_sensitivity(model, flat(), **GREY, max_frequency=4, rms=0.05)
+    found, _ = fourier_sensitivity(model, flat(), **GRAY, max_frequency=4, rms=0.05)
     assert len(found) == 81
     bright = found.error > 0
     places = set(zip(found.vertical[bright], found.horizontal[bright], strict=True))
@@ -212,7 +212,7 @@ def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
 
 def test_of_every_second_frequency_every_second_is_looked_at():
     model = Waves(basis_image((16, 16), (2, 3))).eval()
-    found, _ = fourier_sensitivity(model, flat(2), **GREY, max_frequency=4, step=2)
+    found, _ = fourier_sensitivity(model, flat(2), **GRAY, max_frequency=4, step=2)
     assert sorted({*found.vertical.tolist()}) == [-4, -2, 0, 2, 4]
 
 
@@ -221,7 +221,7 @@ def test_of_every_second_frequency_every_second_is_looked_at():
 
 def test_results_are_saved_and_read(tmp_path):
     model = Waves(basis_image((16, 16), (2, 3))).eval()
-    found, _ = frequency_noise(model, flat(), **GREY, frequencies=[0.3])
+    found, _ = frequency_noise(model, flat(), **GRAY, frequencies=[0.3])
     found.save(tmp_path / "a.npz")
     assert Result.load(tmp_path / "a.npz").ring == "square"
 
@@ -231,41 +231,41 @@ def test_what_a_user_can_get_wrong():
     with pytest.raises(
         InputError, match=r"pixels must be between 0 and 1 .* got -0\.25 to -0\.25"
     ):
-        frequency_noise(model, flat(level=-0.25), **GREY)
+        frequency_noise(model, flat(level=-0.25), **GRAY)
     with pytest.raises(
         InputError, match="must have one value for each of 3 channels, got 1 and 1"
     ):
         frequency_noise(model, good, mean=(0.5,), std=(0.5,))
     with pytest.raises(InputError, match=r"frequency must be between 0 and 1 .* got 3.0"):
-        frequency_noise(model, good, **GREY, frequencies=[3.0])
+        frequency_noise(model, good, **GRAY, frequencies=[3.0])
     with pytest.raises(InputError, match=r"width must be above 0 and at most 2 .* got 0.0"):
         band((8, 8), 0.5, width=0.0)
     with pytest.raises(InputError, match="ring must be one of square, round, got 'oval'"):
-        frequency_noise(model, good, **GREY, ring="oval")
+        frequency_noise(model, good, **GRAY, ring="oval")
     with pytest.raises(InputError, match="protocol must be 'default' or 'paper', got 'papers'"):
-        frequency_noise(model, good, **GREY, protocol="papers")
+        frequency_noise(model, good, **GRAY, protocol="papers")
     with pytest.raises(InputError, match=r"rms must be finite and greater than 0, got 0\.0"):
-        frequency_noise(model, good, **GREY, rms=0.0)
+        frequency_noise(model, good, **GRAY, rms=0.0)
     with pytest.raises(InputError, match="this measurement needs targets"):
-        frequency_noise(model, [good[0][0]], **GREY)
+        frequency_noise(model, [good[0][0]], **GRAY)
     with pytest.raises(InputError, match="targets must be labels"):
-        frequency_noise(model, [(good[0][0], good[0][1] - 1)], **GREY)
+        frequency_noise(model, [(good[0][0], good[0][1] - 1)], **GRAY)
     with pytest.raises(InputError, match=r"images must be one tensor .* got dict"):
-        frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GREY)
+        frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GRAY)
     with pytest.raises(
         InputError,
         match="max_frequency must be at most 8, the Nyquist frequency of 16x16 images, got 9",
     ):
-        fourier_sensitivity(model, good, **GREY, max_frequency=9)
+        fourier_sensitivity(model, good, **GRAY, max_frequency=9)
     with pytest.raises(InputError, match="max_frequency must be at least 1, got 0"):
-        fourier_sensitivity(model, good, **GREY, max_frequency=0)
+        fourier_sensitivity(model, good, **GRAY, max_frequency=0)
     for step in (0, 3, 1000):
         with pytest.raises(InputError, match=rf"step must be between 1 and 2 .*, got {step}"):
-            fourier_sensitivity(model, good, **GREY, max_frequency=2, step=step)
+            fourier_sensitivity(model, good, **GRAY, max_frequency=2, step=step)
     for rms in (0.0, float("nan"), float("inf")):
         with pytest.raises(InputError, match="rms must be finite and greater than 0"):
-            fourier_sensitivity(model, good, **GREY, rms=rms)
+            fourier_sensitivity(model, good, **GRAY, rms=rms)
         with pytest.raises(InputError, match="rms must be finite and greater than 0"):
-            frequency_noise(model, good, **GREY, rms=rms)
+            frequency_noise(model, good, **GRAY, rms=rms)
     with pytest.raises(InputError, match=r"evaluation mode. Call model.eval\(\) first"):
-        frequency_noise(model.train(), good, **GREY)
+        frequency_noise(model.train(), good, **GRAY)

@@ -25,7 +25,7 @@ def model():
     return Brightest().eval()
 
 
-def colours(*channels, level=1.0):
+def colors(*channels, level=1.0):
     """One image for each channel, which is bright in it."""
     images = torch.zeros(len(channels), 3, 4, 4)
     images[range(len(channels)), channels] = level
@@ -58,9 +58,9 @@ def measured(accuracies, *, size=32, classes=10):
 def test_each_condition_has_the_metrics_of_its_own_images(model):
     targets = torch.tensor([0, 1, 2, 0])
     data = {
-        CLEAN: [(colours(0, 1, 2, 0), targets)],
-        ("fog", 1): [(colours(0, 1, 2, 1), targets)],
-        ("fog", 5): [(colours(1, 2, 0, 1, level=0.5), targets)],
+        CLEAN: [(colors(0, 1, 2, 0), targets)],
+        ("fog", 1): [(colors(0, 1, 2, 1), targets)],
+        ("fog", 5): [(colors(1, 2, 0, 1, level=0.5), targets)],
     }
     found, _ = robustness(model, data, resamples=20)
     assert found.of("accuracy", *CLEAN) == 1
@@ -142,7 +142,7 @@ def test_errors_are_reported_with_the_severities_that_were_measured():
 
 def shifted(targets, number):
     """Images of these classes, the first `number` of which show the next class."""
-    return colours(*((targets + (torch.arange(len(targets)) < number)) % 3).tolist())
+    return colors(*((targets + (torch.arange(len(targets)) < number)) % 3).tolist())
 
 
 def test_the_drop_is_paired_by_image(model):
@@ -185,9 +185,9 @@ def test_a_drop_within_its_paired_interval_is_not_significant(model):
 def test_values_of_images_are_means_over_conditions(model):
     targets = torch.tensor([0, 1, 2, 0])
     data = {
-        CLEAN: [(colours(0, 1, 2, 0), targets)],
-        ("fog", 1): [(colours(0, 1, 2, 1), targets)],
-        ("fog", 5): [(colours(1, 1, 0, 1), targets)],
+        CLEAN: [(colors(0, 1, 2, 0), targets)],
+        ("fog", 1): [(colors(0, 1, 2, 1), targets)],
+        ("fog", 5): [(colors(1, 1, 0, 1), targets)],
     }
     found, per_image = robustness(model, data, resamples=0)
     images, accuracy = per_image.values_of("accuracy on corrupted images")
@@ -207,8 +207,8 @@ def test_values_of_images_are_means_over_conditions(model):
 def test_different_images_under_the_conditions_have_no_paired_drop(model):
     targets = torch.tensor([0, 1, 2])
     data = {
-        CLEAN: [(colours(0, 1, 2), targets)],
-        ("fog", 1): [(colours(0, 1), targets[:2])],
+        CLEAN: [(colors(0, 1, 2), targets)],
+        ("fog", 1): [(colors(0, 1), targets[:2])],
     }
     found, per_image = robustness(model, data, resamples=0)
     assert np.isnan(found.change).all()
@@ -220,11 +220,11 @@ def test_different_images_under_the_conditions_have_no_paired_drop(model):
 
 
 def test_flips_count_against_the_frame_before_and_of_noise_against_the_first(model):
-    frames = torch.stack([colours(0, 0, 1, 1, 0), colours(2, 2, 2, 2, 2)])
+    frames = torch.stack([colors(0, 0, 1, 1, 0), colors(2, 2, 2, 2, 2)])
     found, _ = stability(model, {"rotate": [frames], "shot_noise": [frames]})
     np.testing.assert_allclose(found.flip_rate, [(2 / 4 + 0) / 2, (2 / 4 + 0) / 2])
     np.testing.assert_allclose(found.consistency, [3 / 4, 3 / 4])
-    back = torch.stack([colours(0, 1, 0, 1, 0)])
+    back = torch.stack([colors(0, 1, 0, 1, 0)])
     found, per_image = stability(model, {"rotate": [back], "shot_noise": [back]})
     np.testing.assert_allclose(found.flip_rate, [1, 1 / 2])
     np.testing.assert_allclose(found.consistency, [0, 0])
@@ -240,7 +240,7 @@ def test_flips_count_against_the_frame_before_and_of_noise_against_the_first(mod
 
 def test_the_interval_is_over_images_not_over_frames(model):
     # Half of the images flip in every frame: the deviation of their mean is 0.5 / sqrt(n - 1).
-    frames = torch.stack([colours(0, 1, 0, 1), colours(2, 2, 2, 2)] * 50)
+    frames = torch.stack([colors(0, 1, 0, 1), colors(2, 2, 2, 2)] * 50)
     found, _ = stability(model, {"tilt": frames.split(30)})
     half = 1.959964 * 0.5 / np.sqrt(99)
     assert found.flip_low[0] == pytest.approx(0.5 - half)
@@ -249,7 +249,7 @@ def test_the_interval_is_over_images_not_over_frames(model):
 
 
 def test_without_any_flip_the_interval_does_not_shrink_to_a_point(model):
-    frames = torch.stack([colours(1, 1, 1)] * 40)
+    frames = torch.stack([colors(1, 1, 1)] * 40)
     found, _ = stability(model, {"tilt": [frames]})
     expected = stats.binomtest(0, 40).proportion_ci(method="exact")
     assert (found.flip_low[0], found.flip_high[0]) == pytest.approx((0, expected.high))

@@ -15,7 +15,7 @@ from visprism.anatomy.trace.torch_functions import SUMS
 
 @dataclass(frozen=True)
 class CutSegment:
-    """What lies between two neighbouring cuts: one operation, or several ways side by side.
+    """What lies between two neighboring cuts: one operation, or several ways side by side.
 
     ``branches``  several ways, joined by a sum, a concatenation or an attention, with work on
                   at least one: a residual block, a dense block, an inception module
@@ -56,7 +56,7 @@ def cuts(graph: Graph) -> list[int]:
 
 
 def cut_segments(graph: Graph) -> list[CutSegment]:
-    """The segments between neighbouring cuts, in forward order."""
+    """The segments between neighboring cuts, in forward order."""
     used = sorted(graph.ancestors(graph.output))
     ends = cuts(graph)
     found = []

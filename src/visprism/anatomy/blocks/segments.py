@@ -1,4 +1,4 @@
-"""Segments: neighbouring parts of a graph put together to what people call a block.
+"""Segments: neighboring parts of a graph put together to what people call a block.
 
 1. Ways joined by a sum (a residual branch, with its skip) are a block, with the norm or the
    activation that the same module has before or after them. Ways joined otherwise (dense
@@ -21,7 +21,7 @@ from visprism.anatomy.trace.operations import WORK
 
 @dataclass(frozen=True)
 class Segment:
-    """Neighbouring parts that make one block."""
+    """Neighboring parts that make one block."""
 
     parts: tuple[CutSegment, ...]
     module: str = ""  # the module that is exactly this segment, if there is one
@@ -68,7 +68,7 @@ def segments(graph: Graph) -> list[Segment]:
     row = cut_segments(graph)
     modules = _modules(graph, row)
     found = _by_pattern(_branches(row, modules), modules, row)
-    return _with_tail(graph, _with_neighbours(_with_gaps(graph, found, row)))
+    return _with_tail(graph, _with_neighbors(_with_gaps(graph, found, row)))
 
 
 def has_head(graph: Graph, row: Sequence[Segment]) -> bool:
@@ -180,7 +180,7 @@ def _pools(graph: Graph, part: CutSegment) -> bool:
     return begins or part.nodes[-1].role == "global pool"
 
 
-def _with_neighbours(row: Sequence[Segment]) -> list[Segment]:
+def _with_neighbors(row: Sequence[Segment]) -> list[Segment]:
     """Light segments (norms, changes of layout) joined to the block that they prepare."""
     result: list[Segment] = []
     waiting: tuple[CutSegment, ...] = ()

@@ -1,6 +1,6 @@
-"""Geometric operations: images drawn again with each pixel's centre mapped, as Pillow does it.
+"""Geometric operations: images drawn again with each pixel's center mapped, as Pillow does it.
 
-A pixel whose centre falls outside of the image is filled. Elsewhere the value is interpolated,
+A pixel whose center falls outside of the image is filled. Elsewhere the value is interpolated,
 linearly or by a cubic convolution with a = -1, from pixels that repeat beyond the border, and
 cut off to a whole number, not rounded. Coordinates and values are in double precision, in the
 order of Pillow's code, as the last bit decides where a value is nearly whole. Amounts and
@@ -29,7 +29,7 @@ def slid(
     """Row y of each image is read from x + slope (y + 1/2) + offset: a shear, or a shift."""
     height, width = images.shape[2:]
     slopes, offsets = (x.to(images.device).view(-1, 1, 1) for x in (slope, offset))
-    across = _centres(width, images) + slopes * _centres(height, images)[:, None] + offsets
+    across = _centers(width, images) + slopes * _centers(height, images)[:, None] + offsets
     inside = (across >= 0) & (across < width)
     column, distance = _split(across)
     groups = []
@@ -46,12 +46,12 @@ def slid(
 
 
 def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int]) -> Images:
-    """Each image turned counter-clockwise about its centre."""
+    """Each image turned counter-clockwise about its center."""
     height, width = images.shape[2:]
     maps = [_rotation(angle, height, width) for angle in degrees.tolist()]
     table = torch.tensor(maps, device=images.device, dtype=torch.float64)
     a00, a01, a02, a10, a11, a12 = (column.view(-1, 1, 1) for column in table.unbind(1))
-    x, y = _centres(width, images), _centres(height, images)[:, None]
+    x, y = _centers(width, images), _centers(height, images)[:, None]
     across, down = a00 * x + a01 * y + a02, a10 * x + a11 * y + a12
     inside = (across >= 0) & (across < width) & (down >= 0) & (down < height)
     column, to_right = _split(across)
@@ -75,12 +75,12 @@ def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int
     return _filled(put_together(groups), inside, fill)
 
 
-def _centres(side: int, images: Images) -> Float64[Tensor, " {side}"]:
+def _centers(side: int, images: Images) -> Float64[Tensor, " {side}"]:
     return torch.arange(side, device=images.device, dtype=torch.float64) + 0.5
 
 
 def _split(place: Float64[Tensor, "b h w"]) -> tuple[Tensor, Tensor]:
-    """The number of the pixel whose centre comes before a place, and the distance from it."""
+    """The number of the pixel whose center comes before a place, and the distance from it."""
     place = place - 0.5
     before = place.floor()
     return before.long(), place - before
@@ -105,13 +105,13 @@ Curve = Callable[[Sequence[Tensor], Tensor], Tensor]
 
 
 def _linear(around: Sequence[Tensor], distance: Tensor) -> Float64[Tensor, "b c ..."]:
-    """The value at `distance` between two neighbours; changes them."""
+    """The value at `distance` between two neighbors; changes them."""
     before, after = around
     return after.sub_(before).mul_(distance).add_(before)
 
 
 def _cubic(around: Sequence[Tensor], distance: Tensor) -> Float64[Tensor, "b c ..."]:
-    """The value at `distance` between the middle two of four neighbours; changes them."""
+    """The value at `distance` between the middle two of four neighbors; changes them."""
     v1, v2, v3, v4 = around
     slope = v3 - v1
     third = (v2 - v1).sub_(v3).add_(v4)
@@ -121,7 +121,7 @@ def _cubic(around: Sequence[Tensor], distance: Tensor) -> Float64[Tensor, "b c .
 
 
 def _kernels(cubic: Kernels) -> Iterator[tuple[Tensor, Curve, range]]:
-    """The images of each kernel, its curve, and the neighbours that it takes."""
+    """The images of each kernel, its curve, and the neighbors that it takes."""
     for chosen, curve, reach in (
         ((~cubic).nonzero().ravel(), _linear, range(2)),
         (cubic.nonzero().ravel(), _cubic, range(-1, 3)),
@@ -132,6 +132,6 @@ def _kernels(cubic: Kernels) -> Iterator[tuple[Tensor, Curve, range]]:
 
 def _filled(drawn: Images, inside: Bool[Tensor, "b h w"], fill: Sequence[int]) -> Images:
     # Products of bytes are several times faster than a choice between them.
-    colour = torch.tensor(fill, device=drawn.device, dtype=torch.uint8)[:, None, None]
+    color = torch.tensor(fill, device=drawn.device, dtype=torch.uint8)[:, None, None]
     kept = inside[:, None].byte()
-    return drawn.mul_(kept).add_(colour * (1 - kept))
+    return drawn.mul_(kept).add_(color * (1 - kept))

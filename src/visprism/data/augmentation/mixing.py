@@ -43,10 +43,10 @@ def draw_mix(augmentation: Augmentation, size: Sequence[int], generator: Generat
     return Mix(random.beta(augmentation.mixup, augmentation.mixup))
 
 
-def cut(own: float, centre: Sequence[float], size: Sequence[int]) -> Mix:
-    """The box that leaves the part `own` of an image; `centre` in 0 ... 1 of its sides."""
+def cut(own: float, center: Sequence[float], size: Sequence[int]) -> Mix:
+    """The box that leaves the part `own` of an image; `center` in 0 ... 1 of its sides."""
     edges = []
-    for side, position in zip(size, centre, strict=True):
+    for side, position in zip(size, center, strict=True):
         length, middle = int(side * math.sqrt(1 - own)), int(side * position)
         edges += [max(0, middle - length // 2), min(side, middle + (length + 1) // 2)]
     top, bottom, left, right = edges

@@ -78,16 +78,16 @@ def brightness(images: Images, factor: Factors) -> Tables:
 
 
 def contrast(images: Images, factor: Factors) -> Tables:
-    """The mean grey of the image at a factor of 0, the image at 1."""
-    grey = _grey(images).flatten(1)
-    number = grey.shape[1]
-    mean = (2 * grey.sum(1) + number) // (2 * number)
+    """The mean gray of the image at a factor of 0, the image at 1."""
+    gray = _gray(images).flatten(1)
+    number = gray.shape[1]
+    mean = (2 * gray.sum(1) + number) // (2 * number)
     return _blended(_each(mean), _values(images), _each(factor))
 
 
 def color(images: Images, factor: Factors) -> Images:
-    """Greys at a factor of 0, the image at 1."""
-    return _blended(_grey(images)[:, None], images, factor.view(-1, 1, 1, 1))
+    """Grays at a factor of 0, the image at 1."""
+    return _blended(_gray(images)[:, None], images, factor.view(-1, 1, 1, 1))
 
 
 def sharpness(images: Images, factor: Factors) -> Images:
@@ -108,7 +108,7 @@ def _each(parameter: Tensor) -> Tensor:
     return parameter[:, None, None]
 
 
-def _grey(images: Images) -> Int32[Tensor, "b h w"]:
+def _gray(images: Images) -> Int32[Tensor, "b h w"]:
     red, green, blue = images.int().unbind(1)
     return (red * _LUMA[0] + green * _LUMA[1] + blue * _LUMA[2] + _HALF) >> 16
 

@@ -56,7 +56,7 @@ def rand_augmented(
 ) -> Images:
     """The images after their operations, one layer after the other.
 
-    What is drawn lies on the CPU, the images random_start; nothing waits for their device.
+    What is drawn lies on the CPU, the images anywhere; nothing waits for their device.
 
     Args:
         images: RGB in eight bits.
@@ -64,7 +64,7 @@ def rand_augmented(
         magnitude: 0 ... 10.
         negative: the sign of what has two directions.
         cubic: bicubic interpolation, not bilinear, where pixels move.
-        fill: colour of what comes in from outside.
+        fill: color of what comes in from outside.
         increasing: whether every operation is stronger at a higher magnitude.
     """
     if not len(images):

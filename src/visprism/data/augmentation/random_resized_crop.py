@@ -13,7 +13,7 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
 _ASPECT = 4 / 3  # of a window, width over height, and the inverse
-_ATTEMPTS = 10  # to draw one that the image holds; then it is the largest at its centre
+_ATTEMPTS = 10  # to draw one that the image holds; then it is the largest at its center
 _UNIT = 2**22
 
 
@@ -50,8 +50,8 @@ def windows(
     left = (across * (width - wide + 1)).long()
     most = min(height, round(width * _ASPECT)), min(width, round(height * _ASPECT))
     middle = (height - most[0]) // 2, (width - most[1]) // 2
-    centre = torch.tensor([*middle, *most])[:, None]
-    return torch.stack([top, left, high, wide]).where(fits.any(0), centre)
+    center = torch.tensor([*middle, *most])[:, None]
+    return torch.stack([top, left, high, wide]).where(fits.any(0), center)
 
 
 def cut_out(

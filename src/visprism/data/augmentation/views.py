@@ -50,9 +50,9 @@ class Views:
                 else preprocessing.interpolation
             ),
         )
-        colour = tuple(min(255, round(255 * value)) for value in preprocessing.mean)
+        color = tuple(min(255, round(255 * value)) for value in preprocessing.mean)
         self._rand_augment = (
-            rand_augment_transform(augmentation.rand_augment, {"img_mean": colour})
+            rand_augment_transform(augmentation.rand_augment, {"img_mean": color})
             if augmentation.rand_augment
             else None
         )
@@ -60,7 +60,7 @@ class Views:
     def __call__(self, picture: Image.Image, *use: object) -> UInt8[Tensor, "3 h w"]:
         """The view of the picture for one use of it."""
         with _seeded(self._seed, *use):
-            view = self._centre(picture) if self._whole else self._cut(picture)
+            view = self._center(picture) if self._whole else self._cut(picture)
             view = self._shifted(view) if self._padding else view
             if random.random() < self._flip:
                 view = ImageOps.mirror(view)
@@ -76,7 +76,7 @@ class Views:
         box = (left, top, left + view.width, top + view.height)
         return ImageOps.expand(view, self._padding).crop(box)
 
-    def _centre(self, picture: Image.Image) -> Image.Image:
+    def _center(self, picture: Image.Image) -> Image.Image:
         pixels = cropped(picture, self._preprocessing)
         return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
 

@@ -25,7 +25,7 @@ Pixels = UInt8[Tensor, "b 3 h w"]
 @CORRUPTIONS.register
 @in_unit
 def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """Each colour drawn towards its mean over the image."""
+    """Each color drawn towards its mean over the image."""
     factor = settings("contrast", severity, images)
     mean = images.mean((2, 3), keepdim=True)
     return mean + factor * (images - mean)
@@ -41,8 +41,8 @@ def brightness(images: Images, severity: int, randomness: Randomness) -> Images:
 def brightened(images: Images, added: float | int) -> Images:
     """Images whose value in HSV is `added` larger, within 0 ... 1.
 
-    With hue and saturation kept, the colours are in proportion to the value; black, which has
-    neither, becomes grey.
+    With hue and saturation kept, the colors are in proportion to the value; black, which has
+    neither, becomes gray.
     """
     value = images.amax(1, keepdim=True)
     raised = (value + added).clamp_(0, 1)
@@ -52,16 +52,16 @@ def brightened(images: Images, added: float | int) -> Images:
 @CORRUPTIONS.register
 @in_unit
 def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """The saturation in HSV changed; hue and value stay. Grey has the hue of red."""
+    """The saturation in HSV changed; hue and value stay. Gray has the hue of red."""
     factor, added = settings("saturate", severity, images)
     value = images.amax(1, keepdim=True)
     span = value - images.amin(1, keepdim=True)
-    # Where the value is 0 the saturation is 0, and so is every colour.
+    # Where the value is 0 the saturation is 0, and so is every color.
     before = torch.where(span > 0, span / value, 0.0)
     after = (before * factor + added).clamp_(0, 1)
-    coloured = value - (value - images) * (after / before)
-    grey = torch.cat([value, (value * (1 - after)).expand(-1, 2, -1, -1)], dim=1)
-    return torch.where(span > 0, coloured, grey)
+    colored = value - (value - images) * (after / before)
+    gray = torch.cat([value, (value * (1 - after)).expand(-1, 2, -1, -1)], dim=1)
+    return torch.where(span > 0, colored, gray)
 
 
 @CORRUPTIONS.register
@@ -92,7 +92,7 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  
 
 
 def _by_pillow(images: Pixels, change: Callable[[Image.Image], Image.Image]) -> Pixels:
-    """Each image changed; colours are put together by Pillow, whose way is the fastest."""
+    """Each image changed; colors are put together by Pillow, whose way is the fastest."""
     found = torch.empty(images.shape, dtype=torch.uint8)
     for planes, pixels in zip(found.numpy(), images.cpu().numpy(), strict=True):
         image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels])

@@ -1,8 +1,8 @@
-"""Glass blur: pixels change places with their neighbours, as seen through rippled glass.
+"""Glass blur: pixels change places with their neighbors, as seen through rippled glass.
 
 The published code goes through the pixels one by one, from the lower right to the upper left,
-and gives each the colours of a random neighbour; it means to swap the two, but NumPy's views
-make it a copy. A neighbour that has been gone through has the colours of its own neighbour by
+and gives each the colors of a random neighbor; it means to swap the two, but NumPy's views
+make it a copy. A neighbor that has been gone through has the colors of its own neighbor by
 then. So each pixel points either at an original pixel or at one that was gone through before,
 and following the pointers ends. Doubling their length ends after as many steps as the logarithm
 of the longest way, for all pixels of all images at once, with the same answer.
@@ -38,10 +38,10 @@ def glass_blur(images: Images, severity: int, randomness: Randomness) -> Images:
 
 
 def copied_from(moves: Int64[Tensor, "b 2 h w"], reach: int) -> Int64[Tensor, "b n"]:
-    """The pixel whose colours each pixel has after one round.
+    """The pixel whose colors each pixel has after one round.
 
     Args:
-        moves: where the neighbour of each pixel lies, in rows and columns.
+        moves: where the neighbor of each pixel lies, in rows and columns.
         reach: pixels up to so far from the border are left out: rows and columns from
             `reach` + 1 to the side less `reach` are gone through, as in the published code.
     """
@@ -51,11 +51,11 @@ def copied_from(moves: Int64[Tensor, "b 2 h w"], reach: int) -> Int64[Tensor, "b
     row, column = place // width, place % width
     inside = (row > reach) & (row <= height - reach) & (column > reach)
     inside &= column <= width - reach
-    neighbour = place + (moves[:, 0] * width + moves[:, 1]).flatten(1)
-    neighbour = torch.where(inside, neighbour, place)
+    neighbor = place + (moves[:, 0] * width + moves[:, 1]).flatten(1)
+    neighbor = torch.where(inside, neighbor, place)
     # Later in the order of reading is earlier in the order of going through.
-    done = inside[neighbour] & (neighbour > place)
-    source = torch.where(done, neighbour + number, neighbour)
+    done = inside[neighbor] & (neighbor > place)
+    source = torch.where(done, neighbor + number, neighbor)
     while True:
         further = source.gather(1, source % number)
         pending = source >= number

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from visprism.data.corruptions.randomness import Randomness
 
-# Mean colour, standard deviation within 224x224 pixels, and exponent of the power spectrum, as
+# Mean color, standard deviation within 224x224 pixels, and exponent of the power spectrum, as
 # measured on the five photographs of ice that the published code lays over images.
 _ICE = (
     ((0.32, 0.59, 0.65), 0.062, -1.70),
@@ -61,9 +61,9 @@ def plasma(
 
 
 def ice(size: Sequence[int], randomness: Randomness) -> Float[Tensor, "b 3 h w"]:
-    """Frosted glass: noise with the colour, contrast and spectrum of a photograph of ice.
+    """Frosted glass: noise with the color, contrast and spectrum of a photograph of ice.
 
-    Normal noise, coloured by a power of the frequency. What it lacks of the photographs are
+    Normal noise, colored by a power of the frequency. What it lacks of the photographs are
     their needles: phases are random.
     """
     height, width = size
@@ -72,11 +72,11 @@ def ice(size: Sequence[int], randomness: Randomness) -> Float[Tensor, "b 3 h w"]
     down = torch.fft.fftfreq(height, device=noise.device)
     across = torch.fft.rfftfreq(width, device=noise.device)
     frequency = (down[:, None] ** 2 + across**2).sqrt()
-    frequency[0, 0] = torch.inf  # the mean is the colour's
+    frequency[0, 0] = torch.inf  # the mean is the color's
     fields = []
-    for field, (colour, deviation, slope) in zip(noise, kinds, strict=True):
+    for field, (color, deviation, slope) in zip(noise, kinds, strict=True):
         waves = torch.fft.rfft2(field) * frequency ** (slope / 2)
         smooth = torch.fft.irfft2(waves, s=(height, width))
-        grey = smooth * (deviation / smooth.std())
-        fields.append(grey + torch.tensor(colour, device=noise.device)[:, None, None])
+        gray = smooth * (deviation / smooth.std())
+        fields.append(gray + torch.tensor(color, device=noise.device)[:, None, None])
     return torch.stack(fields).clamp_(0, 1)

@@ -73,7 +73,7 @@ def _poisson(photons: int) -> tuple[Tensor, Tensor, Tensor]:
 @CORRUPTIONS.register
 @in_unit
 def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """Salt and pepper: a share of the values, colour by colour, becomes 0 or 1."""
+    """Salt and pepper: a share of the values, color by color, becomes 0 or 1."""
     share = settings("impulse_noise", severity, images)
     drawn = randomness.uniform(*images.shape[1:])
     return images.masked_fill(drawn < share, 0.0).masked_fill_(drawn < share / 2, 1.0)

@@ -30,12 +30,12 @@ def spatter(images: Images, severity: int, randomness: Randomness) -> Images:
     if liquid == "mud":
         covered = gaussian((layer > threshold).float(), strength)
         covered = torch.where(covered < 0.8, 0.0, covered)[:, None]
-        return images * (1 - covered) + covered * _colour(_MUD, images)
+        return images * (1 - covered) + covered * _color(_MUD, images)
     drops = (layer * 255).clamp_(0, 255).floor_()
     film = drops * relief(drops)
     # An image without a drop has nothing to divide by.
     film = strength * film / film.amax((1, 2), keepdim=True).clamp(min=1)
-    return images + film[:, None] * _colour(_WATER, images)
+    return images + film[:, None] * _color(_WATER, images)
 
 
 def relief(drops: Layer) -> Layer:
@@ -101,7 +101,7 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
 
 
 def _grown(marked: Bool[Tensor, "b h w"], axis: int) -> Bool[Tensor, "b h w"]:
-    """Marked places and their two neighbours along an axis."""
+    """Marked places and their two neighbors along an axis."""
     found, last = marked.clone(), marked.shape[axis] - 1
     found.narrow(axis, 1, last).logical_or_(marked.narrow(axis, 0, last))
     found.narrow(axis, 0, last).logical_or_(marked.narrow(axis, 1, last))
@@ -155,5 +155,5 @@ def _mirrored(layer: Layer) -> Float[Tensor, "b 1 _ _"]:
     return pad(layer[:, None], (1, 1, 1, 1), mode="reflect")
 
 
-def _colour(colour: tuple[float | int, ...], images: Images) -> Float[Tensor, "3 1 1"]:
-    return torch.tensor(colour, device=images.device)[:, None, None]
+def _color(color: tuple[float | int, ...], images: Images) -> Float[Tensor, "3 1 1"]:
+    return torch.tensor(color, device=images.device)[:, None, None]

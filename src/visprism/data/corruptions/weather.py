@@ -15,7 +15,7 @@ from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]
 
-_GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
+_GRAY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
 
 
 @CORRUPTIONS.register
@@ -71,8 +71,8 @@ def flakes_of(
 
 def snowed(images: Images, layer: Float[Tensor, "b h w"], share: float | int) -> Images:
     """Images, whitened, with the layer of snow and the same layer upside down."""
-    weights = torch.tensor(_GREY, device=images.device)[:, None, None]
-    grey = (images * weights).sum(1, keepdim=True)
-    white = share * images + (1 - share) * torch.maximum(images, 1.5 * grey + 0.5)
+    weights = torch.tensor(_GRAY, device=images.device)[:, None, None]
+    gray = (images * weights).sum(1, keepdim=True)
+    white = share * images + (1 - share) * torch.maximum(images, 1.5 * gray + 0.5)
     layer = layer.mul(255).round_().div_(255)[:, None]
     return white + layer + layer.flip(2, 3)

@@ -17,7 +17,7 @@ from visprism.anatomy import Anatomy, Attention, Weights, attentions
 from visprism.anatomy.trace.token_grids import OFF_GRID, TokenGrid
 from visprism.core.statistics import standard_error
 from visprism.measure.features.probe import Probe
-from visprism.results.attention import AttentionStatistics
+from visprism.results.attention import MEANS_OVER_HEADS, AttentionStatistics
 
 # In the order in which `AttentionProbe.extract` stacks them.
 QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
@@ -35,7 +35,8 @@ class AttentionProbe(Probe):
     - share of the weight on keys that are on no grid;
     - cosine between the weights of two heads, mean over the other heads.
 
-    Costs about as much as the attentions themselves; the state is 15 numbers per head.
+    Costs about as much as the attentions themselves; the state is 15 numbers per head, and two
+    per image.
     """
 
     sees = "attention"
@@ -85,6 +86,8 @@ class AttentionProbe(Probe):
             self.add({attention: np.stack([np.ones_like(value), value, value**2]).sum(1)})
         mean = np.concatenate(list(values.values()), axis=-1).mean(-1)  # over all heads
         self.add({"mean": np.stack([np.ones_like(mean), mean, mean**2]).sum(1)})
+        for name, quantity in MEANS_OVER_HEADS.items():
+            self.record(quantity, mean[:, QUANTITIES.index(name)])
 
     def result(self) -> AttentionStatistics:
         """The statistics of every head; see `Probe.result`."""
@@ -99,7 +102,7 @@ class AttentionProbe(Probe):
         all_heads: dict[str, Any] = {}
         images, total, squares = self.sums["mean"]
         mean_error = standard_error(total, squares, images)
-        for name in ("distance", "nmi"):
+        for name in MEANS_OVER_HEADS:
             i = QUANTITIES.index(name)
             all_heads[f"mean_{name}"] = float(total[i] / images[i])
             all_heads[f"mean_{name}_error"] = float(mean_error[i])
@@ -137,7 +140,7 @@ def _mutual_information(
     entropy: Float[Tensor, "b w h q"],
     share: Float[Tensor, "w q"],
 ) -> Float[Tensor, "b w h"]:
-    """Normalised mutual information: I(q; k) = H(k) - H(k | q)."""
+    """Normalized mutual information: I(q; k) = H(k) - H(k | q)."""
     of_keys = torch.special.entr(torch.einsum("bwhqk,wq->bwhk", weights, share)).sum(-1)
     of_queries = torch.special.entr(share).sum(-1)[:, None]
     information = (of_keys - torch.einsum("bwhq,wq->bwh", entropy, share)).clamp(min=0)

@@ -16,7 +16,12 @@ from torch import Tensor
 
 from visprism.core.statistics import standard_error
 from visprism.measure.features.fourier import PROFILES, Profile, references
-from visprism.measure.features.per_block import block_columns, grid_of, kind_sums
+from visprism.measure.features.per_block import (
+    block_columns,
+    grid_of,
+    image_sums,
+    kind_means,
+)
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.residual_branches import BranchEnd
 from visprism.results.branch_transfer import BranchTransfer
@@ -56,7 +61,8 @@ class BranchTransferProbe(Probe):
             count = np.full((1, gains.shape[2]), float(gains.shape[1]))
             self.add({end.block: np.concatenate([count, gains.sum(1), (gains**2).sum(1)])})
         for name, by_block in highest.items():
-            self.add({(name, kind): v for kind, v in kind_sums(by_block, {}).items()})
+            means = kind_means(by_block, {})
+            self.add({(name, kind): image_sums(v) for kind, v in means.items()})
 
     def result(self) -> BranchTransfer:
         """The mean gain of every branch; see `Probe.result`."""

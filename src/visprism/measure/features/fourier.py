@@ -22,12 +22,14 @@ from visprism.measure.features import profiles
 from visprism.measure.features.per_block import (
     block_columns,
     grid_of,
-    kind_sums,
+    image_sums,
+    kind_means,
     on_one_grid,
     predecessors,
 )
 from visprism.measure.features.probe import Probe
 from visprism.results.fourier import Spectrum
+from visprism.results.kind_summary import TO_LOWEST, TO_MEAN, mean_change
 
 Profile = Literal["diagonal", "radial"]
 Protocol = Literal["default", "paper"]
@@ -42,6 +44,7 @@ PROFILES = {  # how it is measured, and at which frequencies of a grid
 # and less that at the lowest frequency that is not 0; then the changes of these three.
 _REFERENCES = ("log_amplitude", "relative", "relative_lowest")
 _CHANGES = ("log_amplitude_change", "change", "change_lowest")
+_ANSWERS = {"change": TO_MEAN, "change_lowest": TO_LOWEST}  # whose means answer a question
 
 
 class FourierProbe(Probe):
@@ -107,8 +110,10 @@ class FourierProbe(Probe):
             self.add({block: np.concatenate([count, terms.sum(1), (terms**2).sum(1)])})
             before, levels_before = block, levels
         for name, by_block in zip(_CHANGES, highest, strict=True):
-            sums = kind_sums(by_block, self.between)
-            self.add({(name, kind): values for kind, values in sums.items()})
+            for kind, means in kind_means(by_block, self.between).items():
+                self.add({(name, kind): image_sums(means)})
+                if name in _ANSWERS:
+                    self.record(mean_change(_ANSWERS[name], kind), means)
 
     def result(self) -> Spectrum:
         """The mean spectrum of every block; see `Probe.result`."""

@@ -3,20 +3,46 @@
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Images, batch_size, forward, watch
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
+from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
+from visprism.measure.batches import (
+    Batch,
+    blocks_on_grid,
+    image_indices,
+    image_shape,
+    images_of,
+)
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.taps import Extracts, taps
 from visprism.results.base import Result
+from visprism.results.per_image import PerImage
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a probe gathered in one pass over the data."""
+
+    result: Result
+    per_image: PerImage | None  # values of single images; None if the probe records none
+
+    def measured(self, origin: Provenance) -> "Observation":
+        """The same with its provenance; the protocol is that of the result."""
+        origin = replace(origin, protocol=self.result.provenance.protocol)
+        return Observation(
+            replace(self.result, provenance=origin),
+            None if self.per_image is None else replace(self.per_image, provenance=origin),
+        )
 
 
 def observe(
@@ -28,8 +54,9 @@ def observe(
 ) -> tuple[Result, ...]:
     """Run the model once over the data and let every probe see every block.
 
-    Memory does not grow with the number of images. The model and the probes stay as they are:
-    copies of the probes gather, and parameters that went to another device come back.
+    Memory grows with the number of images only by the numbers that probes `Probe.record`. The
+    model and the probes stay as they are: copies of the probes gather, and parameters that went
+    to another device come back.
 
     Several processes (started by ``torchrun``, see `visprism.core.processes.processes`) take
     turns with the batches; each gets the same results, those of one process up to rounding.
@@ -48,6 +75,32 @@ def observe(
         InputError: if the model is in training mode, there are no images or they do not fit, or
             a block gives no feature map or one that is not finite.
     """
+    return tuple(seen.result for seen in observations(anatomy, batches, probes, run=run))
+
+
+def observations(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    probes: Iterable[Probe],
+    *,
+    run: Run = DEFAULT_RUN,
+) -> tuple[Observation, ...]:
+    """Results as of `observe`, each with the values of single images that its probe recorded.
+
+    The index of an image is its place in the data, also where several processes take turns.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        batches: each is images, or (images, targets); see `observe`.
+        probes: what to measure.
+        run: device, precision, seed, progress and provenance.
+
+    Returns:
+        One observation for each probe, in their order.
+
+    Raises:
+        InputError: as `observe`.
+    """
     probes = [probes] if isinstance(probes, Probe) else list(probes)
     for probe in probes:
         if not isinstance(probe, Probe):
@@ -56,20 +109,18 @@ def observe(
     between = blocks_off_grid(anatomy)
     for probe in probes:
         probe.seed, probe.between = run.seed, between
-    images = largest = 0
+    sizes: list[int] = []
     with observing(anatomy, probes, run.compute) as extract:
         for batch in run.track_share(batches, "observing feature maps"):
             pixels = images_of(batch, anatomy, run.compute)
             for probe, extracts in zip(probes, extract(pixels), strict=True):
                 probe.update(extracts)
-            images += batch_size(pixels)
-            largest = max(largest, batch_size(pixels))
-    images, largest = all_reduce_probes(probes, images, largest)
+            sizes.append(batch_size(pixels))
+    images, largest = all_reduce_probes(probes, sum(sizes), max(sizes, default=0))
+    image = all_gather_recorded(probes, sizes)
     origin = run.measured(images=images, batch_size=largest, image_shape=image_shape(anatomy))
-    results = [probe.result() for probe in probes]
-    return tuple(
-        replace(r, provenance=replace(origin, protocol=r.provenance.protocol)) for r in results
-    )
+    seen = [Observation(probe.result(), probe.per_image(image)) for probe in probes]
+    return tuple(observation.measured(origin) for observation in seen)
 
 
 @contextmanager
@@ -128,6 +179,25 @@ def all_reduce_probes(probes: Sequence[Probe], images: int, largest: int) -> tup
     if not any(counts):
         raise InputError("batches must hold at least one image, got none")
     return sum(counts), max(sizes)
+
+
+def all_gather_recorded(
+    probes: Sequence[Probe], sizes: Sequence[int]
+) -> Int[np.ndarray, " images"]:
+    """Give each process's probes the values of single images that all recorded.
+
+    Args:
+        probes: that saw this process's batches.
+        sizes: number of images in each of them.
+
+    Returns:
+        Index in the data of each image, in the order of the values of the probes.
+    """
+    recorded, by_process = zip(*gather(([p.recorded for p in probes], sizes)), strict=True)
+    for probe, parts in zip(probes, zip(*recorded, strict=True), strict=True):
+        quantities = dict.fromkeys(quantity for part in parts for quantity in part)
+        probe.recorded = {q: [v for part in parts for v in part.get(q, ())] for q in quantities}
+    return np.concatenate(image_indices(by_process))
 
 
 def blocks_off_grid(anatomy: Anatomy) -> dict[str, str]:

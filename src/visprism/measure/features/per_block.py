@@ -46,20 +46,19 @@ def on_one_grid(block: Block, before: Block | None) -> bool:
     return before is not None and grid_of(block) == grid_of(before)
 
 
-def kind_sums(
+def kind_means(
     changes: Mapping[Block, Float[np.ndarray, "b"]], between: Mapping[str, str]
-) -> dict[str, Float[np.ndarray, "3"]]:
-    """Number, sum and sum of squares over images of the mean change across each kind's blocks.
+) -> dict[str, Float[np.ndarray, "b"]]:
+    """Mean change across the blocks of each kind, by image.
 
-    An image whose change is not finite in one of the blocks is left out of its kind. Blocks
-    that subsample or come after blocks off the grid do not count.
+    It is not finite for an image whose change is not finite in one of the blocks. Blocks that
+    subsample or come after blocks off the grid do not count.
     """
     by_kind: dict[str, list[np.ndarray]] = {}
     for block, change in changes.items():
         if not block.subsampling and block.name not in between:
             by_kind.setdefault(block.kind, []).append(change)
-    means = {kind: np.mean(members, axis=0) for kind, members in by_kind.items()}
-    return {kind: image_sums(mean) for kind, mean in means.items()}
+    return {kind: np.mean(members, axis=0) for kind, members in by_kind.items()}
 
 
 def image_sums(values: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "3"]:

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.statistics import Sums, standard_error
 from visprism.results.base import Result
+from visprism.results.per_image import PerImage
 
 Sees = Literal["feature maps", "attention", "residual branches"]
 
@@ -22,12 +23,16 @@ class Probe(ABC):
     Its state is `sums`, arrays that add up over images: fixed in size, and blind to how the
     data was cut into batches or spread over processes. `visprism.testing.check_probe` checks
     it. (`CKAProbe`, which compares the images of a batch, adds up over batches.)
+
+    A probe may `record` quantities that have one value for each image, so that two models can
+    be compared image by image. Their memory is one number for each image and quantity.
     """
 
     sees: ClassVar[Sees] = "feature maps"
 
     def __init__(self) -> None:
         self.sums: Sums = {}
+        self.recorded: dict[str, list[np.ndarray]] = {}  # by quantity; values of each batch
         self.seed = 0  # of random draws; `observe` sets it
         self.between: Mapping[
             str, str
@@ -63,13 +68,50 @@ class Probe(ABC):
         for block, value in sums.items():
             self.sums[block] = self.sums[block] + value if block in self.sums else value
 
+    def record(self, quantity: str, values: Float[np.ndarray, " b"]) -> None:
+        """Record the value of a quantity for each image of the batch that `update` adds.
+
+        Args:
+            quantity: its name; where an `Answer` reports its mean over images, the name that
+                the answer gives it. The same quantities must be recorded for every batch.
+            values: in the order of the images; not finite where an image has no value.
+        """
+        self.recorded.setdefault(quantity, []).append(values.astype(np.float64))
+
+    def per_image(self, image: Int[np.ndarray, " n"]) -> PerImage | None:
+        """The recorded values; None if no quantity was recorded.
+
+        Args:
+            image: index in the data of each image that was added, in the order of addition.
+
+        Raises:
+            ValueError: if a quantity was not recorded for every image.
+        """
+        if not self.recorded:
+            return None
+        by_quantity = {name: np.concatenate(parts) for name, parts in self.recorded.items()}
+        for name, values in by_quantity.items():
+            if len(values) != len(image):
+                raise ValueError(
+                    f"{name!r} must be recorded for each of {len(image)} images, got "
+                    f"{len(values)} values"
+                )
+        order = np.argsort(image)
+        value = np.concatenate([values[order] for values in by_quantity.values()])
+        finite = np.isfinite(value)
+        return PerImage(
+            quantity=np.repeat(list(by_quantity), len(image))[finite],
+            image=np.tile(image[order], len(by_quantity))[finite],
+            value=value[finite],
+        )
+
     def kind_errors(
         self, name: str, blocks: Sequence[Block], lengths: Sequence[int]
     ) -> Float[np.ndarray, "rows"]:
         """Standard errors over images of a kind's mean, in the last of each block's rows.
 
         Args:
-            name: of a quantity whose `kind_sums` stand in `sums` under (name, kind).
+            name: of a quantity whose `image_sums` by kind stand in `sums` under (name, kind).
             blocks: in the order of the result.
             lengths: number of rows of each block.
         """

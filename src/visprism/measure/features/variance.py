@@ -23,14 +23,15 @@ from visprism.measure.features.per_block import (
     block_columns,
     grid_of,
     image_sums,
-    kind_sums,
+    kind_means,
     on_one_grid,
     predecessors,
 )
 from visprism.measure.features.probe import Probe
+from visprism.results.kind_summary import SCALE_FREE, VARIANCE, mean_change
 from visprism.results.variance import Variances
 
-_LOGS = ("log_ratio", "relative_log_ratio")
+_LOGS = {"log_ratio": VARIANCE, "relative_log_ratio": SCALE_FREE}
 
 
 class VarianceProbe(Probe):
@@ -66,8 +67,9 @@ class VarianceProbe(Probe):
             self.add({("dead", block): values[:, 2:].sum(0)})
             before, moments_before = block, moments
         for name, by_block in ratios.items():
-            sums = kind_sums(by_block, self.between)
-            self.add({(name, kind): values for kind, values in sums.items()})
+            for kind, means in kind_means(by_block, self.between).items():
+                self.add({(name, kind): image_sums(means)})
+                self.record(mean_change(_LOGS[name], kind), means)
 
     def result(self) -> Variances:
         """The variances of every block; see `Probe.result`."""

@@ -1,6 +1,6 @@
 """Categories of the cue-conflict images as classes of ImageNet.
 
-Source: Geirhos et al. (2018), Generalisation in humans and deep neural networks, app. C, with
+Source: Geirhos et al. (2018), Generalization in humans and deep neural networks, app. C, with
 the indices of the authors' repository.
 """
 

@@ -1,4 +1,4 @@
-"""Local attention: multi-head self-attention of each token with its neighbours on the grid."""
+"""Local attention: multi-head self-attention of each token with its neighbors on the grid."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from visprism.core.errors import InputError
 from visprism.models.layers.window_attention import head_width
 
-# Up to so many tokens all pairs, most of them masked, are faster than neighbourhoods gathered
+# Up to so many tokens all pairs, most of them masked, are faster than neighborhoods gathered
 # (benchmarks/attention.py): nothing is copied.
 _ALL_PAIRS = 400
 _TILE = 8  # side of the square of queries that share their keys, on larger grids
@@ -51,19 +51,19 @@ class LocalAttention(nn.Module):
         Args:
             dim: channels of the input and of the output.
             num_heads: of the attention.
-            kernel: side of the neighbourhood in tokens, odd; "global" (or None) for all tokens.
+            kernel: side of the neighborhood in tokens, odd; "global" (or None) for all tokens.
             head_dim: channels of a head; None shares `dim` among them.
             qkv_bias: whether queries, keys and values have a constant of their own.
             proj_drop: dropout behind the last linear map.
 
         Raises:
-            InputError: if the heads do not fit, or the kernel has no centre.
+            InputError: if the heads do not fit, or the kernel has no center.
         """
         super().__init__()
         kernel = None if kernel == "global" else kernel
         if kernel is not None and (kernel < 1 or kernel % 2 == 0):
             raise InputError(
-                f"kernel={kernel} has no token in its centre; choose an odd number of tokens, "
+                f"kernel={kernel} has no token in its center; choose an odd number of tokens, "
                 "or 'global' for the whole grid"
             )
         width = num_heads * head_width(dim, num_heads, head_dim)

@@ -14,7 +14,7 @@ from visprism.models.zoo_registry import MODELS
 
 
 class ConvVisionTransformer(ViT):
-    """A ViT whose tokens stay on their grid, so that an attention can tell its neighbours."""
+    """A ViT whose tokens stay on their grid, so that an attention can tell its neighbors."""
 
     def _pos_embed(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b h w c"]:
         return super()._pos_embed(x).unflatten(1, x.shape[1:3])
@@ -61,7 +61,7 @@ def conv_vit(
         depth: number of blocks.
         num_heads: of each attention.
         head_dim: channels of a head, whatever the width; by default the width is shared.
-        kernel: side of the neighbourhood in tokens, odd; "global", or None, for the whole
+        kernel: side of the neighborhood in tokens, odd; "global", or None, for the whole
             grid.
         qkv_bias: whether queries, keys and values have a constant of their own.
         head: what the logits come from: the mean of all tokens, that through VGG's MLP, or one

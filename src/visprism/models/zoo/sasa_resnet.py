@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from timm.models.resnet import Bottleneck
 from torch import nn
 
-from visprism.models.layers.neighbourhood_attention import NeighbourhoodAttention
+from visprism.models.layers.neighborhood_attention import NeighborhoodAttention
 from visprism.models.zoo.resnet import resnet
 from visprism.models.zoo_registry import MODELS
 
@@ -32,7 +32,7 @@ def sasa_resnet(
         img_size: of the images that it is made for; the stem depends on it.
         num_classes: logits; 0 for a network that gives features.
         in_chans: channels of an image.
-        kernel: side of the neighbourhood of a pixel, odd.
+        kernel: side of the neighborhood of a pixel, odd.
         num_heads: of each attention.
         head: "gap", "gap_mlp" or "attention_pool".
         mc_dropout: probability of dropout between the attention and the last convolution.
@@ -57,7 +57,7 @@ def sasa_resnet(
     )
     for block in [m for m in model.modules() if isinstance(m, Bottleneck)]:
         conv = block.conv2
-        attention = NeighbourhoodAttention(
+        attention = NeighborhoodAttention(
             conv.in_channels,
             conv.out_channels,
             conv.stride[0],

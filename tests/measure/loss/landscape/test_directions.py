@@ -68,7 +68,7 @@ def test_each_filter_has_the_norm_of_the_weights_filter(network):
         assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
-def test_a_transposed_convolution_is_normalised_by_what_it_gives(network):
+def test_a_transposed_convolution_is_normalized_by_what_it_gives(network):
     # Its output channel 4 is channel 1 of its second group.
     part = gaussian(network)["transposed.weight"]
     own = network.transposed.weight.detach()
@@ -101,7 +101,7 @@ def test_by_layer_the_whole_has_the_norm_of_the_whole(network):
         assert len(part) < 2 or not torch.allclose(part[0].norm(), own[0].norm(), rtol=1e-3)
 
 
-def test_unnormalised_it_is_standard_normal():
+def test_unnormalized_it_is_standard_normal():
     model = nn.Linear(300, 300)
     part = gaussian(model, normalization="none")["weight"]
     assert float(part.mean()) == pytest.approx(0, abs=4 / 300)
@@ -155,7 +155,7 @@ def test_a_direction_is_that_of_its_seed_and_use(network):
 # Contracts and errors.
 
 
-def test_an_unknown_normalisation_is_refused(network):
+def test_an_unknown_normalization_is_refused(network):
     with pytest.raises(
         InputError, match="normalization must be one of filter, layer, none, paper, got 'unit'"
     ):

@@ -125,9 +125,9 @@ def test_of_least_squares_it_is_a_parabola():
     values = ((residual + a * d1 + b * d2) ** 2).sum(2) / 2
     np.testing.assert_allclose(found.nll, values.mean(1), rtol=1e-12)
     np.testing.assert_allclose(found.nll_error, values.std(1) / 7**0.5, rtol=1e-12)
-    centre = values[(found.a == 0) & (found.b == 0)]
-    np.testing.assert_allclose(found.rise, (values - centre).mean(1), atol=1e-12)
-    np.testing.assert_allclose(found.rise_error, (values - centre).std(1) / 7**0.5, atol=1e-12)
+    center = values[(found.a == 0) & (found.b == 0)]
+    np.testing.assert_allclose(found.rise, (values - center).mean(1), atol=1e-12)
+    np.testing.assert_allclose(found.rise_error, (values - center).std(1) / 7**0.5, atol=1e-12)
     bend = curvature_at_origin(found)
     np.testing.assert_allclose(bend.fitted, [(d**2).sum() / 7 for d in (d1, d2)])
     np.testing.assert_allclose(bend.slope, [(d * residual).sum() / 7 for d in (d1, d2)])

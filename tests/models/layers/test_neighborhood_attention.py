@@ -1,14 +1,14 @@
-"""Laws of neighbourhood attention (src/visprism/models/layers/neighbourhood_attention.py)."""
+"""Laws of neighborhood attention (src/visprism/models/layers/neighborhood_attention.py)."""
 
 import pytest
 import torch
 
 from visprism.core.rng import stream
-from visprism.models.layers.neighbourhood_attention import NeighbourhoodAttention
+from visprism.models.layers.neighborhood_attention import NeighborhoodAttention
 
 
 def made(*arguments, **options):
-    layer = NeighbourhoodAttention(*arguments, **options).double()
+    layer = NeighborhoodAttention(*arguments, **options).double()
     for name, parameter in layer.named_parameters():
         torch.nn.init.normal_(parameter, std=0.5, generator=stream(0, name))
     return layer
@@ -60,7 +60,7 @@ def test_a_stride_averages_what_the_attention_gives():
     torch.testing.assert_close(layer(x), whole)
 
 
-def test_a_neighbourhood_of_one_pixel_gives_its_value():
+def test_a_neighborhood_of_one_pixel_gives_its_value():
     layer, x = made(3, 4, kernel=1, num_heads=1), images(1, 3, 2, 2)
     torch.testing.assert_close(layer(x), layer.qkv(x)[:, 8:])
 
@@ -71,9 +71,9 @@ def test_away_from_the_border_a_shift_of_the_image_shifts_the_output():
     torch.testing.assert_close(shifted[..., 1:-1, 2:-1], layer(x)[..., 1:-1, 1:-2])
 
 
-def test_rejects_a_kernel_without_a_centre():
-    with pytest.raises(ValueError, match="kernel=4 has no pixel in its centre"):
-        NeighbourhoodAttention(8, 8, kernel=4, num_heads=2)
+def test_rejects_a_kernel_without_a_center():
+    with pytest.raises(ValueError, match="kernel=4 has no pixel in its center"):
+        NeighborhoodAttention(8, 8, kernel=4, num_heads=2)
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_rejects_a_kernel_without_a_centre():
 )
 def test_rejects_heads_that_do_not_fit(heads, message):
     with pytest.raises(ValueError, match=message):
-        NeighbourhoodAttention(8, 8, kernel=3, num_heads=heads)
+        NeighborhoodAttention(8, 8, kernel=3, num_heads=heads)

@@ -1,4 +1,4 @@
-"""Neighbourhood attention with relative rows and columns, in the place of a convolution."""
+"""Neighborhood attention with relative rows and columns, in the place of a convolution."""
 
 import torch
 from einops import rearrange, repeat
@@ -9,7 +9,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from visprism.core.errors import InputError
 
 
-class NeighbourhoodAttention(nn.Module):
+class NeighborhoodAttention(nn.Module):
     """Multi-head self-attention of each pixel with the k x k pixels around it.
 
     For the pixel i in each head, with queries, keys and values of d channels from 1x1
@@ -20,7 +20,7 @@ class NeighbourhoodAttention(nn.Module):
 
     without a scale, as in the paper. Pixels outside the image are no keys. With a stride what
     the attention gives is averaged over as many pixels, as in the paper. Every pixel's
-    neighbours are gathered: k^2 times the keys and values in memory.
+    neighbors are gathered: k^2 times the keys and values in memory.
 
     Source: Ramachandran et al. (2019), Stand-alone self-attention in vision models, eq. 3.
     """
@@ -32,12 +32,12 @@ class NeighbourhoodAttention(nn.Module):
 
         Raises:
             InputError: if the heads do not divide the channels into even parts, or the kernel
-                has no centre.
+                has no center.
         """
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
             raise InputError(
-                f"kernel={kernel} has no pixel in its centre; choose an odd number of pixels"
+                f"kernel={kernel} has no pixel in its center; choose an odd number of pixels"
             )
         if num_heads < 1 or out_chans % (2 * num_heads):
             raise InputError(
@@ -75,6 +75,6 @@ class NeighbourhoodAttention(nn.Module):
         return padded.unfold(2, self.kernel, 1).unfold(3, self.kernel, 1)
 
     def _inside(self, height: int, width: int) -> Bool[Tensor, "hw pq"]:
-        """Whether a pixel's neighbours are pixels of the image."""
+        """Whether a pixel's neighbors are pixels of the image."""
         image = torch.ones(1, 1, height, width)
         return rearrange(self._around(image), "1 1 h w p q -> (h w) (p q)") > 0

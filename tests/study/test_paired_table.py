@@ -1,0 +1,158 @@
+"""Paired differences in the table of a study (src/visprism/study/table.py)."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from timm.models import VisionTransformer
+
+from visprism.study import examine
+from visprism.study.table import Difference
+
+SIDE = 4  # of the token grid
+IMAGES = 20
+
+
+def network(seed):
+    """A transformer whose blocks change the tokens visibly."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        vit = VisionTransformer(
+            img_size=32, patch_size=8, embed_dim=12, depth=2, num_heads=2, num_classes=5
+        )
+        with torch.no_grad():
+            for parameter in vit.parameters():
+                parameter.add_(0.2 * torch.randn(parameter.shape))
+    return vit.eval()
+
+
+@pytest.fixture(scope="module")
+def images():
+    return torch.rand(IMAGES, 3, 32, 32, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.fixture(scope="module")
+def study(images):
+    targets = torch.arange(IMAGES) % 5
+    batches = list(zip(images.split(8), targets.split(8), strict=True))
+    return examine(
+        {"a": network(0), "b": network(1)},
+        batches,
+        analyses=["fourier", "variance", "attention"],
+        minutes=None,
+    )
+
+
+@pytest.fixture(scope="module")
+def by_image(images):
+    """Quantities of each image for both networks, from their tokens."""
+    return [by_hand(network(seed), images) for seed in (0, 1)]
+
+
+@torch.no_grad()
+def by_hand(vit, images):
+    x = vit._pos_embed(vit.patch_embed(images))
+    distances, changes = [], {"attention": [], "mlp": []}
+    for block in vit.blocks:
+        distances.append(distance(block.attn, block.norm1(x)))
+        mixed = x + block.attn(block.norm1(x))
+        changes["attention"].append((x, mixed))
+        x = mixed + block.mlp(block.norm2(mixed))
+        changes["mlp"].append((mixed, x))
+    values = {"mean attention distance, mean over heads": np.mean(distances, axis=0)}
+    for kind, pairs in changes.items():
+        steps = [numbers(after) - numbers(earlier) for earlier, after in pairs]
+        names = (
+            "high-frequency log amplitude relative to the mean",
+            "high-frequency log amplitude relative to the lowest frequency",
+            "variance",
+            "variance over mean square",
+        )
+        for name, value in zip(names, np.mean(steps, axis=0), strict=True):
+            values[f"{name}, mean change across {kind} blocks"] = value
+    return values
+
+
+def numbers(tokens):
+    """Both high-frequency amplitudes and both log variances of each image."""
+    maps = tokens[:, 1:].double().mT.unflatten(2, (SIDE, SIDE)).numpy()
+    level = np.log(np.abs(np.fft.fft2(maps)) + 1e-6).mean(1)
+    variance, square = maps.var(axis=(2, 3)).mean(1), (maps**2).mean((1, 2, 3))
+    highest = level[:, 2, 2]
+    return np.stack(
+        [
+            highest - level[:, 0, 0],
+            highest - level[:, 1, 1],
+            np.log(variance),
+            np.log(variance / square),
+        ]
+    )
+
+
+def distance(attention, x):
+    """Mean distance of patches in pixels, by weight, of each image."""
+    q, k, _ = attention.qkv(x).unflatten(2, (3, attention.num_heads, -1)).unbind(2)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
+    weights = scores.softmax(-1)[:, :, 1:, 1:].double().numpy()
+    places = 8.0 * np.array(list(np.ndindex(SIDE, SIDE)))
+    away = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    return ((weights * away).sum(-1) / weights.sum(-1)).mean((1, 2))
+
+
+def test_it_has_the_paired_difference_of_every_answer_over_images(study, by_image):
+    rows = {row.quantity: row for row in study.table()}
+    first, second = by_image
+    assert set(first) < set(rows)
+    for quantity, values in first.items():
+        d = second[quantity] - values
+        low, high = stats.norm.interval(0.95, loc=d.mean(), scale=stats.sem(d))
+        expected = np.array([d.mean(), low, high])
+        in_logs = quantity.startswith("variance")
+        expected = np.exp(expected) if in_logs else expected
+        row = rows[quantity]
+        difference = row.difference
+        found = [difference.value, difference.low, difference.high]
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5, err_msg=quantity)
+        assert difference.form == ("ratio" if in_logs else "difference")
+        # The difference stands in the unit of the answers beside it.
+        a, b = (row.cells[name].value for name in "ab")
+        beside = (1 + b) / (1 + a) if in_logs else b - a
+        assert difference.value == pytest.approx(beside, rel=1e-6, abs=1e-9)
+    assert all(row.difference is not None for row in rows.values())
+
+
+def test_a_ratio_is_labeled_and_a_difference_has_the_unit_of_the_answers(study):
+    for row in study.table():
+        text = row.difference_text()
+        assert text.startswith("ratio of 1 + change ") == (row.unit == "%")
+        assert ("pixels" in text) == (row.unit == "pixels")
+
+
+def test_values_of_single_images_are_the_last_result(study):
+    for entry in study.entries:
+        assert [r.identifier == "per-image" for r in entry.results][-2:] == [False, True]
+
+
+def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net, images):
+    models = {"a": network(0), "b": net()}
+    study = examine(models, [images[:8]], analyses=["variance"], minutes=None)
+    rows = [row for row in study.table() if "attention blocks" in row.quantity]
+    assert rows
+    assert all(row.difference is None for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "form", "significant"),
+    [
+        (0.1, 0.3, "difference", True),
+        (-0.1, 0.3, "difference", False),
+        (1.1, 1.3, "ratio", True),
+        (0.4, 0.9, "ratio", True),
+        (0.9, 1.1, "ratio", False),
+    ],
+)
+def test_a_ratio_of_1_is_no_difference(low, high, form, significant):
+    difference = Difference((low + high) / 2, low, high, form)
+    assert difference.significant == significant
