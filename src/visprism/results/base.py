@@ -236,7 +236,7 @@ class Result:
         """Write one ``.npz`` file, whole or not at all.
 
         Raises:
-            InputError: if the class is not declared with `result_type`, for it could not be read.
+            InputError: if the class is not declared with `result_type`.
         """
         stored = _TYPES.get(self.identifier)
         if stored is None or stored.type is not type(self):
