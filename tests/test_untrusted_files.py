@@ -22,8 +22,10 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
+from visprism.harmonize import MSAConfig, save_alternet
 from visprism.measure.loss.landscape.checkpoint import read_partial
-from visprism.models.checkpoints import load_checkpoint
+from visprism.models import load_model
+from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.metadata import read_metadata
 from visprism.results.base import Result, result_type
 from visprism.training.recipe_files import read_recipe
@@ -208,7 +210,12 @@ def test_an_archive_whose_members_overlap_is_refused(tmp_path):
         ({"__provenance__": "[" * 100_000}, "does not hold a valid provenance"),
         ({"__provenance__": "[]"}, "does not hold a valid provenance"),
         ({"__provenance__": json.dumps(asdict(Provenance()) | {"seed": "a"})}, "seed must be"),
+        ({"__schema__": "one"}, "must be a number from 0, got 'one'"),
+        ({"__schema__": -1}, "must be a number from 0, got -1"),
+        ({"__schema__": 10**6}, "has schema 1000000 .* Update visprism"),
         ({"value": None}, "lacks columns of a test-found: value"),
+        ({"value": 3.0}, "value must be a column, got 3"),
+        ({"value": np.zeros((2, 2))}, "must have one axis, got value"),
         ({"value": np.array(["a", {}], dtype=object)}, "cannot be read as a result"),
         ({"words": 3}, "words must be a str, got 3"),
         ({"words": ["a", "b", "c"]}, "words must be a str"),
@@ -220,6 +227,23 @@ def test_a_tampered_result_is_refused(tmp_path, change, reason):
     np.savez(path, allow_pickle=True, **content)
     with pytest.raises(InputError, match=rf"a\.npz .*{reason}"):
         Found.load(path)
+
+
+def test_an_entry_of_a_provenance_that_is_not_known_is_left_out(tmp_path):
+    path = tmp_path / "a.npz"
+    stored = json.dumps(asdict(Provenance(model="net")) | {"__class__": "os.system"})
+    np.savez(path, **(saved(path) | {"__provenance__": stored}))
+    assert vars(Found.load(path).provenance) == vars(Provenance(model="net"))
+
+
+def test_a_damaged_file_of_an_earlier_version_is_refused(tmp_path):
+    """Its columns are read by an upgrade before they are checked."""
+    path = tmp_path / "a.npz"
+    stored = {"__type__": "costs", "__provenance__": "{}"}
+    for damage in ({}, {"shape": np.array(["1xa"])}, {"shape": 3}):
+        np.savez(path, **stored, **damage)
+        with pytest.raises(InputError, match=r"a\.npz does not hold a valid Costs of schema 0"):
+            Result.load(path)
 
 
 @pytest.mark.parametrize("name", ["os", "Result.__class__", "posix.system"])
@@ -332,4 +356,38 @@ def test_a_recipe_holds_values_only(tmp_path, monkeypatch, text):
     (tmp_path / "a.yaml").write_text(f"base: quick\n{text}" if ":" in text[:8] else text)
     with pytest.raises(InputError, match=r"the recipe .*a\.yaml"):
         read_recipe(tmp_path / "a.yaml")
+    assert not (tmp_path / _RUN).exists()
+
+
+# Names that reach code.
+
+
+def test_a_file_name_is_no_code_in_a_converted_network(tmp_path):
+    loaded = load_model("resnet20")
+    attack = '""";open("ran", "w");"""'
+    saved = save_alternet(
+        nn.Linear(1, 1),
+        loaded,
+        tmp_path,
+        cnn=f"resnet20@{attack}.pt",
+        names=[attack, "\\", '"', "\n"],
+        msa=MSAConfig(head_dim=8),
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["alternet.safetensors"]
+    with pytest.raises(
+        InputError, match="which is refused: blocks must be a number, a flag, a"
+    ):
+        load_model(saved)
+    assert not (tmp_path / _RUN).exists()
+
+
+@pytest.mark.parametrize("folder", ["", "/"])
+def test_a_converted_network_must_not_name_the_code_of_its_cnn(tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(f"open({_RUN!r}, 'w')\ndef net(): pass\n")
+    base = f"{tmp_path / 'net.py' if folder else 'net.py'}:net"
+    provenance = Provenance(model=f"alternet?base={base}&blocks=none")
+    save_checkpoint(nn.Linear(1, 1), tmp_path / "a.safetensors", provenance=provenance)
+    with pytest.raises(InputError, match="which is refused: base must be a number, a flag"):
+        load_model(str(tmp_path / "a.safetensors"))
     assert not (tmp_path / _RUN).exists()

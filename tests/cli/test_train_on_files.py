@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from visprism.cli import main
-from visprism.data.feed import in_order
+from visprism.data.feed import shuffled_batches
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
 from visprism.training.state_files import read_state, valid_state
@@ -73,7 +73,9 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
     photos, tmp_path, workers, monkeypatch, capsys, undisturbed
 ):
     files = sorted((photos / "train").rglob("*.png"))
-    file = files[int(in_order(IMAGES, BATCH, 1, 0)[3][2])]  # read in the middle of epoch 2
+    file = files[
+        int(shuffled_batches(IMAGES, BATCH, 1, 0)[3][2])
+    ]  # read in the middle of epoch 2
     whole = file.read_bytes()
 
     def damaging(items, label):
@@ -92,8 +94,8 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
     *_, said = capsys.readouterr().err.strip().splitlines()
     assert said.startswith(f"visprism: an image of folder:{photos} (train) cannot be read: ")
     assert f"{file.parent.name}/{file.name} (" in said
-    assert "repair it and go on with --resume" in said
-    assert said.endswith(f"; the last good state is {out}/last.ckpt")
+    assert "Repair it and resume, or start a new run with --skip-bad." in said
+    assert said.endswith(f" The last checkpoint is {out}/last.ckpt.")
     assert read_state(out)["step"] == STEPS
     assert main(arguments(photos, out, workers, "--resume")) == 0
     found, expected = (
@@ -118,7 +120,7 @@ def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
     training = [*arguments(photos, run, 2), "--epochs", "50"]
     said = []
     # The state of the first epoch, and the accuracy of the first seed, are kept by then.
-    moments = iter(["epoch 2 of 50", "training with no MSA, seed 1", "never"])
+    moments = iter(["epoch 2 of 50", "training the CNN, seed 1", "never"])
     moment = next(moments)
     with subprocess.Popen(  # one interpreter for both: it takes longer than they do
         [sys.executable, "-c", PROGRAM, json.dumps([training, [*SEARCH.split(), str(found)]])],

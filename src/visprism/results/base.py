@@ -280,7 +280,10 @@ class Result:
         import_module("visprism.results")  # declares every built-in type
         load_plugins()
         values = _stored_values(Path(path))
-        name, schema = str(values.pop("__type__")), int(values.pop("__schema__", 0))
+        name, schema = (
+            str(values.pop("__type__")),
+            _schema(values.pop("__schema__", 0), Path(path)),
+        )
         origin = _origin(values.pop("__provenance__"), Path(path))
         stored = _TYPES.get(name)
         if stored is None or not issubclass(stored.type, cls):
@@ -291,7 +294,7 @@ class Result:
                 f"{stored.schema}. Update visprism."
             )
         for step in range(schema, stored.schema):
-            values = stored.upgrades.get(step, lambda same: same)(values)
+            values = _upgraded(stored, step, values, path)
         required = {f.name for f in fields(stored.type) if f.default is MISSING} - {
             "provenance"
         }
@@ -339,6 +342,24 @@ def _stored_values(path: Path) -> dict[str, Any]:
     if not {"__type__", "__provenance__"} <= values.keys():
         raise InputError(f"{path} must be a file that Result.save wrote")
     return {k: v if v.ndim else v.item() for k, v in values.items()}
+
+
+def _schema(stored: Any, path: Path) -> int:  # noqa: ANN401 (of an untrusted file)
+    if type(stored) is not int or stored < 0:
+        raise InputError(f"the schema of {path} must be a number from 0, got {stored!r:.80}")
+    return stored
+
+
+def _upgraded(
+    stored: _Stored, schema: int, values: dict[str, Any], path: Path | str
+) -> dict[str, Any]:
+    """The values of one schema as those of the next."""
+    try:
+        return stored.upgrades.get(schema, lambda same: same)(values)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path} does not hold a valid {stored.type.__name__} of schema {schema}: {error}"
+        ) from error
 
 
 def _origin(text: Any, path: Path) -> Provenance:  # noqa: ANN401 (of an untrusted file)

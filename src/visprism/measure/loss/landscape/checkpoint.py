@@ -53,8 +53,8 @@ def read_partial(path: Path, prints: Mapping[str, str]) -> Rows:
                 )
         except (OSError, *_DAMAGED) as error:
             raise InputError(
-                f"{file} must be a partial landscape ({error}). Delete it, or choose another "
-                "file."
+                f"{file} must be a partial landscape, got no archive of its arrays. Delete it, "
+                "or choose another file."
             ) from error
         if differing:
             raise InputError(
