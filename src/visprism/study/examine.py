@@ -20,7 +20,7 @@ from visprism.results.base import Result
 from visprism.study.events import Event, Finished, Listener, Planned, Started, Stopped
 from visprism.study.plan import Plan, Step, Workload, plan_of, timing_of
 from visprism.study.store import Store, fingerprint_of, key_of
-from visprism.study.study import Entry, Failure, Study
+from visprism.study.study import Entry, Failure, Kind, Study
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
 DEFAULT_MINUTES = 2.0
@@ -264,7 +264,7 @@ class _Examination:
             if self.on_error == "raise":
                 raise
             for analysis in analyses:
-                self._fail(Failure(subject.name, analysis.name, _reason(error)))
+                self._fail(_failure(subject.name, analysis.name, error))
 
     def _compare(self, step: Step) -> None:
         """What the analyses of a step find about two models together."""
@@ -288,7 +288,7 @@ class _Examination:
                     if self.on_error == "raise":
                         raise
                     names = f"{first.name} and {second.name}"
-                    self._fail(Failure(names, analysis.name, _reason(error)))
+                    self._fail(_failure(names, analysis.name, error))
                 else:
                     if found:
                         self._keep(analysis, pair, found, time.monotonic() - begin)
@@ -404,6 +404,13 @@ def _preparation(subject: Subject) -> str:
     )
 
 
+def _failure(model: str, analysis: str, error: Exception) -> Failure:
+    """A measurement that ran out of time is skipped, as one that the plan had no room for."""
+    kind: Kind = "skipped" if isinstance(error, TimeBudgetError) else "failed"
+    return Failure(model, analysis, _reason(error), kind)
+
+
 def _reason(error: Exception) -> str:
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"
+    known = isinstance(error, InputError | TimeBudgetError)
+    return text if known else f"{type(error).__name__}: {text}"
