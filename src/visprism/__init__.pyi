@@ -234,7 +234,7 @@ from visprism.figures import save_figure as save_figure
 # Training.
 from visprism.harmonize import MSAConfig as MSAConfig
 from visprism.harmonize import conv_blocks as conv_blocks
-from visprism.harmonize import harmonize as harmonize
+from visprism.harmonize import harmonize_model as harmonize_model
 from visprism.harmonize import search_by_recipe as search_by_recipe
 from visprism.harmonize import search_replacements as search_replacements
 from visprism.training import RECIPES as RECIPES

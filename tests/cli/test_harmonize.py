@@ -5,7 +5,7 @@ import torch
 
 from visprism.cli import main
 from visprism.core.rng import stream
-from visprism.harmonize import harmonize
+from visprism.harmonize import harmonize_model
 from visprism.models import load_model
 from visprism.results.base import Result
 from visprism.results.harmonize import ReplacementSearch
@@ -33,7 +33,7 @@ def test_what_it_writes_is_a_model_for_every_command(converted, images, capsys):
     assert {p.name for p in converted.iterdir()} == {"alternet.safetensors"}
     loaded = load_model(written(converted))
     base = load_model("resnet20")
-    same = harmonize(base.model, images, ["layer3.0", "layer3.2"], head_dim=8)
+    same = harmonize_model(base.model, images, ["layer3.0", "layer3.2"], head_dim=8)
     torch.testing.assert_close(loaded.model(images), same(images), rtol=0, atol=0)
     assert loaded.preprocessing == base.preprocessing
     assert main(["anatomy", written(converted)]) == 0

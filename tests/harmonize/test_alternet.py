@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from visprism.core.errors import InputError
-from visprism.harmonize import MSAConfig, harmonize, save_alternet
+from visprism.harmonize import MSAConfig, save_alternet
 from visprism.models import load_model, read_metadata
 
 
@@ -17,7 +17,7 @@ def saved(tmp_path, images):
     network = load_model("resnet20?num_classes=7")
     names, msa = ("layer3.0", "layer3.2"), MSAConfig(heads=(1, 2, 4), head_dim=8)
     options = {"heads": msa.heads, "head_dim": msa.head_dim}
-    model = harmonize(network.model, images, names, **options)
+    model = harmonize_model(network.model, images, names, **options)
     cnn = "resnet20?num_classes=7@weights.pt"
     text = save_alternet(model, network, tmp_path, cnn=cnn, names=names, msa=msa)
     return model, network, text
@@ -61,7 +61,7 @@ def test_a_network_is_named_in_a_fresh_process():
 def test_its_weights_are_those_of_the_cnn_and_the_conversion(blocks, placement, images):
     """With its weights, the network of `harmonize` gives the same logits."""
     named = load_model(f"alternet?base=resnet20&blocks={blocks}&head_dim=8").model
-    twin = harmonize(load_model("resnet20").model, images, placement, head_dim=8)
+    twin = harmonize_model(load_model("resnet20").model, images, placement, head_dim=8)
     twin.load_state_dict(named.state_dict())
     torch.testing.assert_close(named(images), twin.eval()(images), rtol=0, atol=0)
 
@@ -88,7 +88,7 @@ def test_a_cnn_of_a_file_is_named_by_the_user_and_not_by_metadata(tmp_path, imag
     cnn = f"{tmp_path / 'mine.py'}:cnn"
     network = load_model(cnn)
     names = ("layer3.2",)
-    model = harmonize(network.model, images, names)
+    model = harmonize_model(network.model, images, names)
     text = save_alternet(model, network, tmp_path, cnn=cnn, names=names, msa=MSAConfig())
     assert text.startswith(f"alternet?base={cnn}&blocks=layer3.2&window=")
     state = load_model(text).model.state_dict()

@@ -14,7 +14,7 @@ from torch import nn
 from visprism.anatomy import dissect
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.harmonize import conv_blocks, harmonize, search_replacements, select_blocks
+from visprism.harmonize import conv_blocks, harmonize_model, search_replacements, select_blocks
 from visprism.models import load_model
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
@@ -64,10 +64,10 @@ def test_every_library_s_cnn_becomes_an_alternet(cnn, images):
     name, model = cnn
     before = copy.deepcopy(model.state_dict())
     blocks = conv_blocks(model, images)
-    same = harmonize(model, images, ())
+    same = harmonize_model(model, images, ())
     torch.testing.assert_close(same(images), model(images), rtol=0, atol=0)
 
-    changed = harmonize(model, images, "end-of-stage", head_dim=8)
+    changed = harmonize_model(model, images, "end-of-stage", head_dim=8)
     last = [max(b.name for b in blocks if b.stage == s) for s in {b.stage for b in blocks}]
     assert len(msas(changed)) == len(last)
     expected = PostActMSABlock if name in POST else MSABlock
@@ -87,7 +87,7 @@ def test_every_library_s_cnn_becomes_an_alternet(cnn, images):
 
 def test_the_new_blocks_are_attention_and_learn(cnn, images):
     _, model = cnn
-    changed = harmonize(model, images, "end-of-stage", head_dim=8).train()
+    changed = harmonize_model(model, images, "end-of-stage", head_dim=8).train()
     changed(images).square().sum().backward()
     dead = [n for n, p in changed.named_parameters() if p.grad is None]
     assert not dead
@@ -103,7 +103,7 @@ def test_the_new_blocks_are_attention_and_learn(cnn, images):
 )
 def test_a_preactivation_resnet_becomes_alter_resnet(depths, counts, images):
     model = preact_resnet(PreActBottleneck, 32, depths=depths, num_classes=5).eval()
-    changed = harmonize(model, images, counts)
+    changed = harmonize_model(model, images, counts)
     alter = alter_resnet(
         PreActBottleneck, 32, num_classes=5, depths=depths, msas=counts, window=4
     ).eval()
@@ -119,7 +119,7 @@ def test_the_preactivation_resnet_of_the_documents_becomes_alter_resnet_50(image
     sizes = {
         sum(p.numel() for p in network.parameters())
         for network in (
-            harmonize(model, images, (0, 1, 3, 2)),
+            harmonize_model(model, images, (0, 1, 3, 2)),
             load_model("alter_resnet50_32?num_classes=100").model,
         )
     }
@@ -129,7 +129,7 @@ def test_the_preactivation_resnet_of_the_documents_becomes_alter_resnet_50(image
 def test_at_224_pixels_the_window_is_7_and_heads_grow_as_in_the_paper():
     large = torch.randn(1, 3, 224, 224, generator=stream(0, "large"))
     model = torchvision.models.resnet50(num_classes=5).eval()
-    changed = harmonize(model, large, "end-of-stage")
+    changed = harmonize_model(model, large, "end-of-stage")
     found = [changed.get_submodule(name).attn for name in msas(changed)]
     assert [layer.num_heads for layer in found] == [3, 6, 12, 24]
     assert {layer.window for layer in found} == {7}
@@ -140,7 +140,7 @@ def test_at_224_pixels_the_window_is_7_and_heads_grow_as_in_the_paper():
 
 def test_an_msa_may_be_the_first_of_a_strided_stage(images):
     model = load_model("preact_resnet18_32").model
-    changed = harmonize(model, images, ["layer3.0"])
+    changed = harmonize_model(model, images, ["layer3.0"])
     assert (
         changed.layer3(torch.zeros(1, 128, 9, 9)).shape
         == model.layer3(torch.zeros(1, 128, 9, 9)).shape
@@ -148,19 +148,19 @@ def test_an_msa_may_be_the_first_of_a_strided_stage(images):
 
 
 def test_norms_and_stochastic_depth_are_of_the_replaced_block(images):
-    convnext = harmonize(
+    convnext = harmonize_model(
         timms("convnext_atto", drop_path_rate=0.3)().eval(), images, "end-of-stage"
     )
     last = convnext.get_submodule(msas(convnext)[-1])
     assert isinstance(last.norm1, LayerNorm2d)
     assert last.drop_path.drop_prob == pytest.approx(0.3)
-    resnet = harmonize(
+    resnet = harmonize_model(
         timm.create_model("resnet18", norm_layer=partial(nn.BatchNorm2d, eps=1e-3)).eval(),
         images,
         "end-of-stage",
     )
     assert resnet.get_submodule(msas(resnet)[0]).norm1.eps == 1e-3
-    grouped = harmonize(
+    grouped = harmonize_model(
         timm.create_model("resnet18", norm_layer=timm.layers.GroupNorm).eval(),
         images,
         "end-of-stage",
@@ -171,7 +171,7 @@ def test_norms_and_stochastic_depth_are_of_the_replaced_block(images):
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(images):
     model = load_model("resnet20").model
     one, same, other = (
-        harmonize(model, images, "end-of-stage", seed=s).state_dict() for s in (0, 0, 1)
+        harmonize_model(model, images, "end-of-stage", seed=s).state_dict() for s in (0, 0, 1)
     )
     assert all(torch.equal(one[key], same[key]) for key in one)
     assert any(not torch.equal(one[key], other[key]) for key in one)
@@ -207,7 +207,7 @@ def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_n
         ("once", ("twice",)),
         ("last", ("twice",)),
     ]
-    changed = harmonize(model, images, ["last"], head_dim=8)
+    changed = harmonize_model(model, images, ["last"], head_dim=8)
     assert changed.last is changed.alias
     assert isinstance(changed.last, PostActMSABlock)
     assert isinstance(changed.last.norm1, nn.InstanceNorm2d)
@@ -296,15 +296,15 @@ def test_every_shortcut_of_known_networks_is_found(make, number):
 def test_refuses_a_rule_where_a_block_is_called_several_times(placement, images):
     said = r"stage 1 has blocks that are called several times \(twice\) .* stage are once, last"
     with pytest.raises(InputError, match=said):
-        harmonize(OddlyMade().eval(), images, placement, head_dim=8)
+        harmonize_model(OddlyMade().eval(), images, placement, head_dim=8)
     with pytest.raises(InputError, match=said):
         search_replacements(OddlyMade().eval(), images, lambda _model, _seed: 0.5)
 
 
 def test_refuses_what_was_harmonized_already(images):
-    once = harmonize(load_model("resnet20").model, images, "end-of-stage")
+    once = harmonize_model(load_model("resnet20").model, images, "end-of-stage")
     with pytest.raises(InputError, match=r"without MSA blocks, got one at 'layer1\.2'"):
-        harmonize(once, images)
+        harmonize_model(once, images)
 
 
 @pytest.mark.parametrize("window", [(1, 2, 3, 4), 2.5, 0, True])
@@ -330,7 +330,7 @@ def test_refuses_what_is_no_module(images):
 )
 def test_refuses_a_placement_that_does_not_fit(placement, said, images):
     with pytest.raises(InputError, match=said):
-        harmonize(load_model("resnet20").model, images, placement)
+        harmonize_model(load_model("resnet20").model, images, placement)
 
 
 @pytest.mark.parametrize("placement", [(0, 1.7, 1), (0, "layer2.0", 1), 3])
@@ -342,17 +342,17 @@ def test_refuses_a_placement_of_another_kind(placement, images):
 
 def test_refuses_heads_that_do_not_fit_the_stages(images):
     with pytest.raises(InputError, match=r"one per stage \(3 stages, .*\), got 2 numbers"):
-        harmonize(load_model("resnet20").model, images, heads=(1, 2))
+        harmonize_model(load_model("resnet20").model, images, heads=(1, 2))
     with pytest.raises(InputError, match="got 0 heads; an attention wants at least one"):
-        harmonize(load_model("resnet20").model, images, heads=0)
+        harmonize_model(load_model("resnet20").model, images, heads=0)
 
 
 def test_refuses_the_heads_of_four_stages_where_dilation_leaves_two(images):
     dilated = timm.create_model("resnet18", output_stride=8, num_classes=5).eval()
     said = r"\(2 stages, which end at layer1\.1, layer4\.1\), got 4 numbers"
     with pytest.raises(InputError, match=said):
-        harmonize(dilated, images, heads=(3, 6, 12, 24))
-    assert harmonize(dilated, images, heads=(3, 24))(images).shape == (len(images), 5)
+        harmonize_model(dilated, images, heads=(3, 6, 12, 24))
+    assert harmonize_model(dilated, images, heads=(3, 24))(images).shape == (len(images), 5)
 
 
 @pytest.mark.parametrize("head_dim", [None, 0, 7.5])
@@ -376,15 +376,15 @@ def test_a_norm_of_an_unknown_kind_is_refused_where_it_would_be_replaced(images)
     model = OddlyMade()
     model.last = model.alias = Residual(Scaled)
     with pytest.raises(InputError, match="got a Scaled in block 'last'"):
-        harmonize(model.eval(), images, ["last"], head_dim=8)
-    kept = harmonize(model, images, ["once"], head_dim=8)
+        harmonize_model(model.eval(), images, ["last"], head_dim=8)
+    kept = harmonize_model(model, images, ["once"], head_dim=8)
     assert isinstance(kept.last.norm, Scaled)
 
 
 def test_the_epsilon_of_a_group_norm_is_kept(images):
     model = OddlyMade()
     model.last = model.alias = Residual(partial(nn.GroupNorm, 2, eps=1e-2))
-    norm = harmonize(model.eval(), images, ["last"], head_dim=8).last.norm1
+    norm = harmonize_model(model.eval(), images, ["last"], head_dim=8).last.norm1
     assert (norm.num_groups, norm.eps) == (2, 1e-2)
 
 
@@ -403,4 +403,4 @@ def test_refuses_a_model_without_residual_conv_blocks(make, images):
     with pytest.raises(
         InputError, match="must have a residual block with a spatial convolution"
     ):
-        harmonize(model, images)
+        harmonize_model(model, images)

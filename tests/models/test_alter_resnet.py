@@ -7,7 +7,7 @@ import torch
 from visprism.anatomy import attentions, dissect
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.harmonize import harmonize
+from visprism.harmonize import harmonize_model
 from visprism.models import MODELS, load_model
 from visprism.models.layers.msa_block import MSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
@@ -133,7 +133,7 @@ def test_rejects_what_does_not_fit_in_one_sentence(options, message):
 @pytest.mark.parametrize("msas", [(0, 1, 1), (0, 1, 2), (1, 2, 2), (0, 0, 0)])
 def test_alter_resnet20_is_what_harmonize_makes_of_resnet20(msas):
     """The same tree of modules and shapes, by the placement, heads and window of its rule."""
-    converted = harmonize(load_model("resnet20").model, torch.zeros(2, 3, 32, 32), msas)
+    converted = harmonize_model(load_model("resnet20").model, torch.zeros(2, 3, 32, 32), msas)
     assert shapes(MODELS["alter_resnet20"](msas=msas)) == shapes(converted)
 
 

@@ -27,7 +27,7 @@ def harmonize(arguments: Namespace) -> None:
     from visprism.core.processes import require_single_process
     from visprism.figures import panel, save_figure
     from visprism.harmonize import MSAConfig, conv_blocks, save_alternet, select_blocks
-    from visprism.harmonize import harmonize as convert
+    from visprism.harmonize import harmonize_model as convert
 
     require_single_process("visprism harmonize")
     msa = MSAConfig(arguments.heads, arguments.head_dim, arguments.window)

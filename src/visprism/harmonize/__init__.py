@@ -3,7 +3,7 @@
 from visprism.harmonize.alternet import save_alternet
 from visprism.harmonize.block_selection import Placement, select_blocks
 from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
-from visprism.harmonize.convert import MSAConfig, harmonize
+from visprism.harmonize.convert import MSAConfig, harmonize_model
 from visprism.harmonize.search import search_replacements
 from visprism.harmonize.search_by_recipe import search_by_recipe
 from visprism.results.harmonize import ReplacementSearch
@@ -14,7 +14,7 @@ __all__ = [
     "Placement",
     "ReplacementSearch",
     "conv_blocks",
-    "harmonize",
+    "harmonize_model",
     "save_alternet",
     "search_by_recipe",
     "search_replacements",

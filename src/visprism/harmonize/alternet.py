@@ -17,7 +17,7 @@ from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.harmonize.block_selection import Placement
 from visprism.harmonize.conv_blocks import conv_blocks
-from visprism.harmonize.convert import MSAConfig, default_window, harmonize
+from visprism.harmonize.convert import MSAConfig, default_window
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.models.spec import ModelSpec
 
@@ -62,7 +62,7 @@ def alternet(
     # Both follow the global generator, as the weights of every network of the zoo do.
     base_seed, seed = torch.randint(2**31, (2,)).tolist()
     cnn = load_model(_cnn_name(base, library, options), seed=base_seed)
-    model = harmonize(
+    model = harmonize_model(
         cnn.model,
         torch.zeros(2, 3, *cnn.preprocessing.size),
         _placement(blocks),

@@ -34,7 +34,7 @@ class MSAConfig:
     window: int | None = None
 
 
-def harmonize(
+def harmonize_model(
     model: nn.Module,
     images: Images,
     placement: Placement = "alternate",

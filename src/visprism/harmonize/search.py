@@ -16,7 +16,7 @@ from visprism.core.fingerprint import fingerprint
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.harmonize.block_selection import select_blocks
 from visprism.harmonize.conv_blocks import conv_blocks
-from visprism.harmonize.convert import harmonize
+from visprism.harmonize.convert import harmonize_model
 from visprism.results.harmonize import (
     CONFIRMATION,
     SEARCH,
@@ -104,7 +104,7 @@ def search_replacements(
     stored = SearchLog(log, model, {**msa, **settings})
 
     def converted(names: Blocks, seed: int = 0) -> nn.Module:
-        return harmonize(
+        return harmonize_model(
             model, images, names, heads=heads, head_dim=head_dim, window=window, seed=seed
         )
 
