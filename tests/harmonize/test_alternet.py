@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from visprism.core.errors import InputError
-from visprism.harmonize import MSAConfig, save_alternet
+from visprism.harmonize import MSAConfig, harmonize_model, save_alternet
 from visprism.models import load_model, read_metadata
 
 

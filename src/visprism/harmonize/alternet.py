@@ -17,7 +17,7 @@ from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.harmonize.block_selection import Placement
 from visprism.harmonize.conv_blocks import conv_blocks
-from visprism.harmonize.convert import MSAConfig, default_window
+from visprism.harmonize.convert import MSAConfig, default_window, harmonize_model
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.models.spec import ModelSpec
 
