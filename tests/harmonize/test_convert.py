@@ -310,12 +310,12 @@ def test_refuses_what_was_harmonized_already(images):
 @pytest.mark.parametrize("window", [(1, 2, 3, 4), 2.5, 0, True])
 def test_refuses_a_window_of_no_whole_number(window, images):
     with pytest.raises(InputError, match="window must be a positive integer or None"):
-        inspect.unwrap(harmonize)(load_model("resnet20").model, images, window=window)
+        inspect.unwrap(harmonize_model)(load_model("resnet20").model, images, window=window)
 
 
 def test_refuses_what_is_no_module(images):
     with pytest.raises(InputError, match=r"model must be a torch\.nn\.Module, got a list"):
-        inspect.unwrap(harmonize)([1], images)
+        inspect.unwrap(harmonize_model)([1], images)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_refuses_the_heads_of_four_stages_where_dilation_leaves_two(images):
 @pytest.mark.parametrize("head_dim", [None, 0, 7.5])
 def test_refuses_a_head_of_no_channels(head_dim, images):
     with pytest.raises(InputError, match="head_dim must be a positive integer"):
-        inspect.unwrap(harmonize)(load_model("resnet20").model, images, head_dim=head_dim)
+        inspect.unwrap(harmonize_model)(load_model("resnet20").model, images, head_dim=head_dim)
 
 
 class Scaled(nn.Module):
