@@ -108,7 +108,7 @@ class MassiveActivations(ScalarPerBlock):
     log_ratio: np.ndarray = column(
         "log10(largest / median activation)",
         "",
-        "absolute values over all tokens and channels of an image; mean over images",
+        "absolute values that are not 0 of all tokens and channels; mean over images",
     )
     log_ratio_error: np.ndarray = column("Standard error of the logarithm", "", "over images")
     massive: np.ndarray = column(

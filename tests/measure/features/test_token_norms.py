@@ -89,6 +89,13 @@ def test_the_largest_activation_has_its_channel_and_token(place):
     assert massive.on_prefix.item() == (place == "class token")
 
 
+def test_activations_of_zero_do_not_count_in_the_median():
+    grid = torch.zeros(1, 3, 2, 2).double()
+    grid[0, 0, 0] = torch.tensor([2.0, 8.0])
+    massive = further(gathered(grid), MassiveActivations)
+    assert massive.log_ratio.item() == pytest.approx(np.log10(4))  # the lower of two
+
+
 # Invariances.
 
 

@@ -71,13 +71,14 @@ class TokenNormProbe(Probe):
         norms = torch.cat([off.norm(dim=2), grid.norm(dim=1).flatten(1)], dim=1)
         sizes = torch.cat([off.flatten(1), grid.flatten(1)], dim=1).abs_()
         largest, where = sizes.max(dim=1)
+        median = sizes.masked_fill_(sizes == 0, torch.nan).nanmedian(dim=1).values
         channels, places = off.shape[2], grid[0, 0].numel()
         on_grid = where - off[0].numel()
         channel = torch.where(on_grid < 0, where % channels, on_grid // places)
         token = torch.where(on_grid < 0, where // channels, off.shape[1] + on_grid % places)
         codes = torch.tensor([GROUPS.index(g) for g in x.groups], device=grid.device)
         rows = [
-            torch.cat([norms, largest[:, None], sizes.median(dim=1).values[:, None]], dim=1),
+            torch.cat([norms, largest[:, None], median.nan_to_num()[:, None]], dim=1),
             torch.cat([codes.expand(len(grid), -1), channel[:, None], token[:, None]], dim=1),
         ]
         return torch.stack([row.double() for row in rows], dim=1)
