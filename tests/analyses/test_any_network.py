@@ -93,13 +93,14 @@ def labeled_images():
     return [(images[i : i + 8], targets[i : i + 8]) for i in range(0, IMAGES, 8)]
 
 
-ADDED = ["token-norms"]
+ADDED = ["token-norms", "token-similarity", "readout"]
+OPTIONS = {"readout": {"neighbors": 5, "folds": 3}}
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", ADDED)
 def test_it_works_on_any_network_or_says_why_not(name, network):
-    analysis, anatomy = ANALYSES[name](), built(network)
+    analysis, anatomy = ANALYSES[name](**OPTIONS.get(name, {})), built(network)
     reason = REASONS.get((name, network))
     if reason is not None:
         with pytest.raises(InputError, match=reason):
