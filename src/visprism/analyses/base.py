@@ -216,9 +216,9 @@ class FeatureAnalysis(Analysis):
         return self.results(seen)
 
     def results(self, seen: Observation) -> Sequence[Result]:
-        """All results: those of `derive`, and the values of single images last, if any."""
+        """Results of `derive`, further ones of the probe, and single images last, if any."""
         per_image = () if seen.per_image is None else (seen.per_image,)
-        return (*self.derive(seen.result), *per_image)
+        return (*self.derive(seen.result), *seen.further, *per_image)
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """A forward pass and a part of one for the statistic."""
