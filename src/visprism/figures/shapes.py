@@ -18,7 +18,6 @@ from visprism.results.shapes import (
     QuantilesPerBlock,
     ScalarPerBlock,
     Surface,
-    Z,
 )
 
 _GAP = 0.08  # between pictures, of the width of one
@@ -81,7 +80,7 @@ def _(result: Curve, ax: Axes) -> Axes:
     palette = list(KIND_COLORS.values())[1:]
     for i, (name, rows) in enumerate(result.series().items()):
         color = palette[i % len(palette)]
-        value, margin = result.values[rows], Z * result.errors[rows]
+        value, margin = result.values[rows], result.margins[rows]
         if np.isfinite(margin).all():
             ax.fill_between(
                 x[rows], value - margin, value + margin, color=color, alpha=0.18, linewidth=0
