@@ -65,9 +65,7 @@ def test_intervals_of_mean_losses_cover_them_where_students_do_not():
     truth = np.exp(-1 + 1.2**2 / 2)
     ends = np.array([mean_interval(sample) for sample in losses])
     inside = (ends[:, 0] <= truth) & (truth <= ends[:, 1])
-    low, high = stats.t.interval(
-        0.95, 63, loc=losses.mean(1), scale=stats.sem(losses, axis=1)
-    )
+    low, high = stats.t.interval(0.95, 63, loc=losses.mean(1), scale=stats.sem(losses, axis=1))
     assert ((low <= truth) & (truth <= high)).mean() < 0.92 <= inside.mean() <= 0.97
 
 

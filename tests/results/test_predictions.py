@@ -149,7 +149,7 @@ def test_the_interval_of_the_difference_of_the_ece_holds_the_truth_in_95_percent
     for _ in range(100):
         result = calibration_differences(*pair(generator, 300, gaps))
         inside.append(result.low[0] <= gaps[1] - gaps[0] <= result.high[0])
-    assert np.mean(inside) >= 0.9  # deviation 0.02; benchmarks/coverage_of_intervals.py has more
+    assert np.mean(inside) >= 0.9  # deviation 0.02
 
 
 def test_a_model_has_the_calibration_of_itself():
@@ -161,9 +161,7 @@ def test_a_model_has_the_calibration_of_itself():
 
 def test_the_difference_changes_its_sign_with_the_order_of_the_models():
     first, second = pair(np.random.default_rng(5), 200, (0.0, 0.1))
-    there, back = (
-        calibration_differences(a, b) for a, b in ((first, second), (second, first))
-    )
+    there, back = (calibration_differences(a, b) for a, b in ((first, second), (second, first)))
     assert (there.difference, there.low, there.high) == (
         -back.difference,
         -back.high,

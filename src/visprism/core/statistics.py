@@ -47,7 +47,8 @@ def mean_interval(values: Float[np.ndarray, " n"]) -> tuple[float, float]:
 
     With m the mean, s the standard deviation and b the skewness over sqrt(n), the interval is
 
-        m - g(t) s / sqrt(n) to m - g(-t) s / sqrt(n), g(t) = 3 / b (cbrt(1 + b (t - b / 6)) - 1)
+        m - g(t) s / sqrt(n) to m - g(-t) s / sqrt(n),
+        g(t) = 3 / b (cbrt(1 + b (t - b / 6)) - 1)
 
     with t the 97.5 % quantile of Student's t with n - 1 degrees of freedom. For b = 0 it is
     m ± t s / sqrt(n). The correction matters for losses and for rare events: few values are

@@ -74,9 +74,7 @@ class Bins:
         model = (n * np.abs(accuracy - confidence)).sum(1) / total
         return mean.sum(1) / total, np.sqrt(variance.sum(1)) / total, model
 
-    def threshold(
-        self, deviations: float | Float[np.ndarray, " r"]
-    ) -> Float[np.ndarray, " r"]:
+    def threshold(self, deviations: float | Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
         """The h at which mean + `deviations` · deviation is the sample's ECE.
 
         It is the largest h where already a calibrated model reaches the sample's ECE.
@@ -92,7 +90,7 @@ class Bins:
         return np.where(mean + deviations * deviation >= ece, _LARGEST, low)
 
     def solve(self, deviations: float | Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-        """The model's ECE at that threshold; 0 where a calibrated model reaches the sample's."""
+        """The model's ECE at that threshold: 0 where a calibrated one reaches the sample's."""
         return self.expected(self.threshold(deviations))[2]
 
 
@@ -125,7 +123,9 @@ def calibration_error(
     and Johnstone (1994), Ideal spatial adaptation by wavelet shrinkage, on soft thresholds.
     """
     binned = Bins.of(confidence, correct, bins)
-    copies = (np.repeat(v, 3, axis=0) for v in (binned.images, binned.confidence, binned.correct))
+    copies = (
+        np.repeat(v, 3, axis=0) for v in (binned.images, binned.confidence, binned.correct)
+    )
     debiased, low, high = Bins(*copies).solve(np.array([0.0, NORMAL_95, -NORMAL_95])).tolist()
     return CalibrationError(
         value=float(binned.ece[0]),
