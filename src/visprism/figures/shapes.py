@@ -19,7 +19,6 @@ from visprism.results.shapes import (
     ScalarPerBlock,
     SeriesPerBlock,
     Surface,
-    Z,
 )
 
 _GAP = 0.08  # between pictures, of the width of one
@@ -41,7 +40,7 @@ def _(result: SeriesPerBlock, ax: Axes) -> Axes:
     """A line for each series against depth, with 95 % intervals."""
     for name, rows, color in _colored(result.series()):
         finite = rows[np.isfinite(result.values[rows])]
-        error = Z * result.errors[finite]
+        error = result.margins[finite]
         ax.errorbar(
             result.depth[finite],
             result.values[finite],
@@ -131,7 +130,7 @@ def _(result: Curve, ax: Axes) -> Axes:
     """A line for each curve, with its 95 % interval."""
     x = np.asarray(getattr(result, result.x_name), dtype=float)
     for name, rows, color in _colored(result.series()):
-        value, margin = result.values[rows], Z * result.errors[rows]
+        value, margin = result.values[rows], result.margins[rows]
         if np.isfinite(margin).all():
             ax.fill_between(
                 x[rows], value - margin, value + margin, color=color, alpha=0.18, linewidth=0

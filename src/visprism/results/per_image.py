@@ -81,10 +81,11 @@ class Differences(Result):
 def paired_differences(first: PerImage, second: PerImage) -> Differences:
     """Mean differences between two models on their common images, with 95 % intervals.
 
-    With d_i = second_i - first_i over n common images, the difference is mean(d) and its
-    interval mean(d) ± 1.96 s(d) / sqrt(n), with s the standard deviation with n - 1. Where all
-    values are 0 or 1, as for correct classification, the interval is that of Bonett and Price,
-    which does not shrink to a point when the models agree on every image.
+    With d_i = second_i - first_i over n common images, the difference is mean(d). Its interval
+    is that of `visprism.core.statistics.mean_interval`, Student's with a correction for skewed
+    differences; there is none where fewer than 5 images differ from the median difference.
+    Where all values are 0 or 1, as for correct classification, the interval is that of Bonett
+    and Price, which does not shrink to a point when the models agree on every image.
 
     Quantities that only one of them has are left out.
 

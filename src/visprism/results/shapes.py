@@ -20,10 +20,9 @@ from typing import ClassVar, TypeVar, dataclass_transform
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from visprism.core.statistics import t_quantile
 from visprism.results.base import ColumnInfo, Result, column, scalar
 from visprism.results.findings import Finding
-
-Z = 1.96  # half the width of a 95 % interval, in standard errors
 
 R = TypeVar("R", bound=Result)
 
@@ -53,6 +52,19 @@ class Valued(Result):
         missing = np.full(len(self), np.nan)
         return np.asarray(getattr(self, f"{self.value_name}_error", missing), dtype=float)
 
+    @property
+    def units(self) -> int:
+        """Number of units that the standard errors are taken over: images, unless overridden.
+
+        0 if it is not recorded.
+        """
+        return self.provenance.images
+
+    @property
+    def margins(self) -> Float[np.ndarray, "rows"]:
+        """Half the width of the 95 % intervals: Student's t quantile times the errors."""
+        return t_quantile(self.units) * self.errors
+
     @classmethod
     def value_info(cls) -> ColumnInfo:
         """Label, unit and meaning of the main column."""
@@ -60,11 +72,11 @@ class Valued(Result):
 
     def _interval(self, row: int | np.integer) -> str:
         """Value, 95 % interval and unit of one row."""
-        value, error = self.values[row], self.errors[row]
+        value, margin = self.values[row], self.margins[row]
         unit = self.value_info().unit
         text = f"{value:.3g}"
-        if np.isfinite(error):
-            text += f" [{value - Z * error:.3g}, {value + Z * error:.3g}]"
+        if np.isfinite(margin):
+            text += f" [{value - margin:.3g}, {value + margin:.3g}]"
         return f"{text} {unit}" if unit else text
 
 
