@@ -87,9 +87,10 @@ def output_folder(
         InputError: at once, if nothing can be written to `path`.
         OutputError: if the disk is full, or the content cannot be moved.
     """
-    created = [folder for folder in (path, *path.parents) if not folder.exists()]
+    created: list[Path] = []
     try:
         try:
+            created += [folder for folder in (path, *path.parents) if not folder.exists()]
             path.mkdir(parents=True, exist_ok=True)
             scratch = TemporaryDirectory(prefix=".visprism-", dir=path)
         except OSError as error:
