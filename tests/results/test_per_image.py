@@ -191,9 +191,13 @@ def test_codes_without_a_name_are_refused(codes):
 
 def test_names_and_codes_together_or_neither_are_refused():
     rows = {"image": np.arange(2), "value": np.ones(2)}
-    with pytest.raises(InputError, match="quantity must be given or code, got both or neither"):
+    with pytest.raises(
+        InputError, match="either quantity or code must be given, got both or neither"
+    ):
         PerImage(**rows)
-    with pytest.raises(InputError, match="quantity must be given or code, got both or neither"):
+    with pytest.raises(
+        InputError, match="either quantity or code must be given, got both or neither"
+    ):
         PerImage(**rows, quantity=np.array(["a", "b"]), code=np.arange(2))
     with pytest.raises(InputError, match=r"must be one line each, got 'a\\nb'"):
         PerImage(**rows, quantity=np.array(["a\nb", "b"]))
