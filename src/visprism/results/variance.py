@@ -23,7 +23,7 @@ _NAMED = 3  # blocks that a finding names
 _UNCHANGED = 1e-6  # relative change of features that is rounding
 _NEW = (
     "log_ratio", "log_ratio_error", "relative_log_ratio", "relative_log_ratio_error",
-    "kind_log_ratio_error", "kind_relative_log_ratio_error", "feature_change", "dead_channels",
+    "kind_log_ratio_error", "kind_relative_log_ratio_error", "dead_channels",
 )  # fmt: skip
 
 
@@ -37,7 +37,12 @@ def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-@result_type("variances", schema=1, upgrades={0: _upgrade})
+def _without_features(values: dict[str, Any]) -> dict[str, Any]:
+    """Files of schema 1 have no change of the features."""
+    return {"feature_change": np.full(len(values["block"]), np.nan)} | values
+
+
+@result_type("variances", schema=2, upgrades={0: _upgrade, 1: _without_features})
 class Variances(ScalarPerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position."""
 
