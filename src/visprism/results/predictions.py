@@ -14,7 +14,7 @@ from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.calibration_error import calibration_contributions, calibration_error
 from visprism.results.findings import Finding
 from visprism.results.per_image import Differences, PerImage
-from visprism.results.text import interval_text
+from visprism.results.text import images_text, interval_text
 
 
 @result_type("outcomes")
@@ -92,6 +92,7 @@ class ErrorConsistency(Result):
         """Kappa with its agreement, and the number of images on which the models differ."""
         first, second = self.first_model or "first model", self.second_model or "second model"
         only = int(self.only_first.sum())
+        images = images_text(self.images, self.provenance.split)
         agreement = (
             f"observed agreement {self.observed:.1%}, {self.expected:.1%} expected of "
             "independent errors"
@@ -104,13 +105,13 @@ class ErrorConsistency(Result):
         else:
             kappa = (
                 f"error consistency of {first} and {second}: kappa "
-                f"{interval_text(self.kappa, self.low, self.high)} over {self.images} images "
+                f"{interval_text(self.kappa, self.low, self.high)} over {images} "
                 f"({agreement})"
             )
         return (
             Finding(kappa),
             Finding(
-                f"{only} of {self.images} images are classified correctly by {first} only, "
+                f"{only} of {images} are classified correctly by {first} only, "
                 f"{len(self) - only} by {second} only"
             ),
         )

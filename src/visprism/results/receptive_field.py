@@ -79,6 +79,7 @@ class ReceptiveField(ScalarPerBlock):
             Finding(
                 f"effective receptive field, {SIGMA}: {', '.join(sizes)}; half of it lies in a "
                 f"square around its center of mass of about {', '.join(squares)} pixels"
+                f"{self.over()}"
             ),
         )
 
