@@ -72,6 +72,11 @@ class Similarity(BlockMatrix):
     )
     groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
 
+    def __repr__(self) -> str:
+        """Both models, of which the provenance names the first alone."""
+        models = " and ".join(filter(None, (self.provenance.model, self.other_model)))
+        return f"<Similarity{f' of {models}' if models else ''}: {len(self)} rows>"
+
     def findings(self) -> tuple[Finding, ...]:
         """Mean over pairs, the largest of them, and how many are near the permutation null."""
         pairs = np.flatnonzero(self._different_pairs())
