@@ -82,6 +82,11 @@ class Similarity(BlockMatrix):
         """What the intervals are taken over: ``8 batches``."""
         return f"{self.batches} batches"
 
+    def __repr__(self) -> str:
+        """Both models, of which the provenance names the first alone."""
+        models = " and ".join(filter(None, (self.provenance.model, self.other_model)))
+        return f"<Similarity{f' of {models}' if models else ''}: {len(self)} rows>"
+
     def findings(self) -> tuple[Finding, ...]:
         """Mean over pairs, the largest of them, and how many are near the permutation null."""
         pairs = np.flatnonzero(self._different_pairs())
