@@ -185,7 +185,7 @@ def means() -> Iterator[Case]:
                     return calibration(m.sample(g, n), resamples=resamples).interval(of)
 
                 situation = f"logits of {spread} times {scale}"
-                truth, cost = model.truth(metric), 20 if metric == "aurc" else 4
+                truth, cost = model.truth(metric), 4
                 yield Case(f"mean {metric}", "NLL, ECE, AURC", situation, n, truth, loss, cost)
 
 
@@ -288,7 +288,7 @@ def calibration_errors() -> Iterator[Case]:
             result, _ = temperature(Predictions(factor * z, targets))
             return result.temperature_low, result.temperature_high
 
-        yield Case("temperature", "temperature", f"of {factor}", n, factor, fitted, 20)
+        yield Case("temperature", "temperature", f"of {factor}", n, factor, fitted, 5)
 
 
 def torch_generator(g: Generator) -> torch.Generator:
