@@ -166,8 +166,8 @@ def test_recipes_are_listed_and_printed(capsys):
         (
             "quick",
             ["--set", "distillation=hard"],
-            "distillation must be 'soft' or 'hard' with a teacher and 'none' without, got 'hard' "
-            "without a teacher",
+            "distillation must be 'soft' or 'hard' with a teacher and 'none' without, got "
+            "'hard' without a teacher",
         ),
         ("quick", ["--set", "batchsize=3"], "no field 'batchsize'. Did you mean batch_size?"),
         ("quick", ["--set", "milestones=1"], "milestones must be empty without schedule=step"),
