@@ -59,8 +59,10 @@ class Cost:
             >>> Cost(per_image=2, fixed=10).seconds(100, pass_seconds=0.01)
             2.1
         """
-        each = self.per_image * pass_seconds + self.seconds_per_image + load_seconds
-        return images * each + self.fixed * pass_seconds
+        seconds_per_image = (
+            self.per_image * pass_seconds + self.seconds_per_image + load_seconds
+        )
+        return images * seconds_per_image + self.fixed * pass_seconds
 
 
 @dataclass(frozen=True)

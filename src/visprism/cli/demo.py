@@ -19,7 +19,7 @@ def demo(arguments: Namespace) -> int:
     """Examine the networks and print the table; with ``--train`` train them before."""
     from visprism.cli.output import exit_code, print_event, print_study
     from visprism.cli.progress import progress_shown
-    from visprism.cli.study_commands import kept
+    from visprism.cli.study_commands import stored_results
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.demo import SHIPPED
@@ -44,7 +44,7 @@ def demo(arguments: Namespace) -> int:
             )
             write_files(study, arguments.out)
     except KeyboardInterrupt as interruption:
-        raise KeyboardInterrupt(kept(arguments.out)) from interruption
+        raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
     print_study(study)
     print(f"Wrote {arguments.out / 'report.html'}")
     return exit_code(study)

@@ -148,7 +148,7 @@ def _listing(available: dict[str, Command]) -> str:
     return "\n".join(lines[1:])
 
 
-def _registered_commands(known: dict[str, Command]) -> dict[str, Command]:
+def _registered_commands(existing: dict[str, Command]) -> dict[str, Command]:
     """Commands of analyses that plug-ins register in ways that their text does not show."""
     from visprism.analyses import ANALYSES
 
@@ -160,7 +160,7 @@ def _registered_commands(known: dict[str, Command]) -> dict[str, Command]:
             MEASURED,
         )
         for name in ANALYSES
-        if name not in known
+        if name not in existing
     }
 
 

@@ -148,7 +148,7 @@ def _perform(
                 return exit_code(study)
             write_files(study, arguments.out, formats=arguments.formats)
     except KeyboardInterrupt as interruption:
-        raise KeyboardInterrupt(kept(arguments.out)) from interruption
+        raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
     if arguments.json:
         print(json_of(study), end="")
     else:
@@ -198,7 +198,7 @@ def _study(
         )
 
 
-def kept(folder: Path) -> str:
+def stored_results(folder: Path) -> str:
     """What an interrupted study leaves, and how to resume it."""
     from visprism.study.store import INDEX, read_index
 
@@ -209,4 +209,4 @@ def kept(folder: Path) -> str:
     if not entries:
         return "no result was complete"
     results = "1 result is" if len(entries) == 1 else f"{len(entries)} results are"
-    return f"{results} kept in {folder}; the same command resumes"
+    return f"{results} stored in {folder}; the same command resumes"

@@ -32,8 +32,10 @@ class Compute:
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise InputError(f"unknown precision {self.precision!r}; wanted one of {known}")
+            precisions = ", ".join(PRECISIONS)
+            raise InputError(
+                f"unknown precision {self.precision!r}; wanted one of {precisions}"
+            )
         try:
             if self.torch_device.type == "meta":
                 raise NotImplementedError("its tensors hold no numbers")
@@ -49,8 +51,8 @@ class Compute:
         """The device of this process: of several under ``torchrun``, each takes its own GPU."""
         device = torch.device(self.device)
         if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
-            own = int(os.environ["LOCAL_RANK"]) % max(1, torch.cuda.device_count())
-            return torch.device("cuda", own)
+            index = int(os.environ["LOCAL_RANK"]) % max(1, torch.cuda.device_count())
+            return torch.device("cuda", index)
         return device
 
     def autocast(self) -> AbstractContextManager:
@@ -62,13 +64,13 @@ class Compute:
     @contextmanager
     def borrow(self, model: nn.Module) -> Iterator[None]:
         """Inside, the model lies on the device; afterwards it has its own tensors back."""
-        own = [(tensor, tensor.data) for tensor in (*model.parameters(), *model.buffers())]
+        tensors = [(tensor, tensor.data) for tensor in (*model.parameters(), *model.buffers())]
         try:
-            for tensor, data in own:
+            for tensor, data in tensors:
                 tensor.data = data.to(self.torch_device)
             yield
         finally:
-            for tensor, data in own:
+            for tensor, data in tensors:
                 tensor.data = data
 
 

@@ -45,8 +45,8 @@ class ProcessGroup:
             store = distributed.PrefixStore(
                 f"visprism/{self._made[place]}", self._stores[place]
             )
-            own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-            distributed.init_process_group(backend, store=store, rank=own, world_size=world)
+            rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            distributed.init_process_group(backend, store=store, rank=rank, world_size=world)
             self._like = place, backend
         self.inside = True
 

@@ -99,7 +99,7 @@ def parquet(
         return types.is_binary(kind) or types.is_large_binary(kind)
 
     def columns(feature: str, plain: Callable[["DataType"], bool]) -> list[str]:
-        noted = [key for key, facts in features.items() if facts.get("_type") == feature]
+        noted = [key for key, metadata in features.items() if metadata.get("_type") == feature]
         return noted or [field.name for field in schema if plain(field.type)]
 
     images = columns("Image", is_image)
@@ -129,7 +129,7 @@ def parquet(
         split=split,
         class_names=class_names(features.get(label, {}).get("names"), targets, name),
         targets=targets,
-        read=lambda some: [decode(rows[i]) for i in some],
+        read=lambda indices: [decode(rows[i]) for i in indices],
         fault=row_fault,
     )
 

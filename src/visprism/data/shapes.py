@@ -209,9 +209,9 @@ def shapes(
     key = stream(seed, "shapes", split).initial_seed()
     positions = np.arange(COUNTS[split])
 
-    def read(some: Sequence[int]) -> list[Image.Image]:
+    def read(indices: Sequence[int]) -> list[Image.Image]:
         at_once = max(1, 2**18 // size**2)  # so many images that they stay in the cache
-        chosen = np.array(some, np.int64)
+        chosen = np.array(indices, np.int64)
         return [
             Image.fromarray(image)
             for start in range(0, len(chosen), at_once)

@@ -59,9 +59,11 @@ def imagenet_c(
     _check_severity(severity)
     _one_split(split, "imagenet_c")
     root = Path(path).expanduser()
-    found = {p.parent.name for p in root.glob(f"*/{severity}") if p.is_dir()}
-    if corruption not in found:
-        raise InputError(_missing("imagenet_c", root, corruption, found, f"/{severity}/CLASS"))
+    available = {p.parent.name for p in root.glob(f"*/{severity}") if p.is_dir()}
+    if corruption not in available:
+        raise InputError(
+            _missing("imagenet_c", root, corruption, available, f"/{severity}/CLASS")
+        )
     images = folder(str(root / corruption / str(severity)))
     return replace(images, source=f"imagenet_c:{path}", framed=True)
 
@@ -90,7 +92,7 @@ def cifar10_p(
         split="",
         class_names=(),
         targets=np.full(len(frames), -1),
-        read=lambda some: [Image.fromarray(np.array(frames[i, frame])) for i in some],
+        read=lambda indices: [Image.fromarray(np.array(frames[i, frame])) for i in indices],
         framed=True,
     )
 
@@ -120,7 +122,7 @@ def _stored(
         split="",
         class_names=class_names,
         targets=labels[first : first + number].astype(np.int64),
-        read=lambda some: [Image.fromarray(np.array(images[first + i])) for i in some],
+        read=lambda indices: [Image.fromarray(np.array(images[first + i])) for i in indices],
         framed=True,
     )
 
@@ -133,8 +135,8 @@ def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
     """
     file = root / f"{stem}.npy"
     if not file.is_file():
-        found = {p.stem for p in root.glob("*.npy")} - {"labels"}
-        raise InputError(_missing(name, root, stem, found, ".npy"))
+        available = {p.stem for p in root.glob("*.npy")} - {"labels"}
+        raise InputError(_missing(name, root, stem, available, ".npy"))
     try:
         stored = np.load(file, mmap_mode="r")
     except (ValueError, EOFError, OSError) as error:
@@ -150,8 +152,8 @@ def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
     return stored
 
 
-def _missing(name: str, root: Path, wanted: str, found: set[str], ending: str) -> str:
-    there = f"it has {', '.join(sorted(found))}" if found else "it holds no such set"
+def _missing(name: str, root: Path, wanted: str, available: set[str], ending: str) -> str:
+    there = f"it has {', '.join(sorted(available))}" if available else "it holds no such set"
     return f"{name}: there is no {root}/{wanted}{ending}; {there}"
 
 

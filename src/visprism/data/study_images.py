@@ -156,11 +156,11 @@ class PictureImages(StudyImages):
         change: PixelChange | None = None,
     ) -> Sequence:
         """Batches of (images, targets); the next one is prepared in a thread."""
-        kept = self.image_set
-        if limit is not None and limit < len(kept):
-            kept = kept.subset(np.arange(limit))
+        image_set = self.image_set
+        if limit is not None and limit < len(image_set):
+            image_set = image_set.subset(np.arange(limit))
         options = {} if change is None else {"change": change}
-        return batches(kept, _required(preprocessing), batch_size, **options)
+        return batches(image_set, _required(preprocessing), batch_size, **options)
 
     def fixed_augmentation(
         self,
@@ -172,10 +172,10 @@ class PictureImages(StudyImages):
         limit: int | None = None,
     ) -> Sequence:
         """Augmented batches with soft targets; see `fixed_augmentation`."""
-        kept = self.image_set
-        if limit is not None and limit < len(kept):
-            kept = kept.subset(np.arange(limit))
-        return fixed_augmentation(kept, preprocessing, batch_size, num_classes, seed=seed)
+        image_set = self.image_set
+        if limit is not None and limit < len(image_set):
+            image_set = image_set.subset(np.arange(limit))
+        return fixed_augmentation(image_set, preprocessing, batch_size, num_classes, seed=seed)
 
     def pixels(
         self, preprocessing: Preprocessing | None, start: int, stop: int
@@ -183,8 +183,8 @@ class PictureImages(StudyImages):
         """Pixels of some of the images in eight bits, cropped but not normalized."""
         from visprism.data.memory import in_memory
 
-        kept = self.image_set.subset(np.arange(start, min(stop, len(self))))
-        return in_memory(kept, _required(preprocessing))[0]
+        image_set = self.image_set.subset(np.arange(start, min(stop, len(self))))
+        return in_memory(image_set, _required(preprocessing))[0]
 
     def fingerprint(self) -> str:
         """A digest of the source, the split, and the targets in order."""

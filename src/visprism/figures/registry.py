@@ -79,9 +79,9 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Fr
 
             size = (frame.width + frame.key_width, frame.height + frame.key_height)
             with paper_style():
-                whole, ax = pyplot.subplots(figsize=size)
+                figure, ax = pyplot.subplots(figsize=size)
                 draw(result, ax, **options)
-                frame.key(whole, [ax])
+                frame.key(figure, [ax])
             return ax
 
         frame = Frame(**room)

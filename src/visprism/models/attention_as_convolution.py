@@ -171,11 +171,11 @@ def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out in rows columns"]:
     """The kernel between all channels, with zeros between those of different groups."""
     blocks = conv.weight.detach().chunk(conv.groups)
     width = conv.in_channels // conv.groups
-    whole = blocks[0].new_zeros(conv.out_channels, conv.in_channels, *conv.weight.shape[2:])
+    weight = blocks[0].new_zeros(conv.out_channels, conv.in_channels, *conv.weight.shape[2:])
     for group, block in enumerate(blocks):
         rows = slice(group * len(block), (group + 1) * len(block))
-        whole[rows, group * width : (group + 1) * width] = block
-    return whole
+        weight[rows, group * width : (group + 1) * width] = block
+    return weight
 
 
 def _accepted(conv: nn.Module, patch_size: int) -> nn.Conv2d:

@@ -62,9 +62,9 @@ class AuthorFormat:
             if constant:
                 _check_constant(key, tensor, path, stage=int(constant[1]))
                 continue
-            found = [pair for pair in self.names if re.fullmatch(pair[0], key)]
-            if len(found) == 1:
-                ours[re.sub(*found[0], key)] = tensor
+            matching = [pair for pair in self.names if re.fullmatch(pair[0], key)]
+            if len(matching) == 1:
+                ours[re.sub(*matching[0], key)] = tensor
             else:
                 unknown.append(key)
         if unknown:
@@ -79,8 +79,8 @@ class AuthorFormat:
 
 def author_format(name: str, state: State) -> AuthorFormat | None:
     """The format in which the authors wrote the zoo's network `name`, if `state` has it."""
-    known = FORMATS.get(name)
-    return known if known and all(mark in state for mark in known.marks) else None
+    candidate = FORMATS.get(name)
+    return candidate if candidate and all(mark in state for mark in candidate.marks) else None
 
 
 def _check_constant(key: str, tensor: Tensor, path: Path, *, stage: int) -> None:

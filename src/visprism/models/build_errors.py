@@ -12,10 +12,10 @@ from visprism.core.errors import InputError
 from visprism.models.spec import ModelSpec
 
 
-def unknown_model(spec: ModelSpec, known: Iterable[str]) -> InputError:
-    """What to say when no model has this name; `known` are full names, with their prefix."""
+def unknown_model(spec: ModelSpec, available: Iterable[str]) -> InputError:
+    """What to say when no model has this name; `available`: full names with prefix."""
     bare = spec.name
-    bare_of = {name: name.rpartition(":")[2] for name in known}
+    bare_of = {name: name.rpartition(":")[2] for name in available}
     longer = [name for name, other in bare_of.items() if other.startswith(bare)]
     close = difflib.get_close_matches(bare, set(bare_of.values()))
     alike = [name for word in close for name, other in bare_of.items() if other == word]

@@ -13,7 +13,7 @@ from visprism.core.files import atomic_write
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import Provenance
 from visprism.models.metadata import encoded
-from visprism.models.state_dicts import read_state_dict, some
+from visprism.models.state_dicts import first_names, read_state_dict
 
 _COUNTER = "num_batches_tracked"  # of BatchNorm, which nothing but training reads
 
@@ -78,40 +78,45 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> Non
         InputError: if there are other keys, shapes or kinds of numbers than the model has, or
             numbers that are not finite where the model's are.
     """
-    own = model.state_dict()
-    state = _without_prefix(state, own, path)
-    counters = sorted(k for k in own.keys() ^ state.keys() if k.endswith(_COUNTER))
-    unused = _classifier(state.keys() - own.keys() - set(counters), state, model)
+    expected = model.state_dict()
+    state = _without_prefix(state, expected, path)
+    counters = sorted(k for k in expected.keys() ^ state.keys() if k.endswith(_COUNTER))
+    unused = _classifier(state.keys() - expected.keys() - set(counters), state, model)
     left_out = {*counters, *unused}
     state = {k: v for k, v in state.items() if k not in left_out}
-    own = {k: v for k, v in own.items() if k not in left_out}
+    expected = {k: v for k, v in expected.items() if k not in left_out}
     misfits = {
-        "missing from the file": [k for k in own if k not in state],
-        "not in the model": [k for k in state if k not in own],
+        "missing from the file": [k for k in expected if k not in state],
+        "not in the model": [k for k in state if k not in expected],
         "of another shape": [
-            f"{k} {tuple(state[k].shape)} instead of {tuple(own[k].shape)}"
-            for k in own
-            if k in state and state[k].shape != own[k].shape
+            f"{k} {tuple(state[k].shape)} instead of {tuple(expected[k].shape)}"
+            for k in expected
+            if k in state and state[k].shape != expected[k].shape
         ],
         "of whole numbers instead of fractions": [
             f"{k} {state[k].dtype}"
-            for k in own
-            if k in state and own[k].is_floating_point() and not state[k].is_floating_point()
+            for k in expected
+            if k in state
+            and expected[k].is_floating_point()
+            and not state[k].is_floating_point()
         ],
     }
-    found = [f"{len(keys)} {sort} ({some(keys)})" for sort, keys in misfits.items() if keys]
-    if found:
+    problems = [
+        f"{len(keys)} {sort} ({first_names(keys)})" for sort, keys in misfits.items() if keys
+    ]
+    if problems:
         biases = any(k.endswith("qkv.bias") for k in misfits["not in the model"])
         hint = "; the option qkv_bias=True makes place for its qkv.bias" if biases else ""
-        hint += _other_classes(state, own)
+        hint += _other_classes(state, expected)
         raise InputError(
-            f"{path} does not fit the model's {len(own)} tensors: {'; '.join(found)}{hint}"
+            f"{path} does not fit the model's {len(expected)} tensors: "
+            f"{'; '.join(problems)}{hint}"
         )
-    broken = [k for k in own if _breaks_off(state[k], own[k])]
+    broken = [k for k in expected if _breaks_off(state[k], expected[k])]
     if broken:
         raise InputError(
-            f"{path} was refused: {len(broken)} of its {len(state)} tensors ({some(broken)}) "
-            "hold NaN or infinite numbers, as of a training that diverged; name a checkpoint "
+            f"{path} was refused: {len(broken)} of its {len(state)} tensors "
+            f"({first_names(broken)}) hold NaN or infinite numbers, as of a training that diverged; name a checkpoint "
             "from before"
         )
     model.load_state_dict(state, strict=not left_out)
@@ -119,21 +124,21 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> Non
         _log.warning(
             "%s and the model differ in %d of BatchNorm's counters of batches (%s), which only "
             "training uses: the model's stay as they are",
-            *(path, len(counters), some(counters)),
+            *(path, len(counters), first_names(counters)),
         )
     if unused:
-        _log.warning("the classifier of %s (%s) is left out", path, some(sorted(unused)))
+        _log.warning("the classifier of %s (%s) is left out", path, first_names(sorted(unused)))
 
 
-def _breaks_off(stored: Tensor, own: Tensor) -> bool:
+def _breaks_off(stored: Tensor, expected: Tensor) -> bool:
     """Whether numbers are not finite where the model has finite ones (not as in masks)."""
     if not stored.is_floating_point() or bool(stored.isfinite().all()):
         return False
-    return bool(stored.isnan().any()) or bool(own.isfinite().all())
+    return bool(stored.isnan().any()) or bool(expected.isfinite().all())
 
 
 def _without_prefix(
-    state: Mapping[str, Tensor], own: Mapping[str, Tensor], path: Path
+    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path
 ) -> Mapping[str, Tensor]:
     """The tensors under the names that the model has for them.
 
@@ -142,7 +147,7 @@ def _without_prefix(
     Raises:
         InputError: if there are several prefixes with all names of the model.
     """
-    names = [name for name in own if not name.endswith(_COUNTER)]
+    names = [name for name in expected if not name.endswith(_COUNTER)]
     if not names or any(name in state for name in names):
         return state
     ends = [key.removesuffix(names[0]) for key in state if key.endswith(f".{names[0]}")]
@@ -158,7 +163,7 @@ def _without_prefix(
     if others:
         _log.warning(
             "%d tensors of %s (%s) are left out: the model's begin with %s",
-            *(len(others), path, some(others), prefixes[0]),
+            *(len(others), path, first_names(others), prefixes[0]),
         )
     return _inside(state, prefixes[0])
 
@@ -194,19 +199,21 @@ def _classifier(
     return extra if linear and weight.ndim == 2 else frozenset()
 
 
-def _other_classes(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str:
+def _other_classes(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
     """What to say where nothing but the number of classes is in the way."""
-    others = [k for k in own if k in state and state[k].shape != own[k].shape]
-    alike = all(state[k].shape[1:] == own[k].shape[1:] and own[k].ndim for k in others)
-    sizes = {(len(state[k]), len(own[k])) for k in others} if alike else set()
-    if len(sizes) == 1 and own.keys() == state.keys():
+    others = [k for k in expected if k in state and state[k].shape != expected[k].shape]
+    alike = all(
+        state[k].shape[1:] == expected[k].shape[1:] and expected[k].ndim for k in others
+    )
+    sizes = {(len(state[k]), len(expected[k])) for k in others} if alike else set()
+    if len(sizes) == 1 and expected.keys() == state.keys():
         ((stored, wanted),) = sizes
         return (
             f". The classifier of the file has {stored} rows, that of the model {wanted}: name "
             f"the model with ?num_classes={stored}"
         )
-    absent = own.keys() - state.keys()
+    absent = expected.keys() - state.keys()
     layers = {name.rpartition(".")[0] for name in absent}
-    if state.keys() < own.keys() and len(layers) == 1 and not others:
+    if state.keys() < expected.keys() and len(layers) == 1 and not others:
         return f". Without {layers.pop()}, name the model with ?num_classes=0"
     return ""

@@ -58,12 +58,12 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     """
     named = ModelSpec.parse(_with_model(text))
     spec = with_pretrained_weights(named, pretrained=pretrained)
-    asked = pretrained and spec.checkpoint is None
+    load_published = pretrained and spec.checkpoint is None
     stored = _Stored.read(spec)
     spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
     with _wrap_build_errors(spec), torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(stream(seed, "weights").get_state())
-        model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=asked)
+        model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=load_published)
     if spec.checkpoint is not None:
         load_state(model, stored.state, spec.checkpoint)
         preprocessing = stored.preprocessing or preprocessing
@@ -107,12 +107,12 @@ class _Stored:
             return cls()
         state = read_state_dict(spec.checkpoint)
         pickled = spec.checkpoint.suffix != ".safetensors"
-        known = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
-        if known is None:
+        author = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
+        if author is None:
             metadata = read_metadata(spec.checkpoint)
             return cls(state, {}, metadata.preprocessing, metadata.recipe)
-        translated = known.translated(state, spec.checkpoint)
-        return cls(translated, known.options(state), known.preprocessing(state))
+        translated = author.translated(state, spec.checkpoint)
+        return cls(translated, author.options(state), author.preprocessing(state))
 
 
 def _with_model(text: str) -> str:

@@ -71,8 +71,8 @@ def _is(value: object, kind: object, key: str) -> bool:
 
 
 def _is_whole(value: object, key: str) -> bool:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and (key not in _LEAST or int(value) >= _LEAST[key])
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    return is_integer and (key not in _LEAST or int(value) >= _LEAST[key])
 
 
 def _words(kind: object, key: str) -> str:

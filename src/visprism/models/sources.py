@@ -192,13 +192,13 @@ def _imported(path: Path) -> Iterator[Mapping[str, Any]]:
     if not path.is_file():
         raise InputError(f"the file {path} does not exist")
     name = f"visprism_file_{path.stem}"
-    found = spec_from_file_location(name, path)
-    assert found is not None  # a name that ends in .py is always importable
-    assert found.loader is not None
-    module = sys.modules[name] = module_from_spec(found)
+    module_spec = spec_from_file_location(name, path)
+    assert module_spec is not None  # a name that ends in .py is always importable
+    assert module_spec.loader is not None
+    module = sys.modules[name] = module_from_spec(module_spec)
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        found.loader.exec_module(module)
+        module_spec.loader.exec_module(module)
         yield vars(module)
     finally:
         sys.path.pop(0)

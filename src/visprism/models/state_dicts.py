@@ -62,13 +62,13 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     if odd:
         raise InputError(
             f"{path} holds no state dict: {len(odd)} of its {len(content)} entries "
-            f"({some(odd)}) are not tensors; save model.state_dict() alone"
+            f"({first_names(odd)}) are not tensors; save model.state_dict() alone"
         )
     unusual = [k for k, v in content.items() if not _is_dense(v)]
     if unusual:
         raise InputError(
             f"{path} was refused: {len(unusual)} of its {len(content)} tensors "
-            f"({some(unusual)}) are sparse, quantized or without values; save dense ones"
+            f"({first_names(unusual)}) are sparse, quantized or without values; save dense ones"
         )
     names = [str(name) for name in content if name != _COUNT]
     averaged = all(name.startswith(_WRAPPERS[0]) for name in names)
@@ -82,19 +82,19 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
 def _unnested(content: Any, path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
     """What lies inside the dictionaries that training scripts put around a state dict."""
     while isinstance(content, Mapping):
-        here = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
-        if len(here) > 1 and here[0] in _AVERAGES:
+        entries = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
+        if len(entries) > 1 and entries[0] in _AVERAGES:
             _log.warning(
                 "%s holds several sets of weights (%s); %s, a moving average, is loaded. To "
                 "load another one, save it alone: torch.save(torch.load(path)[%r], other_path)",
                 path,
-                ", ".join(here),
-                here[0],
-                here[-1],
+                ", ".join(entries),
+                entries[0],
+                entries[-1],
             )
-        if not here:
+        if not entries:
             break
-        content = content[here[0]]
+        content = content[entries[0]]
     return content
 
 
@@ -118,13 +118,14 @@ def _shards(index: Path) -> dict[str, Tensor]:
     if missing:
         raise InputError(
             f"{index} names {len(shards)} files, of which {len(missing)} do not exist "
-            f"({some(missing)})"
+            f"({first_names(missing)})"
         )
     contents = {name: _read(shard) for name, shard in shards.items()}
     absent = [key for key, name in places.items() if key not in contents[name]]
     if absent:
         raise InputError(
-            f"{index} names {len(absent)} tensors ({some(absent)}) that its files do not hold"
+            f"{index} names {len(absent)} tensors ({first_names(absent)}) that its "
+            "files do not hold"
         )
     return {key: contents[name][key] for key, name in places.items()}
 
@@ -157,15 +158,15 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
             AssertionError,
         ) as error:
             code = re.search(r"GLOBAL ([\w.]+)", str(error))
-            found = "is no checkpoint"
+            fault = "is no checkpoint"
             if _begins(path) == _PICKLE:
-                found = (
+                fault = (
                     "is a pickle that torch's safe reader does not know, so it might run code"
                 )
             if code:
-                found = f"would run code when loaded ({code[1]})"
+                fault = f"would run code when loaded ({code[1]})"
             raise InputError(
-                f"{path} was refused: it {found}; save the weights alone, by "
+                f"{path} was refused: it {fault}; save the weights alone, by "
                 "torch.save(model.state_dict(), path) or as safetensors"
             ) from error
 
@@ -194,7 +195,7 @@ def _what(content: object) -> str:
     return "nothing" if content in ({}, None) else f"a {type(content).__name__}"
 
 
-def some(keys: Sequence[object]) -> str:
+def first_names(keys: Sequence[object]) -> str:
     """The first names of a list, for a message."""
     more = ", ..." if len(keys) > _SHOWN else ""
     return ", ".join(map(str, keys[:_SHOWN])) + more

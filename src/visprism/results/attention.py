@@ -126,10 +126,10 @@ class AttentionStatistics(Result):
             ("How far does attention reach?", "distance", "pixels"),
             ("Do queries attend to different keys?", "nmi", ""),
         )
-        found = []
+        answers = []
         for question, name, unit in rows:
             value, error = getattr(self, f"mean_{name}"), getattr(self, f"mean_{name}_error")
-            found.append(
+            answers.append(
                 Answer(
                     question=question,
                     quantity=MEANS_OVER_HEADS[name],
@@ -140,7 +140,7 @@ class AttentionStatistics(Result):
                     over="images",
                 )
             )
-        return tuple(found)
+        return tuple(answers)
 
 
 @result_type("attention-maps")

@@ -79,7 +79,7 @@ class Similarity(BlockMatrix):
             return ()
         cka = self.cka[pairs]
         most = pairs[np.argmax(cka)]
-        found = [
+        findings = [
             Finding(
                 f"debiased CKA, mean over {len(pairs)} pairs of "
                 f"{'blocks of two models' if self.other_model else 'different blocks'}: "
@@ -92,14 +92,14 @@ class Similarity(BlockMatrix):
             bound = float(np.quantile(null, _NULL_QUANTILE))
             near = int((cka <= bound).sum())
             if near > _NEAR_NULL * len(pairs):
-                found.append(
+                findings.append(
                     Finding(
                         f"CKA of {near} of {len(pairs)} pairs is not above that of shuffled "
                         f"images ({_NULL_QUANTILE:.1%} quantile over pairs: {bound:.2g})",
                         "VP104",
                     )
                 )
-        return tuple(found)
+        return tuple(findings)
 
     def _different_pairs(self) -> Bool[np.ndarray, "rows"]:
         """Each unordered pair of different blocks once; of two models every pair."""

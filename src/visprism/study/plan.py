@@ -123,8 +123,10 @@ class Workload:
         ]
         shared = 1.0 if len(costs) > 1 else 0.0
         passes = sum(c.per_image - shared for c in costs) + shared
-        each = passes * timing.forward + sum(c.seconds_per_image for c in costs) + timing.load
-        return images * each + sum(c.fixed for c in costs) * timing.forward
+        seconds_per_image = (
+            passes * timing.forward + sum(c.seconds_per_image for c in costs) + timing.load
+        )
+        return images * seconds_per_image + sum(c.fixed for c in costs) * timing.forward
 
 
 def plan_of(workload: Workload, analyses: Iterable[Analysis], budget: float | None) -> Plan:

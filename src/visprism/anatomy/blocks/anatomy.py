@@ -55,8 +55,8 @@ class Anatomy:
             for block in self.blocks:
                 if block.name == index:
                     return block
-            known = ", ".join(block.name for block in self.blocks)
-            raise InputError(f"no block is called {index!r}; the blocks are {known}")
+            names = ", ".join(block.name for block in self.blocks)
+            raise InputError(f"no block is called {index!r}; the blocks are {names}")
         return self.blocks[index]
 
     @property

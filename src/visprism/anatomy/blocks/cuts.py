@@ -46,24 +46,24 @@ def cuts(graph: Graph) -> list[int]:
     for index in used:
         for i in graph.nodes[index].inputs:
             last_use[i] = max(last_use[i], index)
-    found, reach = [], 0
+    indices, reach = [], 0
     for index in sorted(used):
         # Every edge from before has ended here, so nothing bypasses this node.
         if reach <= index and (graph.nodes[index].shape is not None or index == 0):
-            found.append(index)
+            indices.append(index)
         reach = max(reach, last_use[index])
-    return found
+    return indices
 
 
 def cut_segments(graph: Graph) -> list[CutSegment]:
     """The segments between neighboring cuts, in forward order."""
     used = sorted(graph.ancestors(graph.output))
     ends = cuts(graph)
-    found = []
+    segments = []
     for start, end in itertools.pairwise(ends):
         nodes = tuple(graph.nodes[i] for i in used if start < i <= end)
-        found.append(CutSegment(start, end, nodes, _type(nodes)))
-    return found
+        segments.append(CutSegment(start, end, nodes, _type(nodes)))
+    return segments
 
 
 def _type(nodes: tuple[Node, ...]) -> Literal["branches", "work", "trivial"]:

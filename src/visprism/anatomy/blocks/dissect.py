@@ -65,8 +65,8 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
         end = graph.nodes[_readable(graph, segment.end)]
         last = i == others
         layout = None if last else end.layout
-        here = prod(layout.grid) if layout else None
-        subsampling = bool(area and here and here < area)
+        block_area = prod(layout.grid) if layout else None
+        subsampling = bool(area and block_area and block_area < area)
         if i == 1 or (i > 1 and subsampling and not last):
             stage += 1
         kind = _kind(graph, segment, first=i == 0, last=last, subsampling=subsampling)
@@ -88,7 +88,7 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
                 end=end.index,
             )
         )
-        area = here or area
+        area = block_area or area
     return tuple(blocks)
 
 

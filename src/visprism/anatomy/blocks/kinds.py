@@ -35,18 +35,18 @@ def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[i
     that uses the first (with a softmax between, or without, as linear attention has none); or a
     softmax followed by one product (outlook attention), if no convolution stands beside it.
     """
-    whole = [n.index for n in nodes if n.role == "attention"]
-    if whole:
-        return whole
+    fused = [n.index for n in nodes if n.role == "attention"]
+    if fused:
+        return fused
     products = [n.index for n in nodes if n.role == "bilinear"]
     softmaxes = {n.index for n in nodes if n.role == "softmax"}
     convolved = any(n.role == "conv" for n in nodes)
-    found = []
+    last_products = []
     for product in products:
         before = _within(graph, product, inside) - {product}
         if before & set(products) or (before & softmaxes and not convolved):
-            found.append(product)
-    return found
+            last_products.append(product)
+    return last_products
 
 
 def _beside(
@@ -67,9 +67,9 @@ def _beside(
 
 def _within(graph: Graph, index: int, inside: Collection[int]) -> set[int]:
     """A node and those that it depends on, as far as they lie in the segment."""
-    found, left = {index}, [index]
+    ancestors, left = {index}, [index]
     while left:
-        new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in found]
-        found.update(new)
+        new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in ancestors]
+        ancestors.update(new)
         left.extend(new)
-    return found
+    return ancestors

@@ -52,7 +52,7 @@ def attend(
             f"{type(anatomy.model).__name__} has no attention with a softmax over positions of "
             "the image; choose a model that has, such as timm:vit_tiny_patch16_224"
         )
-    kept: dict[str, T] = {}
+    collected: dict[str, T] = {}
 
     def reading(attention: Attention) -> Call:
         def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
@@ -60,7 +60,7 @@ def attend(
             weights, anew = _WEIGHTS.get(op, _softmax)(args, kwargs, out)
             images = _images(attention, weights)
             values = attention.geometry.weights(weights, images)
-            kept[attention.name] = keep(Weights(attention, values))
+            collected[attention.name] = keep(Weights(attention, values))
             return (
                 anew(attention.geometry.tensor(values, weights.shape))
                 if differentiable
@@ -71,7 +71,7 @@ def attend(
 
     calls = {attention.node: reading(attention) for attention in watched}
     with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
-        yield kept
+        yield collected
 
 
 @contextmanager
@@ -145,8 +145,8 @@ def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighin
 
 def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:  # noqa: ANN401
     """Of `torch.nn.functional.multi_head_attention_forward`, which cannot be given weights."""
-    asked: dict[str, Any] = {**kwargs, "need_weights": True, "average_attn_weights": False}
-    out, weights = functional.multi_head_attention_forward(*args, **asked)
+    arguments: dict[str, Any] = {**kwargs, "need_weights": True, "average_attn_weights": False}
+    out, weights = functional.multi_head_attention_forward(*args, **arguments)
     return cast(Tensor, weights), lambda _: (out, weights)
 
 

@@ -42,22 +42,22 @@ def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recordi
 
     Costs a forward pass and the memory of those tensors.
     """
-    found = Recording(torch.empty(0), {})
+    recording = Recording(torch.empty(0), {})
     nodes = anatomy.graph.nodes
     wanted = {nodes[i].call: i for i in cuts if i > 0}
     on_images = {node.call for node in nodes}
     if 0 in cuts:
-        found.values[0] = pixels(images).clone()
+        recording.values[0] = pixels(images).clone()
 
     def written(number: int, name: str, operands: list[Tensor], out: Any) -> None:  # noqa: ANN401
-        found.calls.append((name, number in on_images, output_spec(out, operands)))
+        recording.calls.append((name, number in on_images, output_spec(out, operands)))
         if number in wanted:
             tensor = operands[0] if name == "__setitem__" else out
-            found.values[wanted[number]] = tensor.detach().clone()
+            recording.values[wanted[number]] = tensor.detach().clone()
 
     with count_operations(anatomy.model, Recorder(written)):
-        found.logits = forward(anatomy.model, images)
-    return found
+        recording.logits = forward(anatomy.model, images)
+    return recording
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def can_start_at(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> set[i
         return set()
     recording = cache_cuts(anatomy, images, cuts)
     reach = _TOLERANCE * recording.logits.abs().max()
-    found = set()
+    exact_cuts = set()
     for cut in cuts:
         try:
             with forward_from_cut(anatomy, recording, cut):
@@ -100,13 +100,13 @@ def can_start_at(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> set[i
         if logits.shape == recording.logits.shape and bool(
             (logits - recording.logits).abs().max() <= reach
         ):
-            found.add(cut)
-    return found
+            exact_cuts.add(cut)
+    return exact_cuts
 
 
 def first_images(images: Images, number: int) -> Images:
     """The first few images of a batch."""
     if isinstance(images, Mapping):
-        whole = batch_size(images)
-        return {k: v[:number] if len(v) == whole else v for k, v in images.items()}
+        size = batch_size(images)
+        return {k: v[:number] if len(v) == size else v for k, v in images.items()}
     return images[:number]

@@ -46,7 +46,7 @@ def watch(
         InputError: if a block is of another anatomy; on the forward pass, if there are tokens
             and the images have another size than the model was dissected with.
     """
-    kept: dict[str, T] = {}
+    collected: dict[str, T] = {}
     hidden: dict[int, Read] = {}  # no module takes or gives these tensors
     chosen = anatomy.blocks if blocks is None else tuple(blocks)
     with ExitStack() as stack:
@@ -58,7 +58,7 @@ def watch(
                 continue
 
             def read(x: Tensor, name: str = block.name, layout: Layout = block.layout) -> None:
-                kept[name] = keep(layout.to_map(x))
+                collected[name] = keep(layout.to_map(x))
 
             node = anatomy.graph.nodes[block.end]
             if node.addresses:
@@ -67,7 +67,7 @@ def watch(
                 hidden[node.index] = read
         if hidden:
             stack.enter_context(intercept(anatomy, reads=hidden, changes={}))
-        yield kept
+        yield collected
 
 
 @contextmanager

@@ -61,13 +61,13 @@ def pixels(images: object) -> Float[Tensor, "b c h w"]:
         InputError: if there are none, or they are not floating-point numbers.
     """
     tensors = list(images.values()) if isinstance(images, Mapping) else [images]
-    found = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
-    if found is None or not found.is_floating_point() or len(found) == 0:
+    batch = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
+    if batch is None or not batch.is_floating_point() or len(batch) == 0:
         got = ", ".join(map(_described, tensors)) or "nothing"
         raise InputError(
             f"wanted floating-point images (B, C, H, W), or a mapping with them, got {got}"
         )
-    return found
+    return batch
 
 
 def _described(value: object) -> str:

@@ -79,21 +79,23 @@ class AttentionGeometry:
     def _order(self) -> list[int]:
         """The leading axes: images, then windows, then heads."""
         kinds = [axis for axis, _ in self.axes]
-        return [i for kind in _KINDS for i, own in enumerate(kinds) if own == kind]
+        return [i for kind in _KINDS for i, axis_kind in enumerate(kinds) if axis_kind == kind]
 
 
-def attention_geometry(call: Call, known: Known, batch_size: int) -> AttentionGeometry | None:
+def attention_geometry(
+    call: Call, positions_of: Known, batch_size: int
+) -> AttentionGeometry | None:
     """Who weighs whom, where a call is a whole attention or gives scores.
 
     None where it is neither, where the places are not known, or where channels weigh channels.
     """
     made = call.made[0]
     if call.name == "scaled_dot_product_attention":
-        queries, keys = (known(t) for t in call.operands[:2])
+        queries, keys = (positions_of(t) for t in call.operands[:2])
         columns = _of_heads(_tokens(keys), made.shape[:-2])
         return _assemble(made, _tokens(queries), columns, queries, keys, batch_size)
     if call.name == "multi_head_attention_forward":
-        queries, keys = (known(t) for t in call.operands[:2])
+        queries, keys = (positions_of(t) for t in call.operands[:2])
         heads = call.kwargs.get("num_heads", call.args[4] if len(call.args) > 4 else None)
         rows, columns = (_tokens(p) for p in (queries, keys))
         if not heads or rows is None or columns is None or rows.ndim != 2:
@@ -104,7 +106,7 @@ def attention_geometry(call: Call, known: Known, batch_size: int) -> AttentionGe
         return _assemble(images_first, rows, columns, queries, keys, batch_size)
     if call.role != "bilinear" or made.ndim < 3:
         return None
-    left, right = (known(t) for t in call.operands[-2:])
+    left, right = (positions_of(t) for t in call.operands[-2:])
     if call.name == "einsum":
         equation = call.args[0]
         if not isinstance(equation, str) or len(call.operands) != 2:

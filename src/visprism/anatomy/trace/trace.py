@@ -99,14 +99,14 @@ class _Recorder(OperationCounter):
             for tensor in call.made if names else ():
                 self._made_of[tensor] = names | self._made_of.get(tensor, frozenset())
             return
-        known = self._positions.get
-        positions = positions_after(call, known, chosen=chosen)
-        mixes = mixes_positions(call, positions, known)
+        positions_of = self._positions.get
+        positions = positions_after(call, positions_of, chosen=chosen)
+        mixes = mixes_positions(call, positions, positions_of)
         role = "token-mixing" if mixes else call.role
         node = self._add(call.name, role, inputs, call.made, number=number)
         node.parameters = tuple(sorted(names))
         node.macs = macs
-        node.geometry = attention_geometry(call, known, self.batch_size)
+        node.geometry = attention_geometry(call, positions_of, self.batch_size)
         if call.name == "softmax":
             axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else -1)
             node.axis = axis if axis < 0 else axis - call.made[0].ndim
@@ -251,9 +251,9 @@ def trace(model: nn.Module, images: Images) -> Graph:
 
 def _add_parameters(graph: Graph, *, of: Graph) -> None:
     """Give parameters that only `of` reads to the first node of the module that reads them."""
-    known = {name for node in graph.nodes for name in node.parameters}
+    names = {name for node in graph.nodes for name in node.parameters}
     for node in of.nodes:
-        new = set(node.parameters) - known
+        new = set(node.parameters) - names
         same = next((n for n in graph.nodes if n.module == node.module), None)
         if new and same is not None:
             same.parameters = tuple(sorted({*same.parameters, *new}))

@@ -34,13 +34,16 @@ def slid(
     column, distance = _split(across)
     groups = []
     for chosen, curve, reach in _kernels(cubic):
-        here = chosen.to(images.device)
-        some, first = images.index_select(0, here).double(), column.index_select(0, here)
+        indices = chosen.to(images.device)
+        selected, first = (
+            images.index_select(0, indices).double(),
+            column.index_select(0, indices),
+        )
         taps = [
-            some.gather(3, (first + t).clamp_(0, width - 1)[:, None].expand_as(some))
+            selected.gather(3, (first + t).clamp_(0, width - 1)[:, None].expand_as(selected))
             for t in reach
         ]
-        values = curve(taps, distance.index_select(0, here)[:, None])
+        values = curve(taps, distance.index_select(0, indices)[:, None])
         groups.append((chosen, values.clamp_(0, 255).byte()))
     return _filled(put_together(groups), inside, fill)
 
@@ -58,17 +61,17 @@ def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int
     row, to_bottom = _split(down)
     groups = []
     for chosen, curve, reach in _kernels(cubic):
-        here = chosen.to(images.device)
-        some = images.index_select(0, here).flatten(2).double()
+        indices = chosen.to(images.device)
+        selected = images.index_select(0, indices).flatten(2).double()
         right, bottom, x, y = (
-            places.index_select(0, here).flatten(1)[:, None]
+            places.index_select(0, indices).flatten(1)[:, None]
             for places in (to_right, to_bottom, column, row)
         )
         columns = [(x + t).clamp_(0, width - 1) for t in reach]
         lines = []
         for t in reach:
             begin = (y + t).clamp_(0, height - 1).mul_(width)
-            taps = [some.gather(2, (begin + c).expand_as(some)) for c in columns]
+            taps = [selected.gather(2, (begin + c).expand_as(selected)) for c in columns]
             lines.append(curve(taps, right))
         values = curve(lines, bottom).clamp_(0, 255).byte()
         groups.append((chosen, values.view(-1, *images.shape[1:])))
@@ -130,8 +133,8 @@ def _kernels(cubic: Kernels) -> Iterator[tuple[Tensor, Curve, range]]:
             yield chosen, curve, reach
 
 
-def _filled(drawn: Images, inside: Bool[Tensor, "b h w"], fill: Sequence[int]) -> Images:
+def _filled(pixels: Images, inside: Bool[Tensor, "b h w"], fill: Sequence[int]) -> Images:
     # Products of bytes are several times faster than a choice between them.
-    color = torch.tensor(fill, device=drawn.device, dtype=torch.uint8)[:, None, None]
-    kept = inside[:, None].byte()
-    return drawn.mul_(kept).add_(color * (1 - kept))
+    color = torch.tensor(fill, device=pixels.device, dtype=torch.uint8)[:, None, None]
+    mask = inside[:, None].byte()
+    return pixels.mul_(mask).add_(color * (1 - mask))

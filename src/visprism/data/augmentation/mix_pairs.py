@@ -13,7 +13,7 @@ class RankSlice:
     """A part of a batch; partners are the images at the mirrored places."""
 
     places: Int64[Tensor, " m"]  # in the batch, of all images that are prepared
-    own: Int64[Tensor, " n"]  # among `places`, of those that are handed out
+    assigned: Int64[Tensor, " n"]  # among `places`, of those that are handed out
     partner: Int64[Tensor, " n"]  # among `places`, of the image that each is mixed with
 
 
@@ -28,8 +28,8 @@ def share(count: int, part: tuple[int, int], *, mixes: bool) -> RankSlice:
     half = torch.arange((count + 1) // 2)
     pairs = torch.stack([half, count - 1 - half], 1).ravel()[:count]
     ends = [count * r // world for r in (rank, rank + 1)]
-    own = pairs[ends[0] : ends[1]].sort().values
-    partner = count - 1 - own
-    places = torch.cat([own, partner]).unique() if mixes else own
-    partner = partner if mixes else own
-    return RankSlice(places, *(torch.searchsorted(places, x) for x in (own, partner)))
+    assigned = pairs[ends[0] : ends[1]].sort().values
+    partner = count - 1 - assigned
+    places = torch.cat([assigned, partner]).unique() if mixes else assigned
+    partner = partner if mixes else assigned
+    return RankSlice(places, *(torch.searchsorted(places, x) for x in (assigned, partner)))

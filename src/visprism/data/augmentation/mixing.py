@@ -16,7 +16,7 @@ from visprism.data.augmentation.settings import Augmentation
 class Mix:
     """How the images of a batch are mixed, each with its partner."""
 
-    own: float = 1.0  # part of the target that is the image's own; without a box, of the light
+    weight: float = 1.0  # of the image itself in pixels and target; with a box, its area
     box: tuple[int, int, int, int] | None = None  # top, bottom, left, right: the partner's
 
 
@@ -43,11 +43,11 @@ def draw_mix(augmentation: Augmentation, size: Sequence[int], generator: Generat
     return Mix(random.beta(augmentation.mixup, augmentation.mixup))
 
 
-def cut(own: float, center: Sequence[float], size: Sequence[int]) -> Mix:
-    """The box that leaves the part `own` of an image; `center` in 0 ... 1 of its sides."""
+def cut(weight: float, center: Sequence[float], size: Sequence[int]) -> Mix:
+    """The box that leaves the part `weight` of an image; `center` in 0 ... 1 of its sides."""
     edges = []
     for side, position in zip(size, center, strict=True):
-        length, middle = int(side * math.sqrt(1 - own)), int(side * position)
+        length, middle = int(side * math.sqrt(1 - weight)), int(side * position)
         edges += [max(0, middle - length // 2), min(side, middle + (length + 1) // 2)]
     top, bottom, left, right = edges
     taken = (bottom - top) * (right - left) / (size[0] * size[1])
@@ -58,10 +58,10 @@ def mixed(
     images: Float[Tensor, "b c h w"], partners: Float[Tensor, "b c h w"], mix: Mix
 ) -> Float[Tensor, "b c h w"]:
     """Each image mixed with its partner; changes both in place."""
-    if mix.own == 1:
+    if mix.weight == 1:
         return images
     if mix.box is None:
-        return images.mul_(mix.own).add_(partners.mul_(1 - mix.own))
+        return images.mul_(mix.weight).add_(partners.mul_(1 - mix.weight))
     top, bottom, left, right = mix.box
     images[:, :, top:bottom, left:right] = partners[:, :, top:bottom, left:right]
     return images

@@ -55,8 +55,8 @@ def invert(images: Images) -> Tables:
 
 def posterize(images: Images, bits: Levels) -> Tables:
     """Only the `bits` highest bits of each value are kept, none to all eight."""
-    kept = 256 - (1 << (8 - _each(bits)))
-    return (_values(images) & kept).byte()
+    mask = 256 - (1 << (8 - _each(bits)))
+    return (_values(images) & mask).byte()
 
 
 def solarize(images: Images, threshold: Levels) -> Tables:

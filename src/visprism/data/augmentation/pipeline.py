@@ -113,12 +113,15 @@ def finished(
         augmentation.erasing_mode,
     )
     rows = soft(targets, num_classes, augmentation.smoothing)
-    own, partner = plan.share.own.to(pixels.device), plan.share.partner.to(pixels.device)
-    inputs, probabilities = images.index_select(0, own), rows[own]
-    if plan.mix.own == 1:
+    assigned, partner = (
+        plan.share.assigned.to(pixels.device),
+        plan.share.partner.to(pixels.device),
+    )
+    inputs, probabilities = images.index_select(0, assigned), rows[assigned]
+    if plan.mix.weight == 1:
         return inputs, probabilities
     partners = images.index_select(0, partner)
-    probabilities = plan.mix.own * probabilities + (1 - plan.mix.own) * rows[partner]
+    probabilities = plan.mix.weight * probabilities + (1 - plan.mix.weight) * rows[partner]
     return mixed(inputs, partners, plan.mix), probabilities
 
 

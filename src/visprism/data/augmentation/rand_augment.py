@@ -74,16 +74,16 @@ def rand_augmented(
         groups, tables = [], []
         for number in which.unique().tolist():
             chosen = (which == number).nonzero().ravel()
-            some = images.index_select(0, chosen.to(images.device))
+            selected = images.index_select(0, chosen.to(images.device))
             if number == OFF:
-                groups.append((chosen, some))
+                groups.append((chosen, selected))
                 continue
             name = OPERATIONS[number]
             amount = strength(name, level[chosen], sign[chosen], increasing=increasing)
             if name in _TABLES:
-                tables.append((chosen, some, _table(name, some, amount)))
+                tables.append((chosen, selected, _table(name, selected, amount)))
             else:
-                moved = _drawn(name, some, amount, kernel[chosen], fill)
+                moved = _drawn(name, selected, amount, kernel[chosen], fill)
                 groups.append((chosen, moved))
         if tables:
             places, pixels, rows = zip(*tables, strict=True)
@@ -126,9 +126,9 @@ _REACH = {
 def _table(name: str, images: Images, amount: Strength) -> UInt8[Tensor, "b _ 256"]:
     if name in ("auto_contrast", "equalize", "invert"):
         return getattr(photometric, name)(images)
-    whole = name in ("posterize", "solarize", "solarize_add")
+    takes_integers = name in ("posterize", "solarize", "solarize_add")
     amount = amount.to(images.device)
-    return getattr(photometric, name)(images, amount.long() if whole else amount)
+    return getattr(photometric, name)(images, amount.long() if takes_integers else amount)
 
 
 def _drawn(

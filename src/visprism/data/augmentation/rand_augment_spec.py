@@ -33,14 +33,14 @@ def read_rand_augment(text: str) -> RandAugment:
         InputError: if it has another form.
     """
     first, *parts = text.split("-")
-    found = [_PART.fullmatch(part) for part in parts]
-    wrong = [part for part, match in zip(parts, found, strict=True) if match is None]
+    matches = [_PART.fullmatch(part) for part in parts]
+    wrong = [part for part, match in zip(parts, matches, strict=True) if match is None]
     if first != "rand" or wrong:
         raise InputError(
             f"rand_augment must be like {_EXAMPLE} (m, n, p, mstd, mmax, inc), got "
             f"{wrong[0] if wrong else first!r} in {text!r}"
         )
-    values = {match[1]: float(match[2]) for match in found if match}
+    values = {match[1]: float(match[2]) for match in matches if match}
     layers, probability = values.get("n", 2), values.get("p", 0.5)
     magnitude, highest = values.get("m", 10.0), values.get("mmax", 10.0)
     if not (layers == int(layers) >= 1 and probability <= 1 and highest > 0):

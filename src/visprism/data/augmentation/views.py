@@ -86,11 +86,11 @@ def _seeded(seed: int, *use: object) -> Iterator[None]:
     """Inside, Python's and NumPy's global generators follow a stream of their own."""
     draws = torch.randint(2**32, (2,), generator=stream(seed, "view", *use)).tolist()
     with _GLOBAL:
-        kept = random.getstate(), np.random.get_state()  # noqa: NPY002
+        states = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             random.seed(draws[0])
             np.random.seed(draws[1])  # noqa: NPY002
             yield
         finally:
-            random.setstate(kept[0])
-            np.random.set_state(kept[1])  # noqa: NPY002
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002

@@ -93,8 +93,8 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  
 
 def _by_pillow(images: Pixels, change: Callable[[Image.Image], Image.Image]) -> Pixels:
     """Each image changed; colors are put together by Pillow, whose way is the fastest."""
-    found = torch.empty(images.shape, dtype=torch.uint8)
-    for planes, pixels in zip(found.numpy(), images.cpu().numpy(), strict=True):
+    changed = torch.empty(images.shape, dtype=torch.uint8)
+    for planes, pixels in zip(changed.numpy(), images.cpu().numpy(), strict=True):
         image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels])
         planes[:] = np.asarray(change(image)).transpose(2, 0, 1)
-    return found.to(images.device)
+    return changed.to(images.device)

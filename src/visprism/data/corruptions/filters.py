@@ -43,8 +43,8 @@ def convolved(
     wide = pad(images, (reach, reach, reach, reach), mode="reflect")
     shape = wide.shape[2:]
     spectrum = torch.fft.rfft2(kernel.to(images), s=shape)
-    found = torch.fft.irfft2(torch.fft.rfft2(wide) * spectrum, s=shape)
-    return found[..., side - 1 : side - 1 + height, side - 1 : side - 1 + width]
+    convolution = torch.fft.irfft2(torch.fft.rfft2(wide) * spectrum, s=shape)
+    return convolution[..., side - 1 : side - 1 + height, side - 1 : side - 1 + width]
 
 
 def motion_taps(
@@ -76,11 +76,11 @@ def motion_blurred(
         if abs(dy) >= height or abs(dx) >= width:
             break
         total[dy, dx] = total.get((dy, dx), 0.0) + weight
-    found = torch.zeros_like(flat[0])
+    blurred = torch.zeros_like(flat[0])
     for (dy, dx), weight in total.items():
         rows, columns = reach - dy, reach - dx
-        found.add_(wide[:, rows : rows + height, columns : columns + width], alpha=weight)
-    return found.reshape(image.shape)
+        blurred.add_(wide[:, rows : rows + height, columns : columns + width], alpha=weight)
+    return blurred.reshape(image.shape)
 
 
 def zoomed(images: Float[Tensor, "b c h w"], factor: float | int) -> Float[Tensor, "b c h w"]:

@@ -34,14 +34,14 @@ def plasma(
 
     Source: Fournier, Fussell and Carpenter (1982), Computer rendering of stochastic models.
     """
-    drawn = 2 * randomness.uniform(side * side) - 1
-    heights = torch.zeros(len(drawn), side, side, device=drawn.device)
+    uniform = 2 * randomness.uniform(side * side) - 1
+    heights = torch.zeros(len(uniform), side, side, device=uniform.device)
     used, step, strength = 0, side, 100.0
 
     def filled(total: Tensor) -> Tensor:
         nonlocal used
         number = total.shape[1] * total.shape[2]
-        noise = drawn[:, used : used + number].view_as(total)
+        noise = uniform[:, used : used + number].view_as(total)
         used += number
         return total / 4 + strength**2 * noise
 

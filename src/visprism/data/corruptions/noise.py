@@ -34,7 +34,7 @@ def shot_noise(images: Images, severity: int, randomness: Randomness) -> Images:
 
 
 def counted(
-    levels: Int64[Tensor, "*b"], drawn: Float[Tensor, "*b"], photons: int
+    levels: Int64[Tensor, "*b"], uniform: Float[Tensor, "*b"], photons: int
 ) -> Float[Tensor, "*b"]:
     """Poisson counts, of which more than `photons` count as so many.
 
@@ -43,19 +43,19 @@ def counted(
 
     Args:
         levels: of the pixels, 0 to 255; the mean of the highest is `photons`.
-        drawn: uniform numbers in 0 ... 1.
+        uniform: uniform numbers in 0 ... 1.
         photons: of a white pixel.
 
     Source: Chen and Asau (1974), On generating random variates from an empirical distribution.
     """
     function, least, clear = (table.to(levels.device) for table in _poisson(photons))
-    cell = levels * _CELLS + drawn.mul(_CELLS).long()
+    cell = levels * _CELLS + uniform.mul(_CELLS).long()
     counts = least.flatten()[cell].float()
     unclear = torch.nonzero(~clear.flatten()[cell].flatten())[:, 0]
-    for some in unclear.split(_CELLS):
-        rows = function[levels.flatten()[some]]
-        exact = torch.searchsorted(rows, drawn.flatten()[some, None].double(), right=True)
-        counts.view(-1)[some] = exact[:, 0].float()
+    for indices in unclear.split(_CELLS):
+        rows = function[levels.flatten()[indices]]
+        exact = torch.searchsorted(rows, uniform.flatten()[indices, None].double(), right=True)
+        counts.view(-1)[indices] = exact[:, 0].float()
     return counts
 
 
@@ -75,8 +75,8 @@ def _poisson(photons: int) -> tuple[Tensor, Tensor, Tensor]:
 def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """Salt and pepper: a share of the values, color by color, becomes 0 or 1."""
     share = settings("impulse_noise", severity, images)
-    drawn = randomness.uniform(*images.shape[1:])
-    return images.masked_fill(drawn < share, 0.0).masked_fill_(drawn < share / 2, 1.0)
+    uniform = randomness.uniform(*images.shape[1:])
+    return images.masked_fill(uniform < share, 0.0).masked_fill_(uniform < share / 2, 1.0)
 
 
 @CORRUPTIONS.register

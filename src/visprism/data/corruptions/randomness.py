@@ -34,21 +34,23 @@ class Randomness:
 
     def normal(self, *shape: int) -> Float[Tensor, "b ..."]:
         """Standard normal numbers."""
-        return self._each(lambda own: torch.randn(shape, generator=own))
+        return self._each(lambda generator: torch.randn(shape, generator=generator))
 
     def uniform(self, *shape: int) -> Float[Tensor, "b ..."]:
         """Numbers in 0 ... 1, without 1."""
-        return self._each(lambda own: torch.rand(shape, generator=own))
+        return self._each(lambda generator: torch.rand(shape, generator=generator))
 
     def integers(self, low: int, high: int, *shape: int) -> Int64[Tensor, "b ..."]:
         """Whole numbers from `low` to before `high`."""
-        return self._each(lambda own: torch.randint(low, high, shape, generator=own))
+        return self._each(
+            lambda generator: torch.randint(low, high, shape, generator=generator)
+        )
 
     def poisson(self, rates: Float[Tensor, "b ..."]) -> Float[Tensor, "b ..."]:
         """Counts with these means."""
         pairs = zip(rates.cpu(), self.generators, strict=True)
-        counts = [torch.poisson(rate, generator=own) for rate, own in pairs]
+        counts = [torch.poisson(rate, generator=generator) for rate, generator in pairs]
         return torch.stack(counts).to(self.device)
 
     def _each(self, draw: Callable[[Generator], Tensor]) -> Tensor:
-        return torch.stack([draw(own) for own in self.generators]).to(self.device)
+        return torch.stack([draw(generator) for generator in self.generators]).to(self.device)

@@ -23,13 +23,13 @@ def in_unit(corruption: OfNumbers) -> OfPixels:
 
     @wraps(corruption)
     def of_pixels(images: Tensor, severity: int, randomness: Randomness) -> Tensor:
-        found = torch.empty_like(images)
-        some = len(images) if images.is_cuda else _CACHED // images[0].numel() + 1
-        for start in range(0, len(images), some):
-            part = slice(start, start + some)
+        corrupted = torch.empty_like(images)
+        chunk_size = len(images) if images.is_cuda else _CACHED // images[0].numel() + 1
+        for start in range(0, len(images), chunk_size):
+            part = slice(start, start + chunk_size)
             numbers = images[part].float().div_(255)
-            found[part] = eight_bit(corruption(numbers, severity, randomness.of(part)))
-        return found
+            corrupted[part] = eight_bit(corruption(numbers, severity, randomness.of(part)))
+        return corrupted
 
     return of_pixels
 

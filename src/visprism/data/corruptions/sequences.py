@@ -110,7 +110,7 @@ def check_perturbation(perturbation: str) -> None:
 
 def _gaussian_noise(images: Images, scale: float | int, randomness: Randomness) -> Frames:
     noise = (scale * randomness.normal(*images.shape[1:]) for _ in range(30))
-    return [images, *(images + each for each in noise)]
+    return [images, *(images + frame_noise for frame_noise in noise)]
 
 
 def _shot_noise(images: Images, photons: int, randomness: Randomness) -> Frames:

@@ -92,20 +92,20 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
             ),
         ),
     )
-    weak, found = ridge & (size > _WEAK), ridge & (size > _STRONG)
+    weak, strong = ridge & (size > _WEAK), ridge & (size > _STRONG)
     while True:
-        grown = _grown(_grown(found, 1), 2) & weak
-        if torch.equal(grown, found):
-            return found
-        found = grown
+        grown = _grown(_grown(strong, 1), 2) & weak
+        if torch.equal(grown, strong):
+            return strong
+        strong = grown
 
 
 def _grown(marked: Bool[Tensor, "b h w"], axis: int) -> Bool[Tensor, "b h w"]:
     """Marked places and their two neighbors along an axis."""
-    found, last = marked.clone(), marked.shape[axis] - 1
-    found.narrow(axis, 1, last).logical_or_(marked.narrow(axis, 0, last))
-    found.narrow(axis, 0, last).logical_or_(marked.narrow(axis, 1, last))
-    return found
+    grown, last = marked.clone(), marked.shape[axis] - 1
+    grown.narrow(axis, 1, last).logical_or_(marked.narrow(axis, 0, last))
+    grown.narrow(axis, 0, last).logical_or_(marked.narrow(axis, 1, last))
+    return grown
 
 
 def distances(near: Bool[Tensor, "b h w"]) -> Layer:

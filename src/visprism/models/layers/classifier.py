@@ -119,15 +119,17 @@ class KeepsMLP(nn.Module):
         self.set_submodule(name, alike(classifier_of("gap_mlp", channels, num_classes), self))
 
 
-def refuse_pooling(model: nn.Module, num_classes: int, asked: str | None, pooling: str) -> None:
+def refuse_pooling(
+    model: nn.Module, num_classes: int, global_pool: str | None, pooling: str
+) -> None:
     """Check that a network is asked for the pooling that it has, or for none.
 
     Raises:
         InputError: if it is asked for another.
     """
-    if asked not in (None, "", pooling):
+    if global_pool not in (None, "", pooling):
         raise InputError(
-            f"reset_classifier got num_classes={num_classes} and global_pool={asked!r}; "
+            f"reset_classifier got num_classes={num_classes} and global_pool={global_pool!r}; "
             f"{type(model).__name__} keeps its pooling (None or {pooling!r}), or loses it "
             "(''); build it with another head instead"
         )

@@ -36,8 +36,8 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
         Raises:
             InputError: if another pooling is asked for.
         """
-        kept = None if global_pool == self.pooling else global_pool  # timm knows one name alone
-        super().reset_classifier(num_classes, kept)
+        pool = None if global_pool == self.pooling else global_pool  # timm knows one name alone
+        super().reset_classifier(num_classes, pool)
 
     def embedded(
         self, x: Float[Tensor, "b c h w"]

@@ -155,8 +155,8 @@ def _variants(*, patch_size: int, window: int) -> dict[str, tuple[str, dict]]:
         )
         for size, (width, depths, heads) in _SIZES.items()
     }
-    own = {"patch_size": patch_size, "window": window}
-    return {name: (title, {**shape, **own}) for name, (title, shape) in sizes.items()}
+    common = {"patch_size": patch_size, "window": window}
+    return {name: (title, {**shape, **common}) for name, (title, shape) in sizes.items()}
 
 
 MODELS.register_family(swin, _variants(patch_size=1, window=4), (32,))

@@ -14,12 +14,12 @@ class ProductCost:
     """Measured time and memory of products."""
 
     first: float  # seconds of the first, which builds the graphs
-    each: float  # seconds of any other
+    per_product: float  # seconds of any other
     bytes: int  # held by the graphs that are kept
 
     def seconds(self, products: int) -> float:
         """Expected seconds of a number of products."""
-        return self.first + self.each * max(0, products - 1)
+        return self.first + self.per_product * max(0, products - 1)
 
 
 def product_cost(objective: Objective, *, matrix: Matrix = "hessian") -> ProductCost:
@@ -68,4 +68,4 @@ def seconds_per_product(objective: Objective) -> float:
     first = next(iter(objective.batches))
     one = objective.with_batches([first], shared=False)
     number = len(objective.batches) if isinstance(objective.batches, Sized) else 1
-    return product_cost(one).each * number
+    return product_cost(one).per_product * number
