@@ -1,4 +1,4 @@
-"""Anatomy: a model as an ordered row of blocks, and ways to watch and cut them."""
+"""Anatomy: a model as a sequence of blocks, which can be watched, replaced and ablated."""
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions

@@ -24,7 +24,7 @@ def check_uncompressed(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise InputError(f"{path} was refused: it is no archive ({error})") from error
+        raise InputError(f"{path} was refused: it is not an archive ({error})") from error
     compressed = any(m.compress_type != zipfile.ZIP_STORED for m in members)
     if compressed or sum(m.file_size for m in members) > path.stat().st_size:
         raise InputError(

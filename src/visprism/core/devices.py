@@ -1,4 +1,4 @@
-"""Devices: where the arithmetic is done, and in which precision."""
+"""Devices and precisions of computations."""
 
 import os
 from collections.abc import Iterator
@@ -33,9 +33,7 @@ class Compute:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             precisions = ", ".join(PRECISIONS)
-            raise InputError(
-                f"unknown precision {self.precision!r}; wanted one of {precisions}"
-            )
+            raise InputError(f"precision must be one of {precisions}, got {self.precision!r}")
         try:
             if self.torch_device.type == "meta":
                 raise NotImplementedError("its tensors hold no numbers")
@@ -43,7 +41,8 @@ class Compute:
         except (RuntimeError, AssertionError, ImportError, NotImplementedError) as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise InputError(
-                f"device {self.device!r} cannot be used here ({reason}); 'cpu' always can"
+                f"device must be available on this machine, got {self.device!r} "
+                f"({reason}). Use 'cpu'."
             ) from error
 
     @property
@@ -56,7 +55,7 @@ class Compute:
         return device
 
     def autocast(self) -> AbstractContextManager:
-        """Mixed precision inside, where it is asked for."""
+        """Inside, mixed precision is on, if the precision asks for it."""
         if self.precision == "fp32":
             return nullcontext()
         return torch.autocast(self.torch_device.type, dtype=PRECISIONS[self.precision])

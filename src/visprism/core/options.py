@@ -18,7 +18,7 @@ Bound = int | float | None
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """What is declared about an option beside its type and default."""
+    """Declaration of an option in addition to its type and default."""
 
     help: str  # a noun phrase, with unit
     minimum: Bound = None  # smallest value
@@ -29,7 +29,7 @@ class OptionInfo:
 
 @dataclass(frozen=True)
 class Option:
-    """One option: name, type, default, and what is declared about it."""
+    """One option: name, type, default and declaration."""
 
     name: str
     type: Any

@@ -19,7 +19,7 @@ NO_CLASS = -1  # the target of an image that has no label
 
 
 def no_fault(position: int) -> None:
-    """No fault, for images that are in memory already."""
+    """No fault, for images in memory."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Each image shows one of ten silhouettes at a random place, size and angle, filled with one of
 ten textures, before a background of another texture. Shape and texture are independent and both
-are known, so that one can tell which of them a model goes by. An image depends on its seed,
-split and position only; it is drawn on the plane, so that any size shows the same picture.
+are known, so that shape bias can be measured. An image depends on its seed, split and position
+only; it is drawn on the plane, so that any size shows the same picture.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ class Surface:
 
 @dataclass(frozen=True)
 class Scenes:
-    """What the images show; one row per image."""
+    """Content of the images; one row per image."""
 
     shape: Int64[np.ndarray, " b"]  # index into SILHOUETTES
     scale: PerImage
@@ -74,7 +74,7 @@ class Scenes:
 
 
 def scenes(key: int, positions: Int64[np.ndarray, " b"], cues: str = "independent") -> Scenes:
-    """What the images at these positions show.
+    """Content of the images at these positions.
 
     Each hundred of consecutive images holds every pair of a shape and a texture once, if they
     are independent.

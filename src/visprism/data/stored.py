@@ -2,7 +2,7 @@
 
 The images of ImageNet-C have been resized to 256 and cropped to 224 before they were corrupted.
 A model's own preprocessing would do both once more, which blurs the corruption, so these sets
-are marked as framed, and shown whole.
+are marked as framed, and images are not cropped.
 """
 
 from dataclasses import replace

@@ -20,8 +20,8 @@ def unknown_model(spec: ModelSpec, available: Iterable[str]) -> InputError:
     close = difflib.get_close_matches(bare, set(bare_of.values()))
     alike = [name for word in close for name, other in bare_of.items() if other == word]
     best = list(dict.fromkeys(alike[:3] + longer[:3]))
-    way_out = f"did you mean {', '.join(best)}?" if best else "`visprism models` lists names"
-    return InputError(f"unknown model {spec.text!r}; {way_out}")
+    remedy = f"Did you mean {', '.join(best)}?" if best else "`visprism models` lists names."
+    return InputError(f"unknown model {spec.text!r}. {remedy}")
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def explain_unknown_argument(spec: ModelSpec, builder: Callable[..., Any]) -> It
         owner = getattr(sys.modules[builder.__module__], parts[1], builder)
         taken = [k for k in inspect.signature(owner).parameters if not k.startswith("_")]
         close = difflib.get_close_matches(parts[2], taken, cutoff=0.7)
-        way_out = (
-            f"did you mean {' or '.join(close)}?" if close else f"it takes {', '.join(taken)}"
+        remedy = (
+            f"Did you mean {' or '.join(close)}?" if close else f"It takes {', '.join(taken)}."
         )
-        raise InputError(f"{spec.text} takes no argument {parts[2]!r}; {way_out}") from error
+        raise InputError(f"{spec.text} takes no argument {parts[2]!r}. {remedy}") from error

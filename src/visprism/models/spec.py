@@ -34,7 +34,7 @@ class ModelSpec:
 
     @classmethod
     def parse(cls, text: str) -> "ModelSpec":
-        """Take one line of text apart.
+        """Parse a specification.
 
         Raises:
             InputError: if it has no name, an unknown prefix, or an argument without a value.
@@ -47,8 +47,9 @@ class ModelSpec:
         parts = _SPEC.fullmatch(text)
         if parts is None:
             raise InputError(
-                f"{text!r} names no model; it should read like timm:resnet18, "
-                "timm:resnet18?num_classes=10 or timm:resnet18@weights.safetensors"
+                f"{text!r} must name a model, such as timm:resnet18, "
+                "timm:resnet18?num_classes=10 or "
+                "timm:resnet18@weights.safetensors"
             )
         source, name = _source(parts["name"])
         checkpoint = Path(parts["checkpoint"]) if parts["checkpoint"] else None
@@ -68,13 +69,13 @@ def _source(name: str) -> tuple[Source, str]:
         return "file", name
     if name.endswith(".py"):
         raise InputError(
-            f"{name} does not say which function builds the model: {name}:FUNCTION"
+            f"{name} must name the function that builds the model, as {name}:FUNCTION"
         )
     if colon:
         raise InputError(
-            f"unknown prefix {prefix + ':'!r} in {name!r}; a model is timm:NAME, "
+            f"unknown prefix {prefix + ':'!r} in {name!r}. A model is timm:NAME, "
             "torchvision:NAME, hf:NAME-OR-FOLDER, path/to/file.py:function or a name that "
-            "`visprism models` lists"
+            "`visprism models` lists."
         )
     return "zoo", name
 
@@ -84,9 +85,11 @@ def _arguments(text: str) -> dict[str, Any]:
     for pair in filter(None, text.split("&")):
         key, equals, value = pair.partition("=")
         if not (equals and key.isidentifier()):
-            raise InputError(f"the argument {pair!r} of a model should read key=value")
+            raise InputError(f"an argument of a model must be key=value, got {pair!r}")
         if key in arguments:
-            raise InputError(f"the argument {key!r} of a model stands twice in {text!r}")
+            raise InputError(
+                f"the argument {key!r} of a model must be given once, got it twice in {text!r}"
+            )
         arguments[key] = _literal(value)
     return arguments
 

@@ -1,4 +1,4 @@
-"""Blocks: the parts of a model that the residual stream passes through, in forward order."""
+"""Anatomy: the blocks of a model in forward order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Block:
     depth: float  # 0 for the stem ... 1 for the last block before the head
     subsampling: bool  # its grid is smaller than that of the block before
     shape: tuple[int, ...]  # (C, H, W) of its feature map; without a layout, of its output
-    layout: Layout | None  # None: its output does not lie on a grid (as the head's)
+    layout: Layout | None  # None: its output has no spatial grid (such as the head's)
     parameters: tuple[str, ...] = field(default=(), repr=False)  # names, as the model has them
     start: int = field(default=0, repr=False)  # node of the graph whose output comes in
     end: int = field(default=0, repr=False)  # node of the graph whose output goes out
@@ -56,7 +56,7 @@ class Anatomy:
                 if block.name == index:
                     return block
             names = ", ".join(block.name for block in self.blocks)
-            raise InputError(f"no block is called {index!r}; the blocks are {names}")
+            raise InputError(f"unknown block {index!r}. The blocks are {names}.")
         return self.blocks[index]
 
     @property
@@ -66,13 +66,13 @@ class Anatomy:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of any result must know of these blocks, in sentences."""
+        """Caveats for every result about these blocks, in sentences."""
         notes = []
         off_grid = [b.name for b in self.blocks[1:-1] if b.layout is None]
         if off_grid:
             notes.append(
-                f"Not on a grid, so not shown: {', '.join(off_grid)} (positions of the image "
-                "could not be followed through)."
+                f"Not on a grid, and therefore not shown: {', '.join(off_grid)} (their "
+                "positions in the image are unknown)."
             )
         nodes = [self.graph.nodes[b.start + 1 : b.end + 1] for b in self.blocks]
         hidden = [
@@ -83,7 +83,7 @@ class Anatomy:
         if hidden:
             notes.append(
                 f"The inside of {', '.join(hidden)} is hidden from torch (a scripted module or "
-                "foreign code), so its kind is not known."
+                "foreign code), so its kind is unknown."
             )
         operations = [sum(node.role in WORK for node in inside) for inside in nodes]
         macs = [self.graph.macs(b.start, b.end) for b in self.blocks]
@@ -91,7 +91,7 @@ class Anatomy:
             if many > _MOST * sum(operations) and much > _MOST * sum(macs):
                 notes.append(
                     f"{block.name} holds {much / sum(macs):.0%} of the arithmetic: streams run "
-                    "side by side in it, so the blocks inside it cannot be told apart."
+                    "in parallel in it, so the blocks inside it cannot be distinguished."
                 )
         return tuple(notes)
 

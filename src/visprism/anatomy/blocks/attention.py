@@ -1,8 +1,8 @@
-"""Attentions: the operations that weigh tokens by tokens, and where those tokens lie.
+"""Attentions of a model: their operations, and the positions of their tokens.
 
-An attention is a fused operation, or a softmax that stands between two products: of queries and
-keys before it, of its weights and the values after it. Attention without a softmax (linear
-attention) has no weights that add up to 1, and is none here.
+An attention is a fused operation, or a softmax between two products: of queries and keys before
+it, of its weights and the values after it. Attention without a softmax (linear attention) has
+no weights that sum to 1, and does not count.
 """
 
 from collections.abc import Iterator, Sequence

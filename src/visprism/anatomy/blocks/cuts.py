@@ -15,12 +15,12 @@ from visprism.anatomy.trace.torch_functions import SUMS
 
 @dataclass(frozen=True)
 class CutSegment:
-    """What lies between two neighboring cuts: one operation, or several ways side by side.
+    """The operations between two neighboring cuts: one operation, or parallel paths.
 
-    ``branches``  several ways, joined by a sum, a concatenation or an attention, with work on
-                  at least one: a residual block, a dense block, an inception module
-    ``work``      one operation with weights or a window
-    ``trivial``  the rest: norm, activation, gate (squeeze-and-excitation), change of layout
+    ``branches`` parallel paths, joined by a sum, a concatenation or an attention, with work on
+    one at least: a residual block, a dense block, an inception module ``work``      one
+    operation with weights or a window ``trivial``  the rest: norm, activation, gate
+    (squeeze-and-excitation), change of layout
     """
 
     start: int  # the cut before; its output comes in
@@ -30,12 +30,12 @@ class CutSegment:
 
     @property
     def residual(self) -> bool:
-        """Whether the ways are joined by a sum."""
+        """Whether the paths are joined by a sum."""
         return self.type == "branches" and self.nodes[-1].op in SUMS
 
     @property
     def has_work(self) -> bool:
-        """Whether there is more in it than norms, activations, gates and changes of layout."""
+        """Whether it has work: more than norms, activations, gates and changes of layout."""
         return self.type != "trivial"
 
 

@@ -1,4 +1,4 @@
-"""Kinds: what a block is, told from the operations in it."""
+"""Kinds of blocks, derived from their operations."""
 
 from collections.abc import Collection, Sequence
 from typing import Literal
@@ -13,8 +13,8 @@ Kind = Literal[
 def kind_of(graph: Graph, nodes: Sequence[Node]) -> Kind:
     """The kind of a segment: what moves information over the grid decides, attention first.
 
-    "attention+mlp" is said where a pointwise network stands beside the attention, on a way that
-    neither feeds it nor is fed by it (parallel branches).
+    The kind is "attention+mlp" if a pointwise network runs in parallel to the attention
+    (parallel branches).
     """
     roles = {n.role for n in nodes}
     inside = {n.index for n in nodes}
@@ -33,7 +33,7 @@ def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[i
 
     An attention written out is a product of two tensors made from the image, and a second one
     that uses the first (with a softmax between, or without, as linear attention has none); or a
-    softmax followed by one product (outlook attention), if no convolution stands beside it.
+    softmax followed by one product (outlook attention), if there is no convolution.
     """
     fused = [n.index for n in nodes if n.role == "attention"]
     if fused:
@@ -52,7 +52,7 @@ def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[i
 def _beside(
     graph: Graph, nodes: Sequence[Node], inside: set[int], attentions: Collection[int]
 ) -> bool:
-    """Whether an activation stands on a way that does not touch the attention."""
+    """Whether there is an activation on a path that does not touch the attention."""
     touching: set[int] = set()
     for attention in attentions:
         touching |= _within(graph, attention, inside)

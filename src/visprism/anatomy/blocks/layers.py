@@ -1,4 +1,4 @@
-"""Layers: an anatomy of finer grain, one block for each call of an innermost module."""
+"""Layers: an anatomy with one block for each call of an innermost module."""
 
 from dataclasses import replace
 from math import prod
@@ -10,12 +10,12 @@ from visprism.anatomy.trace.torch_functions import DROPOUTS
 
 
 def layers(anatomy: Anatomy) -> Anatomy:
-    """The layers of a model in place of its blocks, for `observe` and `watch`.
+    """The layers of a model instead of its blocks, for `observe` and `watch`.
 
     A layer is a call of a module in which no other is called, as a convolution, a norm or an
     activation; a module that is called again is one layer more, ``act#2``. Each has the kind
-    and the stage of the block that it lies in. Left out are layers whose output does not lie on
-    a grid, and those that hand their input on (identities, dropout).
+    and the stage of the block that contains it. Left out are layers whose output does not lie
+    on a grid, and those that return their input (identities, dropout).
 
     The layer "before" another is the one that ran before it, which need not be its input:
     parallel branches run one after the other. Costs are those of blocks.

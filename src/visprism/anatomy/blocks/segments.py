@@ -1,4 +1,4 @@
-"""Segments: neighboring parts of a graph put together to what people call a block.
+"""Segments: neighboring parts of a graph merged to blocks.
 
 1. Ways joined by a sum (a residual branch, with its skip) are a block, with the norm or the
    activation that the same module has before or after them. Ways joined otherwise (dense
@@ -21,7 +21,7 @@ from visprism.anatomy.trace.operations import WORK
 
 @dataclass(frozen=True)
 class Segment:
-    """Neighboring parts that make one block."""
+    """Neighboring parts that form one block."""
 
     parts: tuple[CutSegment, ...]
     module: str = ""  # the module that is exactly this segment, if there is one

@@ -1,6 +1,6 @@
-"""Attending: the weights of every attention, while the model runs as it is.
+"""The weights of every attention in a forward pass.
 
-A fused attention never has its weights in memory; they are computed anew from what enters it.
+A fused attention never stores its weights; they are recomputed from its inputs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ def attend(
         anatomy: of the model that will run.
         keep: applied to the weights at once, inside the forward pass; it must
             return new memory.
-        only: which to watch; all that `attentions` finds by default.
+        only: attentions to collect; by default all of `attentions`.
         differentiable: compute the model's output from these weights, so that it can be
             differentiated with respect to them.
 
@@ -49,8 +49,9 @@ def attend(
     watched = attentions(anatomy) if only is None else tuple(only)
     if not watched:
         raise InputError(
-            f"{type(anatomy.model).__name__} has no attention with a softmax over positions of "
-            "the image; choose a model that has, such as timm:vit_tiny_patch16_224"
+            "the model must have an attention with a softmax over positions of "
+            f"the image, and {type(anatomy.model).__name__} has none. Choose a "
+            "model such as timm:vit_tiny_patch16_224."
         )
     collected: dict[str, T] = {}
 

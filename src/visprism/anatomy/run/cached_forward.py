@@ -1,11 +1,10 @@
-"""Resuming: a forward pass that begins at a cut, with the tensor that another pass left there.
+"""Cached forward passes: a pass that starts at a cut, with the tensor of an earlier pass.
 
-A cut is a tensor that everything passes through, so what lies before it need not run again:
-each torch function before it that works on the image gives an empty tensor of the right shape
-instead, without memory of its own, and the one at the cut gives the remembered tensor. What
-does not depend on the image (tables of positions, masks) is computed as ever. The model's own
-code runs from its first line, so any model that can be dissected can be tried; whether it
-resumes is checked by its logits, not assumed.
+Everything passes through a cut, so that operations before it need not run again: each torch
+function before it that depends on the image returns a tensor of the right shape that takes no
+memory, and the one at the cut returns the cached tensor. What does not depend on the image
+(position tables, masks) is computed as usual. The code of the model runs from its first line,
+so that this can be tried for any dissected model; its logits show whether it works.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +27,7 @@ _TOLERANCE = 1e-5  # of the largest logit; kernels may add in another order
 
 @dataclass
 class Recording:
-    """What one forward pass left: its logits, and the tensors at some cuts."""
+    """The logits of a forward pass, and its tensors at some cuts."""
 
     logits: Tensor
     values: dict[int, Tensor]  # by node
@@ -38,7 +37,7 @@ class Recording:
 
 
 def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recording:
-    """Run the model, and remember the tensors that the nodes `cuts` make.
+    """Run the model and cache the tensors of the nodes `cuts`.
 
     Costs a forward pass and the memory of those tensors.
     """
@@ -74,7 +73,11 @@ def forward_from_cut(
     """
     start = recording.values[cut] if value is None else value
     if cut == 0:
-        raise InputError("a pass that begins at the image is a pass as ever; call the model")
+        raise InputError(
+            "cut must be after the image: a pass that begins at "
+            "the image is an ordinary forward pass. Call the "
+            "model."
+        )
     number = anatomy.graph.nodes[cut].call
     with count_operations(anatomy.model, PartialForward(recording.calls, number, start)):
         yield
@@ -96,7 +99,7 @@ def can_start_at(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> set[i
             with forward_from_cut(anatomy, recording, cut):
                 logits = forward(anatomy.model, images)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
-            continue  # whatever the model's own code stumbles over
+            continue  # any error of the model's code
         if logits.shape == recording.logits.shape and bool(
             (logits - recording.logits).abs().max() <= reach
         ):

@@ -1,10 +1,9 @@
-"""Surgery: watch or change a model inside a ``with`` block; it is given back as it was.
+"""Surgery: watch or change a model inside a ``with`` block; afterwards it is unchanged.
 
 `watch` reads with ordinary forward hooks, at full speed. `replace` and `ablate` change the
 tensor that leaves a block at the very operation that makes it, found by its number in the
 trace, so that they work on any architecture; the model then runs under a `TorchFunctionMode`,
-eagerly. Operations may stand inside each other, in any order: what is watched is what the
-model works on after all changes.
+eagerly. Operations may be nested in any order: feature maps are collected after all changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

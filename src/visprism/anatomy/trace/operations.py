@@ -1,7 +1,7 @@
-"""Operations: what a torch function does to a feature map, told from the call itself.
+"""Operations: the role of a torch function, derived from its call.
 
-A role is a word for one call. What has weights or moves information over the grid makes a
-block (``WORK``); everything else follows the work that it stands behind.
+Operations with weights or that move information over the grid start a block (``WORK``); others
+belong to the operation before them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +67,7 @@ class Call:
 
     @cached_property
     def role(self) -> Role:
-        """What it does to a feature map."""
+        """Its role: what it does to a feature map."""
         return _role_of(self)
 
 

@@ -23,13 +23,13 @@ Known = Callable[[Tensor], TokenPositions | None]
 def positions_after(
     call: Call, positions_of: Known, *, chosen: bool
 ) -> list[TokenPositions | None]:
-    """Positions of each tensor that a call gives; None where there is no telling.
+    """Positions of each tensor that a call returns; None if unknown.
 
     Args:
         call: of a torch function.
         positions_of: the positions of a tensor.
-        chosen: whether an operand is an index or a mask made from the image, so that what goes
-            where differs from image to image.
+        chosen: whether an operand is an index or a mask that depends on the image, so that
+            positions differ between images.
     """
     if call.name in vocabulary.ORDERINGS or (chosen and call.name in vocabulary.LAYOUTS):
         return [None] * len(call.made)
@@ -97,7 +97,7 @@ def _after_work(call: Call, positions_of: Known) -> TokenPositions | None:
             return place
     try:
         return TokenPositions(positions.index_map.expand(shape), positions.grid)
-    except RuntimeError:  # another shape than its operand's: no telling
+    except RuntimeError:  # another shape than its operand's: unknown
         return None
 
 

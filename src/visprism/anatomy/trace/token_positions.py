@@ -53,7 +53,7 @@ def apply_layout_op(
     kwargs: Mapping[str, Any],
     positions_of: Callable[[Tensor], TokenPositions | None],
 ) -> list[TokenPositions | None] | None:
-    """Positions of what a layout operation gives: the operation applied to the index maps.
+    """Positions of the result of a layout operation: the operation applied to the index maps.
 
     None where an operand's positions are unknown, or the operands stand on different grids.
     """
@@ -206,7 +206,7 @@ def propagate_einsum(
 
 
 def _spell_dots(letters: str, axes: int) -> str:
-    """The letters with characters of their own for the axes that dots stand for."""
+    """The letters with unused characters for the axes of the ellipsis."""
     hidden = axes - len(letters.replace(".", ""))
     return letters.replace("...", "".join(str(n) for n in range(hidden, 0, -1)))
 
@@ -232,7 +232,7 @@ def _einsum_output(
 
 
 def layout_of(positions: TokenPositions | None, batch_size: int) -> Layout | None:
-    """How a tensor with these positions lies on the grid; None if it does not, or not whole."""
+    """The layout of a tensor with these positions; None if it does not cover the grid."""
     if positions is None:
         return None
     index_map, grid = positions.index_map, positions.grid

@@ -1,4 +1,4 @@
-"""The trace: a model's graph, written down in one forward pass.
+"""The trace: the graph of a model, recorded in one forward pass.
 
 The model runs under a `TorchFunctionMode`, with module hooks that keep a stack of names.
 Each torch function whose result depends on the image becomes a node. What torch functions do
@@ -29,7 +29,7 @@ from visprism.core.errors import InputError
 
 
 class _Recorder(OperationCounter):
-    """Writes down each torch function while it is on."""
+    """Records each torch function while it is active."""
 
     def __init__(self, model: nn.Module, batch_size: int) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ def module_calls(
     enter: Callable[[str, Any, Any], None],
     leave: Callable[[Any], None],
 ) -> Iterator[None]:
-    """Inside, `enter` and `leave` hear of every call of a submodule."""
+    """Inside, `enter` and `leave` are called for every call of a submodule."""
 
     def before(name, _module, args, kwargs):  # noqa: ANN001, ANN202
         enter(name, args, kwargs)
@@ -230,7 +230,7 @@ class _Names(OperationCounter):
 
 
 def trace(model: nn.Module, images: Images) -> Graph:
-    """Run the model and write down its graph; once more, to see whether it stays the same.
+    """Run the model and record its graph, twice, to see whether it stays the same.
 
     What a first pass leaves in a cache, later ones do not compute: then a later pass counts,
     with the parameters that were read for the cache.
@@ -269,12 +269,14 @@ def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
         logits = forward(model, images)
     output = recorder.node_of(logits)
     if output == 0:
-        raise InputError(f"{type(model).__name__} gives back its images: there are no blocks")
+        raise InputError(
+            f"the model must have blocks, and {type(model).__name__} returns its images"
+        )
     if output is None:
         raise InputError(
-            f"the output of {type(model).__name__} does not depend on the images as far as "
-            "torch functions show; a scripted or exported model cannot be dissected: pass the "
-            "nn.Module that it was made of"
+            f"the output of {type(model).__name__} does not depend on the "
+            "images as far as torch functions show. Scripted and exported "
+            "models cannot be dissected: pass the original nn.Module."
         )
     graph = Graph(
         nodes=tuple(recorder.nodes),

@@ -1,4 +1,4 @@
-"""Random numbers of the augmentation of a batch, drawn at once on the CPU."""
+"""Random numbers for the augmentation of a batch, drawn together on the CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

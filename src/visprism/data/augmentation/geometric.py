@@ -1,10 +1,10 @@
-"""Geometric operations: images drawn again with each pixel's center mapped, as Pillow does it.
+"""Geometric operations: images resampled at mapped pixel centers, as in Pillow.
 
-A pixel whose center falls outside of the image is filled. Elsewhere the value is interpolated,
-linearly or by a cubic convolution with a = -1, from pixels that repeat beyond the border, and
-cut off to a whole number, not rounded. Coordinates and values are in double precision, in the
-order of Pillow's code, as the last bit decides where a value is nearly whole. Amounts and
-kernels lie on the CPU, where they are drawn, so that no GPU is waited for.
+A pixel whose center falls outside the image is filled. Elsewhere the value is interpolated,
+linearly or by a cubic convolution with a = -1, with pixels repeated beyond the border, and
+truncated to an integer. Coordinates and values are in double precision, in the order of
+Pillow's code, since the last bit decides for values close to an integer. Amounts and kernels
+are on the CPU, so that the GPU is not synchronized.
 
 Source: Keys (1981), Cubic convolution interpolation for digital image processing.
 """
@@ -49,7 +49,7 @@ def slid(
 
 
 def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int]) -> Images:
-    """Each image turned counter-clockwise about its center."""
+    """Each image rotated counter-clockwise about its center."""
     height, width = images.shape[2:]
     maps = [_rotation(angle, height, width) for angle in degrees.tolist()]
     table = torch.tensor(maps, device=images.device, dtype=torch.float64)
@@ -83,14 +83,14 @@ def _centers(side: int, images: Images) -> Float64[Tensor, " {side}"]:
 
 
 def _split(place: Float64[Tensor, "b h w"]) -> tuple[Tensor, Tensor]:
-    """The number of the pixel whose center comes before a place, and the distance from it."""
+    """The index of the pixel whose center precedes a coordinate, and the distance from it."""
     place = place - 0.5
     before = place.floor()
     return before.long(), place - before
 
 
 def _rotation(degrees: float, height: int, width: int) -> tuple[float, ...]:
-    """The affine map from a pixel of the turned image to one of the image, as Pillow's."""
+    """The affine map from a pixel of the rotated image to one of the image, as in Pillow."""
     angle = -math.radians(degrees % 360.0)
     cosine, sine = round(math.cos(angle), 15), round(math.sin(angle), 15)
     x, y = width / 2, height / 2

@@ -1,4 +1,4 @@
-"""Shares: which images of a batch a process hands out, and which it must prepare for that."""
+"""Shares of a batch: the images that a process yields, and those that it must prepare."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,16 +10,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class RankSlice:
-    """A part of a batch; partners are the images at the mirrored places."""
+    """A part of a batch; the partner of an image is the one at the mirrored index."""
 
-    places: Int64[Tensor, " m"]  # in the batch, of all images that are prepared
-    assigned: Int64[Tensor, " n"]  # among `places`, of those that are handed out
-    partner: Int64[Tensor, " n"]  # among `places`, of the image that each is mixed with
+    places: Int64[Tensor, " m"]  # indices into the batch of all images that are prepared
+    assigned: Int64[Tensor, " n"]  # indices into `places` of the images that are yielded
+    partner: Int64[Tensor, " n"]  # indices into `places` of their partners
 
 
 @lru_cache(maxsize=8)  # all batches of a run but the last of an epoch have the same
 def share(count: int, part: tuple[int, int], *, mixes: bool) -> RankSlice:
-    """What process `part`, (rank, world), does of a batch of `count` images.
+    """The share of process `part`, (rank, world), of a batch of `count` images.
 
     Shares differ by at most one image. An image and its partner are in the same share, but for
     one pair at most, so that few images are prepared twice.

@@ -23,8 +23,8 @@ class Mix:
 def draw_mix(augmentation: Augmentation, size: Sequence[int], generator: Generator) -> Mix:
     """Mixup or cutmix of a batch of images of (height, width) `size`.
 
-    With cutmix, the part that is the image's own is what the box leaves of it, also where the
-    box reaches over the border.
+    With cutmix, the weight of the image is the area outside the box, also if the box reaches
+    over the border.
 
     Source: Zhang et al. (2018), mixup, and Yun et al. (2019), CutMix, alternating as in timm.
     """
@@ -44,7 +44,10 @@ def draw_mix(augmentation: Augmentation, size: Sequence[int], generator: Generat
 
 
 def cut(weight: float, center: Sequence[float], size: Sequence[int]) -> Mix:
-    """The box that leaves the part `weight` of an image; `center` in 0 ... 1 of its sides."""
+    """The box that leaves the fraction `weight` of an image; `center` in 0 ...
+
+    1 of its sides.
+    """
     edges = []
     for side, position in zip(size, center, strict=True):
         length, middle = int(side * math.sqrt(1 - weight)), int(side * position)

@@ -1,4 +1,4 @@
-"""Crop and flip: each image cut out of a black frame about it, and mirrored or not."""
+"""Random crop of the zero-padded image, and horizontal flip."""
 
 import torch
 from jaxtyping import Bool, Int64, UInt8
@@ -12,7 +12,7 @@ def framed(
     flip: Bool[Tensor, " b"],
     padding: int,
 ) -> UInt8[Tensor, "b c h w"]:
-    """Images cut out again at `corner`, (top, left) in 0 ... 2 `padding`, and some mirrored.
+    """Crops of padded images at `corner`, (top, left) in 0 ... 2 `padding`; some flipped.
 
     Source: torchvision's RandomCrop with `padding`; He et al. (2016), section 4.2.
     """

@@ -54,17 +54,17 @@ def rand_augmented(
     fill: Sequence[int],
     increasing: bool,
 ) -> Images:
-    """The images after their operations, one layer after the other.
+    """The images after their operations, one after the other.
 
-    What is drawn lies on the CPU, the images anywhere; nothing waits for their device.
+    Random choices are on the CPU, images on any device, which is not synchronized.
 
     Args:
         images: RGB in eight bits.
         operation: the place of each in `OPERATIONS`, or `OFF`.
         magnitude: 0 ... 10.
-        negative: the sign of what has two directions.
+        negative: the sign of operations with two directions.
         cubic: bicubic interpolation, not bilinear, where pixels move.
-        fill: color of what comes in from outside.
+        fill: color of pixels from outside the image.
         increasing: whether every operation is stronger at a higher magnitude.
     """
     if not len(images):
@@ -94,9 +94,9 @@ def rand_augmented(
 
 
 def strength(name: str, level: Strength, sign: Strength, *, increasing: bool) -> Strength:
-    """What an operation is given at a magnitude: a factor, a threshold, an angle, a shift.
+    """The parameter of an operation at a magnitude: a factor, threshold, angle or shift.
 
-    Shifts are parts of the image's side, angles degrees.
+    Shifts are fractions of the image side, angles are in degrees.
     """
     level = level / 10
     if name in ("color", "contrast", "brightness", "sharpness"):

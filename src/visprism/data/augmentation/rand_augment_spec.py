@@ -22,12 +22,12 @@ class RandAugment:
 
 
 def read_rand_augment(text: str) -> RandAugment:
-    """The settings of a text in timm's notation, such as ``rand-m9-n2-mstd1.0``.
+    """Parse timm's notation, such as ``rand-m9-n2-mstd1.0``.
 
     ``m`` is the magnitude (10), ``n`` the number of operations (2), ``p`` the probability of
     each (0.5), ``mstd`` the deviation of the magnitude (0), ``mmax`` its upper end (10), and
     ``inc1`` makes every operation stronger with it. timm's sets of weights (``t...``) and its
-    uniform magnitudes (``mstd`` over 100) are not offered.
+    uniform magnitudes (``mstd`` over 100) are not supported.
 
     Raises:
         InputError: if it has another form.

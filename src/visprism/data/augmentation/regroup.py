@@ -1,4 +1,4 @@
-"""Grouping: each operation runs once on all images that it falls to."""
+"""Grouping: each operation runs once, on all of its images."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from torch import Tensor
 def put_together(
     groups: Sequence[tuple[Int64[Tensor, " _"], UInt8[Tensor, "_ c h w"]]],
 ) -> UInt8[Tensor, "b c h w"]:
-    """One batch of groups of images, each group with its places in the batch.
+    """One batch from groups of images, each with its indices in the batch.
 
-    Whole images are copied, which is many times faster than writing into a batch by numbers.
+    Full images are copied, which is many times faster than indexed assignment.
     """
     places, images = zip(*groups, strict=True)
     pixels = torch.cat(images)

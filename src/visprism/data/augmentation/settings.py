@@ -1,4 +1,4 @@
-"""Hyperparameters of augmentation, and the settings of the paper."""
+"""Augmentation: hyperparameters, and those of the paper."""
 
 import math
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Digital: contrast, elastic transform, pixelation, JPEG, and brightness and saturation.
 
-Brightness and saturation are weather and an extra in the paper; they stand here as they share
-the HSV model.
+The paper counts brightness as weather and saturation as an extra; they are here because both
+use HSV.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Pixels = UInt8[Tensor, "b 3 h w"]
 @CORRUPTIONS.register
 @in_unit
 def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """Each color drawn towards its mean over the image."""
+    """Each channel is blended with its mean over the image."""
     factor = settings("contrast", severity, images)
     mean = images.mean((2, 3), keepdim=True)
     return mean + factor * (images - mean)
@@ -34,7 +34,7 @@ def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  
 @CORRUPTIONS.register
 @in_unit
 def brightness(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """The value in HSV raised; hue and saturation stay."""
+    """The value in HSV is raised; hue and saturation stay."""
     return brightened(images, settings("brightness", severity, images))
 
 
@@ -52,7 +52,7 @@ def brightened(images: Images, added: float | int) -> Images:
 @CORRUPTIONS.register
 @in_unit
 def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """The saturation in HSV changed; hue and value stay. Gray has the hue of red."""
+    """The saturation in HSV is changed; hue and value stay. Gray has the hue of red."""
     factor, added = settings("saturate", severity, images)
     value = images.amax(1, keepdim=True)
     span = value - images.amin(1, keepdim=True)
@@ -92,7 +92,7 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  
 
 
 def _by_pillow(images: Pixels, change: Callable[[Image.Image], Image.Image]) -> Pixels:
-    """Each image changed; colors are put together by Pillow, whose way is the fastest."""
+    """Each image changed by a function of Pillow images."""
     changed = torch.empty(images.shape, dtype=torch.uint8)
     for planes, pixels in zip(changed.numpy(), images.cpu().numpy(), strict=True):
         image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels])

@@ -1,4 +1,4 @@
-"""Elastic transform: the image is stretched a little, then moved about smoothly."""
+"""Elastic transform: a small affine map, then a smooth random displacement."""
 
 import torch
 from jaxtyping import Float
@@ -38,7 +38,7 @@ def elastic_transform(images: Images, severity: int, randomness: Randomness) -> 
 def affine_places(
     height: int, width: int, moved: Float[Tensor, "b 3 2"]
 ) -> Float[Tensor, "b h w 2"]:
-    """Where each pixel comes from (column, row), if three points about the middle are moved."""
+    """Source coordinates (column, row) of each pixel, given three points that are moved."""
     middle = torch.tensor([float(height // 2), float(width // 2)])
     third = min(height, width) // 3
     points = middle + third * torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])

@@ -50,7 +50,7 @@ def convolved(
 def motion_taps(
     radius: int, sigma: float | int, angle: float | int
 ) -> list[tuple[int, int, float]]:
-    """Rows and columns by which an image is moved along a line, and the weight of each copy.
+    """Offsets (rows, columns) along a line, and the weight of each shifted copy.
 
     Source: ImageMagick's MotionBlurImage, which made the published images: half a Gaussian.
     """
@@ -66,7 +66,7 @@ def motion_taps(
 def motion_blurred(
     image: Float[Tensor, "*c h w"], radius: int, sigma: float | int, angle: float | int
 ) -> Float[Tensor, "*c h w"]:
-    """One image moved along a line; pixels from beyond the border are those on it."""
+    """Motion blur of one image along a line; border pixels are repeated."""
     height, width = image.shape[-2:]
     reach = 2 * radius + 1
     flat = image.reshape(1, -1, height, width)
@@ -84,7 +84,7 @@ def motion_blurred(
 
 
 def zoomed(images: Float[Tensor, "b c h w"], factor: float | int) -> Float[Tensor, "b c h w"]:
-    """The middle of the images, enlarged to their size.
+    """The center of the images, enlarged to their size.
 
     Corner pixels stay corner pixels, as in SciPy's zoom of order 1.
     """

@@ -19,7 +19,7 @@ Images = Float[Tensor, "b 3 h w"]
 @CORRUPTIONS.register
 @in_unit
 def gaussian_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """The same normal noise everywhere, as from electronics in low light."""
+    """Additive normal noise, as from electronics in low light."""
     scale = settings("gaussian_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(images)
 
@@ -27,7 +27,7 @@ def gaussian_noise(images: Images, severity: int, randomness: Randomness) -> Ima
 @CORRUPTIONS.register
 @in_unit
 def shot_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """Poisson noise: so many photons come from a white pixel."""
+    """Poisson noise, with a mean number of photons per white pixel."""
     photons = settings("shot_noise", severity, images)
     levels = images.mul(255).round_().long()
     return counted(levels, randomness.uniform(*images.shape[1:]), photons).div_(photons)
@@ -36,10 +36,10 @@ def shot_noise(images: Images, severity: int, randomness: Randomness) -> Images:
 def counted(
     levels: Int64[Tensor, "*b"], uniform: Float[Tensor, "*b"], photons: int
 ) -> Float[Tensor, "*b"]:
-    """Poisson counts, of which more than `photons` count as so many.
+    """Poisson counts, clipped at `photons`.
 
-    By inversion: the count is how many values of the distribution function do not exceed a
-    uniform number. A table tells it at once for nearly all numbers.
+    By inversion: the count is the number of values of the distribution function that do not
+    exceed a uniform number. For nearly all numbers a table gives it directly.
 
     Args:
         levels: of the pixels, 0 to 255; the mean of the highest is `photons`.
@@ -73,7 +73,7 @@ def _poisson(photons: int) -> tuple[Tensor, Tensor, Tensor]:
 @CORRUPTIONS.register
 @in_unit
 def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """Salt and pepper: a share of the values, color by color, becomes 0 or 1."""
+    """Salt-and-pepper noise: a fraction of the values of each channel becomes 0 or 1."""
     share = settings("impulse_noise", severity, images)
     uniform = randomness.uniform(*images.shape[1:])
     return images.masked_fill(uniform < share, 0.0).masked_fill_(uniform < share / 2, 1.0)
@@ -82,6 +82,6 @@ def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Imag
 @CORRUPTIONS.register
 @in_unit
 def speckle_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """Normal noise in proportion to the value."""
+    """Multiplicative normal noise."""
     scale = settings("speckle_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(1).mul_(images)

@@ -1,4 +1,4 @@
-"""Scale: eight-bit images as numbers in 0 ... 1, and back."""
+"""Conversion between 8-bit images and numbers in 0 ... 1."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,10 +9,10 @@ from torch import Tensor
 
 from visprism.data.corruptions.randomness import Randomness
 
-# Published images are cut, not rounded, to eight bits, from float64. In float32 a value that
-# should be a whole number may lie below it by a hundredth of this.
+# Published images are truncated to eight bits, from float64. In float32 a value that
+# should be an integer may lie below it by a hundredth of this.
 _ROUNDING = 1e-3
-_CACHED = 131_072  # numbers that are worked on at once, to stay in a core's cache
+_CACHED = 131_072  # numbers per chunk, so that it fits into the cache of a core
 
 OfNumbers = Callable[[Float[Tensor, "b 3 h w"], int, Randomness], Float[Tensor, "b 3 h w"]]
 OfPixels = Callable[[UInt8[Tensor, "b 3 h w"], int, Randomness], UInt8[Tensor, "b 3 h w"]]
@@ -35,5 +35,5 @@ def in_unit(corruption: OfNumbers) -> OfPixels:
 
 
 def eight_bit(images: Float[Tensor, "..."]) -> UInt8[Tensor, "..."]:
-    """Numbers in 0 ... 1 as whole numbers to 255, cut as in the published code."""
+    """Numbers in 0 ... 1 as integers up to 255, truncated as in the published code."""
     return images.mul(255).add_(_ROUNDING).clamp_(0, 255).byte()

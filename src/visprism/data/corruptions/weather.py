@@ -1,4 +1,4 @@
-"""Weather: snow, frost and fog; brightness stands with saturation in `digital`."""
+"""Weather: snow, frost and fog; brightness is in `digital`, with saturation."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _GRAY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
 @CORRUPTIONS.register
 @in_unit
 def fog(images: Images, severity: int, randomness: Randomness) -> Images:
-    """A layer of clouds, so that the brightest stays as bright as it was."""
+    """A layer of clouds, scaled so that the maximum stays."""
     strength, decay = settings("fog", severity, images)
     height, width = images.shape[2:]
     side = 1 << (max(height, width) - 1).bit_length()
@@ -57,11 +57,11 @@ def snow(images: Images, severity: int, randomness: Randomness) -> Images:
 def flakes_of(
     size: Sequence[int], looks: Sequence[float | int], randomness: Randomness
 ) -> Float[Tensor, "b h w"]:
-    """Snow that does not move yet: enlarged noise of which only the highest is kept.
+    """Snow without motion: enlarged noise above a threshold.
 
     Args:
         size: of the images, (height, width).
-        looks: mean and deviation of the noise, how far it is enlarged, and what is kept.
+        looks: mean and standard deviation of the noise, zoom factor, and threshold.
         randomness: of each image.
     """
     mean, deviation, zoom, threshold = looks
@@ -70,7 +70,7 @@ def flakes_of(
 
 
 def snowed(images: Images, layer: Float[Tensor, "b h w"], share: float | int) -> Images:
-    """Images, whitened, with the layer of snow and the same layer upside down."""
+    """Whitened images with the layer of snow and its rotation by 180 degrees."""
     weights = torch.tensor(_GRAY, device=images.device)[:, None, None]
     gray = (images * weights).sum(1, keepdim=True)
     white = share * images + (1 - share) * torch.maximum(images, 1.5 * gray + 0.5)
