@@ -45,7 +45,7 @@ def entries(kind: str) -> list[Entry]:
 def _entry(kind: str, pattern: str, remedy: str) -> Entry:
     pattern = pattern.strip()
     if kind.strip() == "text":
-        pattern = rf"(?<![\w`]){pattern}(?!\w)"
+        pattern = rf"(?<![\w`]){pattern}(?!\w)".replace(" ", r"\s+")
     return Entry(kind.strip(), re.compile(pattern, re.IGNORECASE), remedy.strip())
 
 

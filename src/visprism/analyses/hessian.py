@@ -74,7 +74,7 @@ class Hessian(Analysis):
         above=0,
     )
     checkpoints: tuple[Path, ...] = option(
-        (), "checkpoints of the same model to measure in its place, as phases of training"
+        (), "checkpoints of the same model to measure instead, as phases of training"
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:

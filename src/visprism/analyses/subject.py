@@ -220,13 +220,9 @@ def dissected(
     Raises:
         InputError: if the model is in training mode or fails on the images.
     """
+    from visprism.measure.batches import on_device
+
     batch = images.batches(preprocessing, batch_size=2, limit=2)[0]
     example = batch[0] if isinstance(batch, tuple | list) else batch
     with run.compute.borrow(model), torch.no_grad():
-        return dissect(model, _moved(example, run))
-
-
-def _moved(example: Any, run: Run) -> Any:  # noqa: ANN401 (a tensor or a mapping of tensors)
-    from visprism.measure.batches import on_device
-
-    return on_device(example, run.compute)
+        return dissect(model, on_device(example, run.compute))

@@ -18,7 +18,7 @@ _IMAGES = 256
 def demo(arguments: Namespace) -> int:
     """Examine the networks and print the table; with ``--train`` train them before."""
     from visprism.cli.output import exit_code, print_event, print_study
-    from visprism.cli.progress import progress_shown
+    from visprism.cli.progress import console_progress
     from visprism.cli.study_commands import stored_results
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
@@ -28,7 +28,7 @@ def demo(arguments: Namespace) -> int:
     from visprism.study.subjects import DataOptions
 
     try:
-        with progress_shown() as progress:
+        with console_progress() as progress:
             origin = Provenance(command=arguments.command)
             run = Run(seed=arguments.seed, progress=progress, provenance=origin)
             models = _trained(arguments.out, run) if arguments.train else dict(SHIPPED)

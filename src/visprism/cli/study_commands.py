@@ -164,13 +164,13 @@ def _study(
     compute: Any,  # noqa: ANN401 (a Compute, which is imported late)
 ) -> "Study":
     from visprism.cli.output import print_event
-    from visprism.cli.progress import progress_shown
+    from visprism.cli.progress import console_progress
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.study import examine
     from visprism.study.subjects import DataOptions
 
-    with progress_shown() as progress:
+    with console_progress() as progress:
         return examine(
             arguments.models,
             arguments.data,

@@ -196,7 +196,7 @@ def check_padding(augmentation: Augmentation, preprocessing: Preprocessing) -> N
     """Require that every crop out of the padded image has pixels of the image.
 
     Raises:
-        InputError: if the padding is as large as the image.
+        InputError: if the padding is not less than the side of the image.
     """
     height, width = preprocessing.size
     if augmentation.padding >= min(height, width):

@@ -1,4 +1,4 @@
-"""Default figures of the shapes of results, for types that have no figure of their own."""
+"""Default figures of the shapes of results, for types without a registered figure."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Surfaces that a reader can turn: what a page's script needs to draw one."""
+"""Rotatable surfaces: data for the script of a page."""
 
 from functools import singledispatch
 from typing import Any

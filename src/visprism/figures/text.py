@@ -1,4 +1,4 @@
-"""Text that fits: lines no wider than the room for them."""
+"""Text wrapped to a width."""
 
 import re
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def title(name: str, *, width: float, size: float) -> str:
 def caption(
     sentences: Sequence[str], names: Sequence[str], *, width: float, size: float
 ) -> str:
-    """Protocols of several models: what all share, then what each has for itself.
+    """Provenance of several models: shared parts first, then those of each model.
 
     Args:
         sentences: facts between dots, as `Provenance.sentence` gives them.

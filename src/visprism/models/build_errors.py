@@ -18,8 +18,8 @@ def unknown_model(spec: ModelSpec, available: Iterable[str]) -> InputError:
     bare_of = {name: name.rpartition(":")[2] for name in available}
     longer = [name for name, other in bare_of.items() if other.startswith(bare)]
     close = difflib.get_close_matches(bare, set(bare_of.values()))
-    alike = [name for word in close for name, other in bare_of.items() if other == word]
-    best = list(dict.fromkeys(alike[:3] + longer[:3]))
+    similar = [name for word in close for name, other in bare_of.items() if other == word]
+    best = list(dict.fromkeys(similar[:3] + longer[:3]))
     remedy = f"Did you mean {', '.join(best)}?" if best else "`visprism models` lists names."
     return InputError(f"unknown model {spec.text!r}. {remedy}")
 

@@ -10,8 +10,8 @@ error, where there is one, is the column ``<value_name>_error``::
         norm: np.ndarray = column("Token norm", "", "mean Euclidean norm of the tokens")
         norm_error: np.ndarray = column("Standard error of the norm", "", "over images")
 
-`visprism.figures.shapes` draws every shape; a subclass may have a figure and findings of its
-own.
+`visprism.figures.shapes` draws every shape; a subclass may have other figures and
+findings.
 """
 
 from dataclasses import dataclass

@@ -208,8 +208,8 @@ def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
         end = graph.nodes[segment.end]
         roles = {node.role for node in segment.nodes}
         pointwise = not segment.branches and not roles & (WORK - {"linear"})
-        alike = any(_work(segment) == _work(other) for other in row[:-2])
-        return (pointwise and not alike) or (end.layout is None and end.pooled)
+        repeated = any(_work(segment) == _work(other) for other in row[:-2])
+        return (pointwise and not repeated) or (end.layout is None and end.pooled)
 
     while len(row) > 2 and belongs_to_head(row[-2]):
         row = [*row[:-2], Segment(row[-2].parts + row[-1].parts)]

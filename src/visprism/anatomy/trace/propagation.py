@@ -17,11 +17,11 @@ from visprism.anatomy.trace.token_positions import (
     raster,
 )
 
-Known = Callable[[Tensor], TokenPositions | None]
+PositionsOf = Callable[[Tensor], TokenPositions | None]
 
 
 def positions_after(
-    call: Call, positions_of: Known, *, chosen: bool
+    call: Call, positions_of: PositionsOf, *, chosen: bool
 ) -> list[TokenPositions | None]:
     """Positions of each tensor that a call returns; None if unknown.
 
@@ -44,7 +44,7 @@ def positions_after(
 
 
 def mixes_positions(
-    call: Call, after: Sequence[TokenPositions | None], positions_of: Known
+    call: Call, after: Sequence[TokenPositions | None], positions_of: PositionsOf
 ) -> bool:
     """Whether a linear map had places and lost them, though it kept the tensor's axes."""
     if call.role != "linear":
@@ -54,7 +54,7 @@ def mixes_positions(
     return after[0] is None and any(t.ndim == axes > 2 for t in placed)
 
 
-def _after_assignment(call: Call, positions_of: Known) -> TokenPositions | None:
+def _after_assignment(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
     """``target[index] = value``."""
     target, index, value = call.args
     before = positions_of(target)
@@ -69,7 +69,7 @@ def _after_assignment(call: Call, positions_of: Known) -> TokenPositions | None:
     return TokenPositions(index_map, positions.grid)
 
 
-def _after_work(call: Call, positions_of: Known) -> TokenPositions | None:
+def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
     shape = call.made[0].shape
     slides = call.role in {"conv", "pool", "global pool"}
     if slides or call.name in {"conv2d", "interpolate", "fold"}:

@@ -19,7 +19,7 @@ from visprism.anatomy.trace.token_positions import (
     propagate_product,
 )
 
-Known = Callable[[Tensor], TokenPositions | None]
+PositionsOf = Callable[[Tensor], TokenPositions | None]
 Axis = Literal["images", "windows", "heads"]
 
 _KINDS: tuple[Axis, ...] = ("images", "windows", "heads")
@@ -83,7 +83,7 @@ class AttentionGeometry:
 
 
 def attention_geometry(
-    call: Call, positions_of: Known, batch_size: int
+    call: Call, positions_of: PositionsOf, batch_size: int
 ) -> AttentionGeometry | None:
     """The geometry of a call that is an attention or returns its scores.
 

@@ -46,7 +46,7 @@ class _Recorder(OperationCounter):
         self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._indices: WeakIdKeyDictionary = WeakIdKeyDictionary()  # those made from the image
         # Tensors of which torch functions show how they were made, from the beginning on.
-        self._shown: WeakIdKeyDictionary = WeakIdKeyDictionary(
+        self._recorded: WeakIdKeyDictionary = WeakIdKeyDictionary(
             dict.fromkeys([*model.parameters(), *model.buffers()], True)
         )
         self._parameters = [name for name, _ in model.named_parameters()]
@@ -83,8 +83,8 @@ class _Recorder(OperationCounter):
         call = Call(function, name, args, kwargs, made, data_inputs=len(inputs))
         macs = recurrence_macs(call.operands) if name in RECURRENCES else self._macs
         self._record(call, number, inputs, macs)
-        if all(t in self._shown or t in self._made_by for t in call.operands):
-            self._shown.update(dict.fromkeys(made, True))
+        if all(t in self._recorded or t in self._made_by for t in call.operands):
+            self._recorded.update(dict.fromkeys(made, True))
         self.names.append(name)
         return out
 
@@ -166,7 +166,7 @@ class _Recorder(OperationCounter):
         """A module returns."""
         name, call, inputs = self._stack[-1]
         tensors = tensors_in(output)
-        hidden = not all(t in self._shown for t in tensors)
+        hidden = not all(t in self._recorded for t in tensors)
         if inputs and hidden and not self._nodes_of(tensors):
             node = self._add("opaque", "opaque", sorted(inputs), tensors)
             node.parameters = tuple(p for p in self._parameters if p.startswith(f"{name}."))

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
-from visprism.data.augmentation.regroup import put_together
+from visprism.data.augmentation.regroup import regrouped
 
 Images = UInt8[Tensor, "b c h w"]
 Amounts = Float64[Tensor, " b"]
@@ -45,7 +45,7 @@ def slid(
         ]
         values = curve(taps, distance.index_select(0, indices)[:, None])
         groups.append((chosen, values.clamp_(0, 255).byte()))
-    return _filled(put_together(groups), inside, fill)
+    return _filled(regrouped(groups), inside, fill)
 
 
 def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int]) -> Images:
@@ -75,7 +75,7 @@ def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int
             lines.append(curve(taps, right))
         values = curve(lines, bottom).clamp_(0, 255).byte()
         groups.append((chosen, values.view(-1, *images.shape[1:])))
-    return _filled(put_together(groups), inside, fill)
+    return _filled(regrouped(groups), inside, fill)
 
 
 def _centers(side: int, images: Images) -> Float64[Tensor, " {side}"]:

@@ -44,10 +44,7 @@ def draw_mix(augmentation: Augmentation, size: Sequence[int], generator: Generat
 
 
 def cut(weight: float, center: Sequence[float], size: Sequence[int]) -> Mix:
-    """The box that leaves the fraction `weight` of an image; `center` in 0 ...
-
-    1 of its sides.
-    """
+    """The box that leaves the fraction `weight` of an image, around a relative `center`."""
     edges = []
     for side, position in zip(size, center, strict=True):
         length, middle = int(side * math.sqrt(1 - weight)), int(side * position)

@@ -16,7 +16,7 @@ from visprism.data.augmentation.mixing import Mix, draw_mix, mixed, soft
 from visprism.data.augmentation.pad_crop_flip import framed
 from visprism.data.augmentation.rand_augment import rand_augmented
 from visprism.data.augmentation.random_resized_crop import cut_out
-from visprism.data.augmentation.regroup import put_together
+from visprism.data.augmentation.regroup import regrouped
 from visprism.data.augmentation.settings import Augmentation
 
 SoftBatch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
@@ -94,7 +94,7 @@ def _cropped(
             images = pixels.index_select(0, positions.to(pixels.device))
             crops = cut_out(images, random.window[:, positions], interpolation)
             groups.append((positions, crops))
-    return put_together(groups) if groups else pixels
+    return regrouped(groups) if groups else pixels
 
 
 def finished(

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from visprism.data.augmentation import geometric, photometric
-from visprism.data.augmentation.regroup import put_together
+from visprism.data.augmentation.regroup import regrouped
 
 Images = UInt8[Tensor, "b 3 h w"]
 Operation = Callable[[Images, "Strength"], Images]
@@ -83,13 +83,13 @@ def rand_augmented(
             if name in _TABLES:
                 tables.append((chosen, selected, _table(name, selected, amount)))
             else:
-                moved = _drawn(name, selected, amount, kernel[chosen], fill)
-                groups.append((chosen, moved))
+                resampled = _resampled(name, selected, amount, kernel[chosen], fill)
+                groups.append((chosen, resampled))
         if tables:
             places, pixels, rows = zip(*tables, strict=True)
             rows = torch.cat([row.expand(-1, 3, -1) for row in rows])
             groups.append((torch.cat(places), photometric.looked_up(torch.cat(pixels), rows)))
-        images = put_together(groups)
+        images = regrouped(groups)
     return images
 
 
@@ -131,7 +131,7 @@ def _table(name: str, images: Images, amount: Strength) -> UInt8[Tensor, "b _ 25
     return getattr(photometric, name)(images, amount.long() if takes_integers else amount)
 
 
-def _drawn(
+def _resampled(
     name: str,
     images: Images,
     amount: Strength,
@@ -146,5 +146,5 @@ def _drawn(
     turned = images if axis == "x" else images.transpose(2, 3).contiguous()
     zero = torch.zeros_like(amount)
     slope, offset = (amount, zero) if kind == "shear" else (zero, amount * turned.shape[3])
-    moved = geometric.slid(turned, slope, offset, cubic, fill)
-    return moved if axis == "x" else moved.transpose(2, 3)
+    resampled = geometric.slid(turned, slope, offset, cubic, fill)
+    return resampled if axis == "x" else resampled.transpose(2, 3)

@@ -7,7 +7,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 
-def put_together(
+def regrouped(
     groups: Sequence[tuple[Int64[Tensor, " _"], UInt8[Tensor, "_ c h w"]]],
 ) -> UInt8[Tensor, "b c h w"]:
     """One batch from groups of images, each with its indices in the batch.

@@ -24,12 +24,12 @@ def translated(images: Images, pixels: int) -> Images:
 def rotated(images: Images, degrees: float | int) -> Images:
     """Turned clockwise."""
     c, s = cos(radians(degrees)), sin(radians(degrees))
-    return _mapped(images, np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]), 0.5)
+    return _project(images, np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]), 0.5)
 
 
 def scaled(images: Images, factor: float | int) -> Images:
     """Enlarged, or made smaller."""
-    return _mapped(images, np.diag([factor, factor, 1.0]), 0.5)
+    return _project(images, np.diag([factor, factor, 1.0]), 0.5)
 
 
 def tilted(images: Images, degrees: float | int) -> Images:
@@ -38,7 +38,7 @@ def tilted(images: Images, degrees: float | int) -> Images:
     The center is that of the published code: height / 2 and width / 2 in pixel centers.
     """
     c, s = cos(radians(degrees)), sin(radians(degrees))
-    return _mapped(images, _seen_from(hypot(*images.shape[2:]), c, s), 0.0)
+    return _project(images, _seen_from(hypot(*images.shape[2:]), c, s), 0.0)
 
 
 def _seen_from(far: float, c: float, s: float) -> np.ndarray:
@@ -52,7 +52,7 @@ def _seen_from(far: float, c: float, s: float) -> np.ndarray:
     return seen @ away @ about_row @ about_column @ lifted
 
 
-def _mapped(images: Images, matrix: np.ndarray, edge: float) -> Images:
+def _project(images: Images, matrix: np.ndarray, edge: float) -> Images:
     """Images under a projective map of the plane, bilinear.
 
     Args:

@@ -73,7 +73,7 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
     near = pad(size, (1, 1, 1, 1))
     height, width = size.shape[1:]
 
-    def moved(dy: int, dx: int) -> Tensor:
+    def shifted(dy: int, dx: int) -> Tensor:
         return near[:, 1 + dy : 1 + dy + height, 1 + dx : 1 + dx + width]
 
     level = down.abs() < 0.41421356 * across.abs()
@@ -81,14 +81,14 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
     falls = across * down < 0  # to the upper right
     ridge = torch.where(
         level,
-        (size > moved(0, -1)) & (size >= moved(0, 1)),
+        (size > shifted(0, -1)) & (size >= shifted(0, 1)),
         torch.where(
             upright,
-            (size > moved(-1, 0)) & (size >= moved(1, 0)),
+            (size > shifted(-1, 0)) & (size >= shifted(1, 0)),
             torch.where(
                 falls,
-                (size > moved(-1, 1)) & (size > moved(1, -1)),
-                (size > moved(-1, -1)) & (size > moved(1, 1)),
+                (size > shifted(-1, 1)) & (size > shifted(1, -1)),
+                (size > shifted(-1, -1)) & (size > shifted(1, 1)),
             ),
         ),
     )

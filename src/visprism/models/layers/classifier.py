@@ -89,7 +89,7 @@ class PooledNet(nn.Module, ABC):
             self.set_submodule(self._pool, nn.Identity())
         self.num_classes = num_classes
         new = classifier_of(self._head, self.head_hidden_size, num_classes)
-        self.set_submodule(self._last, alike(new, self))
+        self.set_submodule(self._last, like_model(new, self))
 
 
 class KeepsMLP(nn.Module):
@@ -117,7 +117,9 @@ class KeepsMLP(nn.Module):
         """Replace the module `name` by VGG's MLP, now and at each reset."""
         self.mlp_at = name
         channels = int(self.num_features)  # pyrefly: ignore (timm's class has it)
-        self.set_submodule(name, alike(classifier_of("gap_mlp", channels, num_classes), self))
+        self.set_submodule(
+            name, like_model(classifier_of("gap_mlp", channels, num_classes), self)
+        )
 
 
 def check_pooling(model: nn.Module, global_pool: str | None, pooling: str) -> None:
@@ -134,7 +136,7 @@ def check_pooling(model: nn.Module, global_pool: str | None, pooling: str) -> No
         )
 
 
-def alike(new: nn.Module, model: nn.Module) -> nn.Module:
-    """`new` on the device, in the precision and in the mode of `model`."""
+def like_model(new: nn.Module, model: nn.Module) -> nn.Module:
+    """`new` on the device, with the precision and in the mode of `model`."""
     weight = next(model.parameters())
     return new.to(weight.device, weight.dtype).train(model.training)

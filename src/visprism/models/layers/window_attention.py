@@ -104,7 +104,7 @@ class WindowAttention(nn.Module):
         )
         bias = self._bias(p).to(q.dtype)
         if self.shift or (height, width) != (i * p, j * p):
-            apart = ~self._together(height, width, p).to(x.device)
+            apart = ~self._same_window(height, width, p).to(x.device)
             alone = bias.masked_fill(apart[:, None], -torch.inf)  # (windows, heads, t, t)
             bias = alone.expand(batch, *alone.shape).flatten(0, 1)
         out = scaled_dot_product_attention(q, k, v, attn_mask=bias)
@@ -122,7 +122,7 @@ class WindowAttention(nn.Module):
         table = entries.flatten(3).flatten(1, 2)
         return table.expand(self.num_heads, -1, -1)
 
-    def _together(self, height: int, width: int, p: int) -> Bool[Tensor, "windows t t"]:
+    def _same_window(self, height: int, width: int, p: int) -> Bool[Tensor, "windows t t"]:
         """Whether two places of a window see each other.
 
         The last window holds what was rolled over from the other side; padding sees padding

@@ -9,7 +9,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from visprism.models.layers.classifier import alike, check_pooling
+from visprism.models.layers.classifier import check_pooling, like_model
 from visprism.models.layers.heads import classifier_of
 from visprism.models.layers.vision_transformer import (
     ViT,
@@ -49,7 +49,7 @@ class PooledDeiT(ViT):
         if isinstance(classifier, nn.Linear):
             trunc_normal_(classifier.weight, std=0.02)
             nn.init.zeros_(classifier.bias)
-        return alike(classifier, self)
+        return like_model(classifier, self)
 
     def give_mlp(self, name: str, num_classes: int) -> None:
         """Make both classifiers VGG's MLP, now and at each reset."""
