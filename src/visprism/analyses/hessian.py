@@ -9,7 +9,7 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.loss.curvature import hessian_spectrum
-from visprism.models.phases import phases
+from visprism.models.checkpoints import phases
 from visprism.results.base import Result
 from visprism.results.hessian import HessianCurves, HessianSpectrum, HessianSummary
 

@@ -12,12 +12,8 @@ from visprism.anatomy import Anatomy, attentions, dissect
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.data.study_images import (
-    PictureImages,
-    PixelChange,
-    StudyImages,
-    tensor_images,
-)
+from visprism.data.study_images import PictureImages, PixelChange, StudyImages
+from visprism.data.tensor_images import tensor_images
 from visprism.results.base import Result
 
 BATCH_SIZE = 16  # images of a forward pass, unless asked for otherwise

@@ -9,8 +9,8 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from visprism.cli.naming import DATA
-from visprism.cli.text import columns
+from visprism.cli.options import DATA
+from visprism.cli.output import columns
 from visprism.cli.values import positive
 from visprism.core.errors import InputError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visprism.cli.options import out_options, seed_options
-from visprism.cli.text import columns
+from visprism.cli.output import columns
 from visprism.cli.values import minutes
 
 if TYPE_CHECKING:

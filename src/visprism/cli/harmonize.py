@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from visprism.cli.options import device_options, out_options, size_options, weights_options
-from visprism.cli.text import columns
+from visprism.cli.output import columns
 from visprism.cli.train import changes_options, recipe_of
 from visprism.cli.values import positive
 

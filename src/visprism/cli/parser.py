@@ -12,7 +12,7 @@ from importlib.metadata import version
 from visprism.cli import anatomy, catalog, demo, harmonize, study_commands, train
 from visprism.cli.declarations import groups, summaries
 from visprism.cli.errors import Parser, flags_of
-from visprism.cli.naming import BOTH, DATA, MODEL, WEIGHTS
+from visprism.cli.options import BOTH, DATA, MODEL, WEIGHTS
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 

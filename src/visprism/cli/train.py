@@ -58,7 +58,7 @@ def train(arguments: Namespace) -> None:
 def recipes(arguments: Namespace) -> None:
     """List the recipes, or print one as YAML."""
     from visprism.cli.catalog import described
-    from visprism.cli.text import columns
+    from visprism.cli.output import columns
     from visprism.training import RECIPES, as_yaml
 
     if arguments.recipe is None:

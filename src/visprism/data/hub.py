@@ -5,9 +5,8 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.data.columns import chosen_column, class_names
 from visprism.data.decode import decode, fault
-from visprism.data.image_set import ImageSet, chosen_split
+from visprism.data.image_set import DATA, ImageSet, chosen_split
 from visprism.data.parquet import encoded
-from visprism.data.registry import DATA
 
 
 @DATA.register

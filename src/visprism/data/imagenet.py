@@ -5,9 +5,8 @@ from pathlib import Path
 
 from visprism.core.errors import InputError
 from visprism.data.folder import folder
-from visprism.data.image_set import ImageSet
+from visprism.data.image_set import DATA, ImageSet
 from visprism.data.parquet import parquet
-from visprism.data.registry import DATA
 
 
 @DATA.register

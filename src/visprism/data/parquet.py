@@ -13,8 +13,7 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.data.columns import chosen_column, class_names
 from visprism.data.decode import decode, fault
-from visprism.data.image_set import SPLITS, ImageSet, chosen_split
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, SPLITS, ImageSet, chosen_split
 
 if TYPE_CHECKING:
     from pyarrow import ChunkedArray, DataType, Schema

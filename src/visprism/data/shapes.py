@@ -10,16 +10,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int64, UInt8, UInt32
+from jaxtyping import Float, Int64, Integer, UInt8, UInt32, UInt64
 from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.data.counter_rng import uniform_numbers
-from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, ImageSet, chosen_split
 from visprism.data.silhouettes import SILHOUETTES
 from visprism.data.textures import TEXTURES, coverage
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(x: UInt64[np.ndarray, "..."]) -> UInt64[np.ndarray, "..."]:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def uniform_numbers(
+    key: int, positions: Integer[np.ndarray, " b"], count: int
+) -> Float[np.ndarray, "{count} b"]:
+    """`count` uniform numbers in [0, 1) for each position.
+
+    Source: Steele, Lea & Flood (2014), Fast splittable pseudorandom number generators, fig. 16.
+    """
+    of_position = _mixed(np.array([key], np.uint64) + positions.astype(np.uint64) * _GAMMA)
+    turns = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
+    return (_mixed(of_position + turns[:, None]) >> np.uint64(11)) / float(1 << 53)
+
 
 COUNTS = {"train": 50_000, "test": 10_000}  # as many as CIFAR-10 has
 TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}

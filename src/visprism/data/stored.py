@@ -13,8 +13,7 @@ from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.data.folder import folder
-from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, ImageSet, chosen_split
 
 _CIFAR10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",

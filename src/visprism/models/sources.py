@@ -15,14 +15,13 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
-from visprism.models.build_errors import explain_unknown_argument, unknown_model
 from visprism.models.data_configs import (
     from_attributes,
     from_image_processor,
     from_timm,
     from_torchvision,
 )
-from visprism.models.spec import ModelSpec, Source
+from visprism.models.spec import ModelSpec, Source, explain_unknown_argument, unknown_model
 from visprism.models.stored_names import LOADING_OPTIONS, check_configuration
 from visprism.models.timm_entries import PREFIX
 from visprism.models.zoo_registry import MODELS, image_size

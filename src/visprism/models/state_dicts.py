@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from visprism.core.archives import check_uncompressed
 from visprism.core.errors import InputError
+from visprism.core.files import check_uncompressed
 
 _PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message

@@ -15,9 +15,8 @@ from timm.models._features import FeatureGetterNet, FeatureHookNet
 from torch import nn
 
 from visprism.core.errors import InputError
-from visprism.models.build_errors import explain_unknown_argument
 from visprism.models.pretrained import PretrainedCard, pretrained_cards
-from visprism.models.spec import ModelSpec
+from visprism.models.spec import ModelSpec, explain_unknown_argument
 
 PREFIX = "visprism_"
 default_cfgs: dict[str, Any] = {}  # timm looks for this name in the module of an entry

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from visprism.figures.surfaces import surface_of
+from visprism.figures.landscape import surface_of
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.inline import Glyphs, inline_svg

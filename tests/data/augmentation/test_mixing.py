@@ -10,10 +10,9 @@ from torchvision.transforms import functional as F  # noqa: N812
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.data.augmentation import STRONG, Augmentation
+from visprism.data.augmentation.crops import framed
 from visprism.data.augmentation.erasing import boxes, draw_boxes, erased
-from visprism.data.augmentation.mix_pairs import share
-from visprism.data.augmentation.mixing import Mix, cut, draw_mix, mixed, soft
-from visprism.data.augmentation.pad_crop_flip import framed
+from visprism.data.augmentation.mixing import Mix, cut, draw_mix, mixed, share, soft
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Generator, Tensor
 
+from visprism.data.augmentation.crops import draw_windows
 from visprism.data.augmentation.erasing import draw_boxes
 from visprism.data.augmentation.rand_augment import OFF, OPERATIONS
-from visprism.data.augmentation.rand_augment_spec import RandAugment
-from visprism.data.augmentation.random_resized_crop import draw_windows
-from visprism.data.augmentation.settings import Augmentation
+from visprism.data.augmentation.settings import Augmentation, RandAugment
 
 
 @dataclass(frozen=True)

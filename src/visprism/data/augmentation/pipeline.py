@@ -9,14 +9,12 @@ from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
+from visprism.data.augmentation.crops import cut_out, framed
 from visprism.data.augmentation.draws import RandomNumbers, draw
 from visprism.data.augmentation.erasing import erased
-from visprism.data.augmentation.mix_pairs import RankSlice, share
-from visprism.data.augmentation.mixing import Mix, draw_mix, mixed, soft
-from visprism.data.augmentation.pad_crop_flip import framed
+from visprism.data.augmentation.geometric import regrouped
+from visprism.data.augmentation.mixing import Mix, RankSlice, draw_mix, mixed, share, soft
 from visprism.data.augmentation.rand_augment import rand_augmented
-from visprism.data.augmentation.random_resized_crop import cut_out
-from visprism.data.augmentation.regroup import regrouped
 from visprism.data.augmentation.settings import Augmentation
 
 SoftBatch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from visprism.data.augmentation import geometric, photometric
-from visprism.data.augmentation.regroup import regrouped
+from visprism.data.augmentation.geometric import regrouped
 
 Images = UInt8[Tensor, "b 3 h w"]
 Operation = Callable[[Images, "Strength"], Images]

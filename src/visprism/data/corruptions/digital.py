@@ -14,8 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
 from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]

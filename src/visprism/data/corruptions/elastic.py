@@ -7,8 +7,7 @@ from torch.nn.functional import grid_sample
 
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
 from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]

@@ -7,8 +7,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
 from visprism.data.corruptions.severities import settings
 
 _CELLS = 4096  # of a table

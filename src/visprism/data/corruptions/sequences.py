@@ -13,7 +13,7 @@ from visprism.data.corruptions.digital import brightened
 from visprism.data.corruptions.filters import motion_blurred
 from visprism.data.corruptions.geometry import rotated, scaled, tilted, translated
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.scale import eight_bit
+from visprism.data.corruptions.registry import eight_bit
 from visprism.data.corruptions.severities import SIZES, table_for
 from visprism.data.corruptions.weather import flakes_of, snowed
 

@@ -9,8 +9,7 @@ from torch import Tensor
 from visprism.data.corruptions.filters import motion_blurred, zoomed
 from visprism.data.corruptions.layers import ice, plasma
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
 from visprism.data.corruptions.severities import settings
 
 Images = Float[Tensor, "b 3 h w"]

@@ -5,8 +5,7 @@ from collections.abc import Sized
 from dataclasses import dataclass
 
 from visprism.measure.loss.objective import Objective
-from visprism.measure.loss.products import Matrix, Products
-from visprism.measure.loss.random_vectors import random_normal
+from visprism.measure.loss.products import Matrix, Products, random_normal
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visprism.core.archives import check_uncompressed
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write
+from visprism.core.files import atomic_write, check_uncompressed
 from visprism.core.processes import gather, rank
 
 Rows = dict[int, tuple[float, ...]]  # by the number of the point
