@@ -262,7 +262,7 @@ def test_a_network_of_theirs_for_other_classes_has_no_images_of_theirs(tmp_path)
         (
             "resnet50_32",
             lambda s: s.update({"smooth1.0.weight": torch.zeros(1)}),
-            r"1 of its 321 tensors \(smooth1\.0\.weight\) are none of theirs",
+            r"1 of its 321 tensors \(smooth1\.0\.weight\) are not theirs",
         ),
         (
             "vit_tiny_patch2_32",

@@ -180,26 +180,41 @@ def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{nope", r"they are no JSON \(Expecting property name"),
-        ("[" * 100_000, r"they are no JSON \(maximum recursion"),
-        ([], r"they want the parts class_names, metrics, preprocessing, provenance, recipe"),
-        ({}, r"they want the parts class_names"),
-        ({k: v for k, v in WHOLE.items() if k != "preprocessing"}, r"they want the parts"),
-        (WHOLE | {"weights": "good"}, r"they want the parts"),
-        (WHOLE | {"recipe": 3}, r"recipe wants fields by name"),
-        (WHOLE | {"class_names": "cat"}, r"class_names wants a list of text"),
-        (WHOLE | {"metrics": {"accuracy": "good"}}, r"metrics wants a number for each name"),
-        (WHOLE | {"preprocessing": []}, r"preprocessing wants fields by name, or null"),
-        (WHOLE | {"preprocessing": {"mean": [0.5]}}, r"preprocessing is not whole \(.*'size'"),
-        (WHOLE | {"preprocessing": {"size": "ab"}}, r"preprocessing has size='ab'"),
-        (WHOLE | {"preprocessing": {"size": [32]}}, r"preprocessing has size=\[32\]"),
+        ("{nope", r"they are not JSON \(Expecting property name"),
+        ("[" * 100_000, r"they are not JSON \(maximum recursion"),
+        (
+            [],
+            r"they must have the entries class_names, metrics, preprocessing, prov",
+        ),
+        ({}, r"they must have the entries class_names"),
+        (
+            {k: v for k, v in WHOLE.items() if k != "preprocessing"},
+            r"they must have the entries",
+        ),
+        (WHOLE | {"weights": "good"}, r"they must have the entries"),
+        (WHOLE | {"recipe": 3}, r"recipe must be a dictionary"),
+        (WHOLE | {"class_names": "cat"}, r"class_names must be a list of text"),
+        (WHOLE | {"metrics": {"accuracy": "good"}}, r"metrics must be numbers by name"),
+        (
+            WHOLE | {"preprocessing": []},
+            r"preprocessing must be a dictionary of fields, or null",
+        ),
+        (WHOLE | {"preprocessing": {"mean": [0.5]}}, r"preprocessing is incomplete \(.*'size'"),
+        (
+            WHOLE | {"preprocessing": {"size": "ab"}},
+            r"preprocessing has an invalid value size='ab'",
+        ),
+        (
+            WHOLE | {"preprocessing": {"size": [32]}},
+            r"preprocessing has an invalid value size=\[32\]",
+        ),
         (
             WHOLE | {"preprocessing": {"size": [32, 32], "blur": 1}},
             r"preprocessing has no field 'blur'",
         ),
         (
             WHOLE | {"preprocessing": {"size": [0, 0]}},
-            r"size=\(0, 0\); it wants at least one p",
+            r"size must be at least one pixel .*, got \(0, 0\)",
         ),
         (
             WHOLE | {"preprocessing": {"size": [32, 32], "mean": [0.5, 0.5]}},

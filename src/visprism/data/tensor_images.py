@@ -60,9 +60,7 @@ class TensorImages(StudyImages):
         """Views of the tensors in memory."""
         number = len(self) if limit is None else min(limit, len(self))
         stats = None if change is None else required(preprocessing)
-        return TensorBatches(
-            self.images, self.labels, batch_size, number, change, normalization
-        )
+        return TensorBatches(self.images, self.labels, batch_size, number, change, stats)
 
     def pixels(
         self, preprocessing: Preprocessing | None, start: int, stop: int
