@@ -63,7 +63,9 @@ class Hessian(Analysis):
         "clean", "training images as they are, augmented as in the strong recipe, or both"
     )
     weight_decay: float | None = option(
-        None, "weight decay of NLL + L2, a second objective; by default the recipe's", minimum=0
+        None,
+        "weight decay of NLL + L2, a second objective; none: that of the recipe",
+        minimum=0,
     )
     parameters: str = option(
         "all", "parameters: all, a pattern of names, block:NAME, stage:NUMBER or kind:KIND"

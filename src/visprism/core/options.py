@@ -240,5 +240,7 @@ def _text(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, tuple):
         return ",".join(_text(one) for one in value) or "none"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        levels = round(255 * value, 9)  # of eight bits, in which perturbations are stated
+        exact = float(f"{value:.4g}") == value or levels != int(levels)
+        return f"{value:.4g}" if exact else f"{levels:.0f}/255"
     return "none" if value is None else str(value)
