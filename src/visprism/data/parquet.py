@@ -58,10 +58,10 @@ class _Rows:
     def __getitem__(self, row: int) -> bytes:
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
         cell = self._cells(group)[row - int(self._starts[group])].as_py()
-        return encoded(cell)
+        return image_bytes(cell)
 
 
-def encoded(cell: bytes | dict[str, Any] | None) -> bytes:
+def image_bytes(cell: bytes | dict[str, Any] | None) -> bytes:
     """The bytes of an image file in a cell: as they are, or in a struct with its path."""
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     return content or b""  # an empty file is what decoding it will then report

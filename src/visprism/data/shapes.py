@@ -64,7 +64,7 @@ Plane = Float[np.ndarray, "_ h w"]
 
 
 @dataclass(frozen=True)
-class Surface:
+class TexturedSurface:
     """How textures are laid out and colored; one row per image."""
 
     texture: Int64[np.ndarray, " b"]  # index into TEXTURES
@@ -88,8 +88,8 @@ class Scenes:
     angle: PerImage
     x: PerImage
     y: PerImage
-    filling: Surface
-    background: Surface
+    filling: TexturedSurface
+    background: TexturedSurface
 
 
 def scenes(key: int, positions: Int64[np.ndarray, " b"], cues: str = "independent") -> Scenes:
@@ -133,9 +133,9 @@ def _surface(
     hue: PerImage,
     chroma: tuple[float, float],
     draw: Iterator[PerImage],
-) -> Surface:
+) -> TexturedSurface:
     dark = hue + _between((-0.2, 0.2), draw)
-    return Surface(
+    return TexturedSurface(
         texture=texture,
         period=_between(PERIOD, draw),
         angle=_between(TURN, draw),
@@ -168,7 +168,9 @@ def render(scenes: Scenes, size: int) -> UInt8[np.ndarray, "b {size} {size} 3"]:
     return (255 * image.clip(0, 1) + 0.5).astype(np.uint8)
 
 
-def _paint(surface: Surface, x: Plane, y: Plane, size: int) -> Float[np.ndarray, "b h w 3"]:
+def _paint(
+    surface: TexturedSurface, x: Plane, y: Plane, size: int
+) -> Float[np.ndarray, "b h w 3"]:
     pattern = np.empty((len(surface.texture), size, size), np.float32)
     for which, rows in _groups(surface.texture, TEXTURES):
         period = _column(surface.period[rows])
@@ -192,7 +194,7 @@ def _groups(kinds: Int64[np.ndarray, " b"], named: dict) -> Iterator[tuple]:
             yield function, rows
 
 
-def _turned(x: Plane, y: Plane, thing: Scenes | Surface, rows: np.ndarray) -> tuple:
+def _turned(x: Plane, y: Plane, thing: Scenes | TexturedSurface, rows: np.ndarray) -> tuple:
     """Coordinates around the thing's origin, along its own axes."""
     x, y = x - _column(thing.x[rows]), y - _column(thing.y[rows])
     cos, sin = _column(np.cos(thing.angle[rows])), _column(np.sin(thing.angle[rows]))

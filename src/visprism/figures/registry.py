@@ -56,7 +56,7 @@ def plot(
         InputError: if no figure is known for this type of result.
     """
     raise InputError(
-        f"no figure for {type(result).__name__}; add one with @visprism.figures.figure()"
+        f"no figure for {type(result).__name__}. Add one with @visprism.figures.figure()"
     )
 
 

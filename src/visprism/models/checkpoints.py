@@ -13,7 +13,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import Provenance
-from visprism.models.metadata import encoded
+from visprism.models.metadata import encode_metadata
 from visprism.models.state_dicts import first_names, read_state_dict
 
 _COUNTER = "num_batches_tracked"  # of BatchNorm, which nothing but training reads
@@ -45,7 +45,7 @@ def save_checkpoint(
     Raises:
         InputError: if JSON cannot hold a value of the metadata.
     """
-    head = encoded(
+    head = encode_metadata(
         recipe=recipe,
         preprocessing=preprocessing,
         class_names=tuple(class_names),

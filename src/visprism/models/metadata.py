@@ -54,7 +54,7 @@ def read_metadata(path: Path | str) -> Metadata:
     return _decoded(entries[_ENTRY], path) if _ENTRY in entries else Metadata()
 
 
-def encoded(
+def encode_metadata(
     *,
     recipe: object = None,
     preprocessing: Preprocessing | None = None,
@@ -95,7 +95,7 @@ def _fields(value: object) -> dict[str, Any] | None:
 
 
 def _decoded(text: str, path: Path) -> Metadata:
-    """The metadata in the entry of the file `path`, with the types that `encoded` writes."""
+    """The metadata in the entry of the file `path`, of the types that it was written with."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -29,13 +29,13 @@ def checked(function: F) -> F:
 
     @wraps(function)
     def build(**chosen: Any) -> Any:  # noqa: ANN401 (as the function takes and gives)
-        check_options(function.__name__, parameters, chosen)
+        check_network_options(function.__name__, parameters, chosen)
         return function(**chosen)
 
     return build  # pyrefly: ignore (takes what `function` takes)
 
 
-def check_options(
+def check_network_options(
     name: str, parameters: Mapping[str, inspect.Parameter], chosen: Mapping[str, Any]
 ) -> None:
     """Check the types and bounds of the options of the network `name`.

@@ -12,7 +12,7 @@ from visprism.core.rng import stream
 from visprism.data.augmentation import STRONG, Augmentation
 from visprism.data.augmentation.crops import framed
 from visprism.data.augmentation.erasing import boxes, draw_boxes, erased
-from visprism.data.augmentation.mixing import Mix, cut, draw_mix, mixed, share, soft
+from visprism.data.augmentation.mixing import Mix, batch_share, cut, draw_mix, mixed, soft
 
 
 @pytest.fixture
@@ -168,14 +168,14 @@ def test_the_number_of_boxes_follows_the_probability():
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 13])
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
-    shares = [share(count, (rank, world), mixes=True) for rank in range(world)]
+    shares = [batch_share(count, (rank, world), mixes=True) for rank in range(world)]
     own = [s.places[s.assigned] for s in shares]
     assert sorted(torch.cat(own).tolist()) == list(range(count))
     assert max(map(len, own)) - min(map(len, own)) <= 1
     for s, mine in zip(shares, own, strict=True):
         assert torch.equal(s.places[s.partner], count - 1 - mine)
         assert len(s.places) <= len(mine) + 2
-        assert len(share(count, (0, 1), mixes=False).places) == count
+        assert len(batch_share(count, (0, 1), mixes=False).places) == count
 
 
 # Errors.

@@ -66,10 +66,10 @@ def test_refuses_a_model_in_training_mode(network, images, classes):
 @pytest.mark.parametrize(
     ("selection", "match"),
     [
-        ("nothing.like.this", "no parameter matches nothing.like.this; the model has"),
+        ("nothing.like.this", "no parameter matches nothing.like.this: the model has"),
         ("block:nothing", "unknown block 'nothing'"),
-        ("stage:9", "no parameter matches stage:9; the model has the stages 0"),
-        ("kind:recurrent", "no parameter matches kind:recurrent; the model has the kinds"),
+        ("stage:9", "no parameter matches stage:9: the model has the stages 0"),
+        ("kind:recurrent", "no parameter matches kind:recurrent: the model has the kinds"),
         ([], "the selection of parameters must not be empty"),
     ],
 )

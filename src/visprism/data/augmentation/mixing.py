@@ -78,7 +78,7 @@ def soft(
 
 
 @dataclass(frozen=True)
-class RankSlice:
+class BatchShare:
     """A part of a batch; the partner of an image is the one at the mirrored index."""
 
     places: Int64[Tensor, " m"]  # indices into the batch of all images that are prepared
@@ -87,7 +87,7 @@ class RankSlice:
 
 
 @lru_cache(maxsize=8)  # all batches of a run but the last of an epoch have the same
-def share(count: int, part: tuple[int, int], *, mixes: bool) -> RankSlice:
+def batch_share(count: int, part: tuple[int, int], *, mixes: bool) -> BatchShare:
     """The share of process `part`, (rank, world), of a batch of `count` images.
 
     Shares differ by at most one image. An image and its partner are in the same share, but for
@@ -101,4 +101,4 @@ def share(count: int, part: tuple[int, int], *, mixes: bool) -> RankSlice:
     partner = count - 1 - assigned
     places = torch.cat([assigned, partner]).unique() if mixes else assigned
     partner = partner if mixes else assigned
-    return RankSlice(places, *(torch.searchsorted(places, x) for x in (assigned, partner)))
+    return BatchShare(places, *(torch.searchsorted(places, x) for x in (assigned, partner)))

@@ -13,7 +13,14 @@ from visprism.data.augmentation.crops import cut_out, framed
 from visprism.data.augmentation.draws import RandomNumbers, draw
 from visprism.data.augmentation.erasing import erased
 from visprism.data.augmentation.geometric import regrouped
-from visprism.data.augmentation.mixing import Mix, RankSlice, draw_mix, mixed, share, soft
+from visprism.data.augmentation.mixing import (
+    BatchShare,
+    Mix,
+    batch_share,
+    draw_mix,
+    mixed,
+    soft,
+)
 from visprism.data.augmentation.rand_augment import rand_augmented
 from visprism.data.augmentation.settings import Augmentation
 
@@ -21,11 +28,11 @@ SoftBatch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class AugmentationPlan:
     """The augmentation of one batch in one process."""
 
     numbers: Int64[Tensor, " m"]  # indices of the images that it prepares, in the data set
-    share: RankSlice
+    share: BatchShare
     random: RandomNumbers  # of these images
     mix: Mix
 
@@ -37,14 +44,14 @@ def planned(
     part: tuple[int, int],
     *use: object,
     seed: int,
-) -> Plan:
+) -> AugmentationPlan:
     """The plan for the batch of the images `numbers`; `use` names its random stream."""
     generator = stream(seed, "augment", *use)
     random = draw(augmentation, len(numbers), size, generator)
     mix = draw_mix(augmentation, size, generator)
-    rank_slice = share(len(numbers), part, mixes=augmentation.mixes)
+    rank_slice = batch_share(len(numbers), part, mixes=augmentation.mixes)
     places = rank_slice.places
-    return Plan(numbers[places], rank_slice, random.of(places), mix)
+    return AugmentationPlan(numbers[places], rank_slice, random.of(places), mix)
 
 
 def changed(
@@ -98,7 +105,7 @@ def _cropped(
 def finished(
     pixels: UInt8[Tensor, "m c h w"],
     targets: Int64[Tensor, " m"],
-    plan: Plan,
+    plan: AugmentationPlan,
     augmentation: Augmentation,
     preprocessing: Preprocessing,
     num_classes: int,

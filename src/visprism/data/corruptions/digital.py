@@ -15,7 +15,7 @@ from torch import Tensor
 
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 Pixels = UInt8[Tensor, "b 3 h w"]
@@ -25,7 +25,7 @@ Pixels = UInt8[Tensor, "b 3 h w"]
 @in_unit
 def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """Each channel is blended with its mean over the image."""
-    factor = settings("contrast", severity, images)
+    factor = severity_parameters("contrast", severity, images)
     mean = images.mean((2, 3), keepdim=True)
     return mean + factor * (images - mean)
 
@@ -34,7 +34,7 @@ def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  
 @in_unit
 def brightness(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The value in HSV is raised; hue and saturation stay."""
-    return brightened(images, settings("brightness", severity, images))
+    return brightened(images, severity_parameters("brightness", severity, images))
 
 
 def brightened(images: Images, added: float | int) -> Images:
@@ -52,7 +52,7 @@ def brightened(images: Images, added: float | int) -> Images:
 @in_unit
 def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The saturation in HSV is changed; hue and value stay. Gray has the hue of red."""
-    factor, added = settings("saturate", severity, images)
+    factor, added = severity_parameters("saturate", severity, images)
     value = images.amax(1, keepdim=True)
     span = value - images.amin(1, keepdim=True)
     # Where the value is 0 the saturation is 0, and so is every color.
@@ -66,7 +66,7 @@ def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  
 @CORRUPTIONS.register
 def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
     """Saved as a JPEG of low quality, and read."""
-    quality = settings("jpeg_compression", severity, images)
+    quality = severity_parameters("jpeg_compression", severity, images)
 
     def compressed(image: Image.Image) -> Image.Image:
         file = BytesIO()
@@ -79,7 +79,7 @@ def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> P
 @CORRUPTIONS.register
 def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
     """Made smaller by Pillow's box filter, and enlarged again."""
-    side = settings("pixelate", severity, images)
+    side = severity_parameters("pixelate", severity, images)
     height, width = images.shape[2:]
 
     def coarse(image: Image.Image) -> Image.Image:

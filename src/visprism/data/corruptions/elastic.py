@@ -8,7 +8,7 @@ from torch.nn.functional import grid_sample
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 
@@ -21,7 +21,7 @@ def elastic_transform(images: Images, severity: int, randomness: Randomness) -> 
     Source: the published code; Simard et al. (2003), Best practices for convolutional neural
     networks applied to visual document analysis, sec. 2.
     """
-    strength, sigma, shift = settings("elastic_transform", severity, images)
+    strength, sigma, shift = severity_parameters("elastic_transform", severity, images)
     height, width = images.shape[2:]
     displacements = (2 * randomness.uniform(3, 2) - 1) * shift
     places = affine_places(height, width, displacements)

@@ -15,7 +15,7 @@ from torch import Tensor
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 
@@ -24,7 +24,7 @@ Images = Float[Tensor, "b 3 h w"]
 @in_unit
 def glass_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """Pixels copied from near ones between two Gaussian blurs."""
-    sigma, reach, repeats = settings("glass_blur", severity, images)
+    sigma, reach, repeats = severity_parameters("glass_blur", severity, images)
     height, width = images.shape[2:]
     blurred = gaussian(images, sigma).mul_(255).add_(1e-3).floor_().div_(255)
     source = torch.arange(height * width, device=images.device).expand(len(images), -1)

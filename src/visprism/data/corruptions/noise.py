@@ -8,7 +8,7 @@ from torch import Tensor
 
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.severities import severity_parameters
 
 _CELLS = 4096  # of a table
 
@@ -19,7 +19,7 @@ Images = Float[Tensor, "b 3 h w"]
 @in_unit
 def gaussian_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """Additive normal noise, as from electronics in low light."""
-    scale = settings("gaussian_noise", severity, images)
+    scale = severity_parameters("gaussian_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(images)
 
 
@@ -27,7 +27,7 @@ def gaussian_noise(images: Images, severity: int, randomness: Randomness) -> Ima
 @in_unit
 def shot_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """Poisson noise, with a mean number of photons per white pixel."""
-    photons = settings("shot_noise", severity, images)
+    photons = severity_parameters("shot_noise", severity, images)
     levels = images.mul(255).round_().long()
     return counted(levels, randomness.uniform(*images.shape[1:]), photons).div_(photons)
 
@@ -73,7 +73,7 @@ def _poisson(photons: int) -> tuple[Tensor, Tensor, Tensor]:
 @in_unit
 def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """Salt-and-pepper noise: a fraction of the values of each channel becomes 0 or 1."""
-    share = settings("impulse_noise", severity, images)
+    share = severity_parameters("impulse_noise", severity, images)
     uniform = randomness.uniform(*images.shape[1:])
     return images.masked_fill(uniform < share, 0.0).masked_fill_(uniform < share / 2, 1.0)
 
@@ -82,5 +82,5 @@ def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Imag
 @in_unit
 def speckle_noise(images: Images, severity: int, randomness: Randomness) -> Images:
     """Multiplicative normal noise."""
-    scale = settings("speckle_noise", severity, images)
+    scale = severity_parameters("speckle_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(1).mul_(images)

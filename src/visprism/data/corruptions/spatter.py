@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 Layer = Float[Tensor, "b h w"]  # eight-bit numbers, 0 to 255, where nothing else is said
@@ -23,7 +23,9 @@ _WEAK, _STRONG = 50, 150  # gradients of an edge
 @in_unit
 def spatter(images: Images, severity: int, randomness: Randomness) -> Images:
     """Drops where smooth noise is high: with refracting edges for water, opaque for mud."""
-    mean, deviation, sigma, threshold, strength, liquid = settings("spatter", severity, images)
+    mean, deviation, sigma, threshold, strength, liquid = severity_parameters(
+        "spatter", severity, images
+    )
     layer = gaussian(deviation * randomness.normal(*images.shape[2:]) + mean, sigma)
     layer = torch.where(layer < threshold, 0.0, layer)
     if liquid == "mud":

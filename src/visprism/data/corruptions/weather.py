@@ -10,7 +10,7 @@ from visprism.data.corruptions.filters import motion_blurred, zoomed
 from visprism.data.corruptions.layers import ice, plasma
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 
@@ -21,7 +21,7 @@ _GRAY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
 @in_unit
 def fog(images: Images, severity: int, randomness: Randomness) -> Images:
     """A layer of clouds, scaled so that the maximum stays."""
-    strength, decay = settings("fog", severity, images)
+    strength, decay = severity_parameters("fog", severity, images)
     height, width = images.shape[2:]
     side = 1 << (max(height, width) - 1).bit_length()
     clouds = plasma(side, decay, randomness)[:, None, :height, :width]
@@ -33,7 +33,7 @@ def fog(images: Images, severity: int, randomness: Randomness) -> Images:
 @in_unit
 def frost(images: Images, severity: int, randomness: Randomness) -> Images:
     """A layer of ice, which is generated, not photographed; see `layers.ice`."""
-    of_image, of_ice = settings("frost", severity, images)
+    of_image, of_ice = severity_parameters("frost", severity, images)
     return of_image * images + of_ice * ice(images.shape[2:], randomness)
 
 
@@ -41,7 +41,9 @@ def frost(images: Images, severity: int, randomness: Randomness) -> Images:
 @in_unit
 def snow(images: Images, severity: int, randomness: Randomness) -> Images:
     """Flakes that fall at 45 to 135 degrees, over an image that is a little whiter."""
-    mean, deviation, zoom, threshold, radius, sigma, share = settings("snow", severity, images)
+    mean, deviation, zoom, threshold, radius, sigma, share = severity_parameters(
+        "snow", severity, images
+    )
     flakes = flakes_of(images.shape[2:], (mean, deviation, zoom, threshold), randomness)
     angles = (90 * randomness.uniform(1)[:, 0] - 135).tolist()
     fallen = torch.stack(

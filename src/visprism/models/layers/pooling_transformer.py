@@ -48,7 +48,7 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
             InputError: if patches leave pixels of the image over.
         """
         conv = self.patch_embed.conv
-        check_divisible(tuple(x.shape[2:]), conv.kernel_size[0], conv.stride[0])
+        check_strided_patches(tuple(x.shape[2:]), conv.kernel_size[0], conv.stride[0])
         x = self.patch_embed(x)
         grid = [x.shape[2], x.shape[3]]
         table = resample_abs_pos_embed_nhwc(self.pos_embed.permute(0, 2, 3, 1), grid)
@@ -125,7 +125,7 @@ def _none(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 0 c"]:
     return x.new_empty(len(x), 0, x.shape[1])
 
 
-def check_divisible(sides: tuple[int, ...], patch: int, stride: int) -> None:
+def check_strided_patches(sides: tuple[int, ...], patch: int, stride: int) -> None:
     """Check that overlapping patches end where the image does.
 
     Raises:

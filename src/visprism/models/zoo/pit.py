@@ -8,7 +8,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.models.layers.heads import AttentionPool
-from visprism.models.layers.pooling_transformer import PiT, check_divisible
+from visprism.models.layers.pooling_transformer import PiT, check_strided_patches
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS
 
@@ -78,7 +78,7 @@ def pit(
     widths = [head_channels * number for number in heads]
     for width, number in zip(widths, numbers, strict=True):
         head_width(width, number, head_dim)
-    check_divisible((img_size, img_size), patch_size, stride)
+    check_strided_patches((img_size, img_size), patch_size, stride)
     model = PiT(
         img_size=img_size,
         patch_size=patch_size,

@@ -21,7 +21,7 @@ _DAMAGED = (ValueError, TypeError, LookupError, EOFError, MemoryError, BadZipFil
 _SECONDS = 2.0  # at least, from one writing to the next
 
 
-def fingerprint(tensors: Iterable[Tensor], *settings: object) -> str:
+def landscape_fingerprint(tensors: Iterable[Tensor], *settings: object) -> str:
     """A hash of tensors and settings."""
     digest = blake2b(repr(settings).encode(), digest_size=16)
     for tensor in tensors:

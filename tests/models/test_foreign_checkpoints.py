@@ -1,6 +1,6 @@
-"""Checkpoints as other programs write them load (src/visprism/models/checkpoints.py).
+"""Checkpoints of other libraries load (src/visprism/models/checkpoints.py).
 
-Whatever is left out of a file, or missing from it, is said in the log.
+Tensors that are dropped or missing are logged.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The figure of a search shows its numbers in place."""
+"""The figure of a search shows its numbers (src/visprism/figures/replacement_search.py)."""
 
 import pytest
 

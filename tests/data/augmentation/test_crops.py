@@ -1,4 +1,4 @@
-"""Laws of cut-outs (src/visprism/data/augmentation/crops.py)."""
+"""Laws of random resized crops (src/visprism/data/augmentation/crops.py)."""
 
 import numpy as np
 import pytest
