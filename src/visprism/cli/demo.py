@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from visprism.cli.options import out_options, seed_options
 from visprism.cli.output import columns
 from visprism.cli.values import minutes
+from visprism.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from visprism.core.run import Run
@@ -45,6 +46,8 @@ def demo(arguments: Namespace) -> int:
             write_files(study, arguments.out)
     except KeyboardInterrupt as interruption:
         raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
+    except OutputError as error:
+        raise InputError(f"{error} So far, {stored_results(arguments.out)}.") from error
     print_study(study)
     print(f"Wrote {arguments.out / 'report.html'}")
     return exit_code(study)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from visprism.cli.options import study_options
 from visprism.cli.values import names
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from visprism.core.options import Option
@@ -149,6 +149,8 @@ def _perform(
             write_files(study, arguments.out, formats=arguments.formats)
     except KeyboardInterrupt as interruption:
         raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
+    except OutputError as error:
+        raise InputError(f"{error} So far, {stored_results(arguments.out)}.") from error
     if arguments.json:
         print(json_of(study), end="")
     else:

@@ -7,3 +7,19 @@ class InputError(ValueError):
     The message names the value, the constraint and the remedy. The command line prints it
     without a traceback and exits with code 2; every other exception is a bug.
     """
+
+
+class OutputError(OSError):
+    """A file that could not be written, as on a full disk.
+
+    The message is one sentence with the path and the reason; the command line treats it as an
+    `InputError`. It keeps the number of the error that the file system reported.
+    """
+
+    def __init__(self, message: str, cause: OSError) -> None:
+        super().__init__(message)
+        self.errno, self.strerror = cause.errno, cause.strerror
+
+    def __str__(self) -> str:
+        """The message, where an `OSError` shows its number."""
+        return str(self.args[0])

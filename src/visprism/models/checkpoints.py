@@ -1,11 +1,14 @@
 """Checkpoints: the weights of a model in a file, and metadata about them."""
 
 import logging
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -44,6 +47,7 @@ def save_checkpoint(
 
     Raises:
         InputError: if JSON cannot hold a value of the metadata.
+        OutputError: if the file cannot be written, as on a full disk.
     """
     head = encode_metadata(
         recipe=recipe,
@@ -55,7 +59,16 @@ def save_checkpoint(
     # Copies: the format has no place for two names of one tensor.
     state = {k: v.detach().cpu().clone().contiguous() for k, v in model.state_dict().items()}
     with atomic_write(Path(path)) as scratch:
-        save_file(state, scratch, metadata=head)
+        try:
+            save_file(state, scratch, metadata=head)
+        except SafetensorError as error:
+            raise _system_error(error) from error
+
+
+def _system_error(error: SafetensorError) -> Exception:
+    """The error of the system that safetensors reports as a text; the same if there is none."""
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return error if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def load_checkpoint(model: nn.Module, path: Path) -> None:

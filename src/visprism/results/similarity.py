@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from visprism.core.errors import InputError
+from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.kind_summary import t_quantile
 from visprism.results.shapes import BlockMatrix
 
 FEWEST_GROUPS = 5  # of batches, for an interval of the block structure

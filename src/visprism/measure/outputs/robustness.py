@@ -132,7 +132,7 @@ def _means(by_condition: Mapping[Condition, Outcomes]) -> tuple[PerImage, dict[s
         image=np.tile(np.arange(n), 2),
         value=np.concatenate([correct, nll]),
     )
-    low, high = mean_interval(correct)
+    low, high = np.clip(mean_interval(correct), 0.0, 1.0).tolist()
     scalars = {
         "mean_accuracy": float(correct.mean()),
         "mean_accuracy_low": low,
