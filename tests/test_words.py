@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import visprism
+from visprism.cli.parser import commands
 
 PACKAGE = Path(visprism.__file__).parent
 PROJECT = PACKAGE.parents[1]
@@ -143,6 +144,12 @@ def test_locals_name_the_quantity():
         if entry.pattern.fullmatch(name)
     ]
     assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_commands_in_pages_and_help_exist(path):
+    named = re.findall(r"(?:^|`)visprism ([a-z][a-z-]*)", path.read_text("utf-8"), re.MULTILINE)
+    assert set(named) <= set(commands())
 
 
 @pytest.mark.parametrize(
