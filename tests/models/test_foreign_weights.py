@@ -73,7 +73,7 @@ def test_of_a_vit_with_qkv_bias_the_refusal_names_the_option(tmp_path):
 
 def test_the_table_names_what_is_compared_here():
     text = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
-    table = text.partition("| here | there |")[2].partition("\n\n")[0]
+    table = text.partition("| visprism | weights |")[2].partition("\n\n")[0]
     here = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     globs = [name for cell in here for name in re.findall(r"`(.*?)`", cell)]
     patterns = [re.escape(glob).replace(r"\*", r"\w+") for glob in globs]
