@@ -93,7 +93,7 @@ def test_an_unknown_command_or_argument_has_a_suggestion(arguments, sentence, ca
         (["--seed", "-1"], "--seed"),
         (["--formats", "png,gif"], "--formats must be of png, svg, pdf, got 'png,gif'"),
         (["--precision", "fp8"], "--precision must be one of"),
-        (["--device", "warp"], "device 'warp' cannot be used here"),
+        (["--device", "warp"], "--device must be available on this machine, got 'warp'"),
         (
             ["--threshold", "2"],
             "--threshold must be a number of at least 0 of at most 1, got 2",

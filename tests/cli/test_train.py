@@ -189,7 +189,11 @@ def test_recipes_are_listed_and_printed(capsys):
             ["--set", "distillation=soft", "--teacher", "resnet20?num_classes=7"],
             "teacher must have trained weights, got resnet20?num_classes=7 with random weights",
         ),
-        ("quick", ["--device", "gpu7"], "device 'gpu7' cannot be used here"),
+        (
+            "quick",
+            ["--device", "gpu7"],
+            "--device must be available on this machine, got 'gpu7'",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(tmp_path, capsys, recipe, options, sentence):

@@ -89,7 +89,7 @@ class Cost:
                 (6, timing.product),
             )
         )
-        each = (
+        seconds_per_image = (
             self.per_image * timing.forward
             + self.seconds_per_image
             + self.evaluations * evaluation
@@ -97,7 +97,7 @@ class Cost:
             + self.products * product
             + timing.load
         )
-        return images * each + self.fixed * timing.forward
+        return images * seconds_per_image + self.fixed * timing.forward
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,14 @@ class Density(Analysis):
 
     k: int = option(5, "number of leading eigenvalues", minimum=1)
     runs: int = option(
-        4, "random start vectors of the density; 3 or more for an error", minimum=1
+        4,
+        "number of random start vectors of the density; at least 3 for a standard error",
+        minimum=1,
     )
-    steps: int = option(40, "Lanczos steps of each start vector", minimum=2)
-    probes: int = option(30, "random vectors of the trace", minimum=3)
+    steps: int = option(40, "number of Lanczos steps per start vector", minimum=2)
+    probes: int = option(30, "number of random vectors for the trace", minimum=3)
     weight_decay: float | None = option(
-        0.0, "weight decay of NLL + L2; None for the recipe's", minimum=0
+        0.0, "weight decay of NLL + L2; none: that of the recipe", minimum=0
     )
     parameters: str = option(
         "all", "parameters: all, a pattern of names, block:NAME, stage:NUMBER or kind:KIND"

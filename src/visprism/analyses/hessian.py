@@ -9,7 +9,7 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.loss.curvature import hessian_spectrum
-from visprism.models.phases import phases
+from visprism.models.checkpoints import phases
 from visprism.results.base import Result
 from visprism.results.hessian import HessianCurves, HessianSpectrum, HessianSummary
 
@@ -65,7 +65,9 @@ class Hessian(Analysis):
         "clean", "training images as they are, augmented as in the strong recipe, or both"
     )
     weight_decay: float | None = option(
-        None, "weight decay of NLL + L2, a second objective; by default the recipe's", minimum=0
+        None,
+        "weight decay of NLL + L2, a second objective; none: that of the recipe",
+        minimum=0,
     )
     parameters: str = option(
         "all", "parameters: all, a pattern of names, block:NAME, stage:NUMBER or kind:KIND"
@@ -76,7 +78,7 @@ class Hessian(Analysis):
         above=0,
     )
     checkpoints: tuple[Path, ...] = option(
-        (), "checkpoints of the same model to measure in its place, as phases of training"
+        (), "checkpoints of the same model to measure instead, as phases of training"
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import stat
+import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -40,7 +41,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def not_written(path: Path, error: OSError) -> OutputError:
-    """What a user is told when a file or folder could not be written."""
+    """The error for a file or folder that could not be written."""
     reason = error.strerror or type(error).__name__
     remedy = " Free some space and try again." if error.errno in FULL else ""
     return OutputError(f"{path} could not be written ({reason}).{remedy}", error)
@@ -180,3 +181,31 @@ class _Move:
         self.undo.callback(restore)
         target.parent.mkdir(parents=True, exist_ok=True)
         new.replace(target)
+
+
+_ZIP = b"PK\x03\x04"  # how an archive begins
+
+
+def check_uncompressed(path: Path) -> None:
+    """Check that an archive holds no more bytes than the file has; other files pass.
+
+    NumPy's ``savez`` and ``torch.save`` do not compress. An archive that does, or whose members
+    overlap, can grow a thousandfold when it is read.
+
+    Raises:
+        InputError: if the archive is damaged or larger than its file.
+    """
+    with path.open("rb") as file:
+        if file.read(len(_ZIP)) != _ZIP:
+            return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise InputError(f"{path} was refused: it is not an archive ({error})") from error
+    compressed = any(m.compress_type != zipfile.ZIP_STORED for m in members)
+    if compressed or sum(m.file_size for m in members) > path.stat().st_size:
+        raise InputError(
+            f"{path} was refused: it must be an archive without compression. Save it again by "
+            "np.savez or torch.save."
+        )

@@ -1,4 +1,4 @@
-"""Default figures of the shapes of results, for types that have no figure of their own."""
+"""Default figures of the shapes of results, for types without a registered figure."""
 
 from collections.abc import Sequence
 
@@ -173,7 +173,7 @@ def _(result: Pictures, ax: Axes) -> Axes:
     left = 0.0
     for name, image in pictures.items():
         width = image.shape[1] / image.shape[0]
-        drawn = ax.imshow(
+        picture = ax.imshow(
             image,
             cmap=SIMILARITY,
             vmin=low,
@@ -181,7 +181,7 @@ def _(result: Pictures, ax: Axes) -> Axes:
             extent=(left, left + width, 1, 0),
             interpolation="nearest",
         )
-        drawn.set_gid(tip(name))
+        picture.set_gid(tip(name))
         ax.annotate(
             name,
             (left + width / 2, 1),

@@ -10,8 +10,8 @@ error, where there is one, is the column ``<value_name>_error``::
         norm: np.ndarray = column("Token norm", "", "mean Euclidean norm of the tokens")
         norm_error: np.ndarray = column("Standard error of the norm", "", "over images")
 
-`visprism.figures.shapes` draws every shape; a subclass may have a figure and findings of its
-own.
+`visprism.figures.shapes` draws every shape; a subclass may have other figures and
+findings.
 """
 
 from dataclasses import dataclass
@@ -282,17 +282,17 @@ class Curve(Valued):
         x, x_info = getattr(self, self.x_name), self.infos()[self.x_name]
         label = self.value_info().label.lower()
         unit = f" {x_info.unit}" if x_info.unit else ""
-        found = []
+        findings = []
         for name, rows in self.series().items():
             first, last = rows[0], rows[-1]
-            found.append(
+            findings.append(
                 Finding(
                     f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
                     f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
                     f"{x[last]:.3g}{unit}{self.over()}"
                 )
             )
-        return tuple(found)
+        return tuple(findings)
 
 
 @result_shape
@@ -328,13 +328,13 @@ class Pictures(Valued):
 
     def pictures(self) -> dict[str, Float[np.ndarray, "h w"]]:
         """Each picture as an array, by its name."""
-        found = {}
+        images = {}
         for name in dict.fromkeys(self.picture.tolist()):
             rows = self.picture == name
             image = np.full((self.row[rows].max() + 1, self.column[rows].max() + 1), np.nan)
             image[self.row[rows], self.column[rows]] = self.values[rows]
-            found[name] = image
-        return found
+            images[name] = image
+        return images
 
     def findings(self) -> tuple[Finding, ...]:
         """Range of the values of each picture."""

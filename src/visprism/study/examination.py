@@ -154,8 +154,10 @@ class Examination:
         run = subject.named(self.run, training=training)
         try:
             results = _measured(analyses, subject, run)
-            for analysis, found in zip(analyses, results, strict=True):
-                self._keep(analysis, (subject,), tuple(found), time.monotonic() - begin)
+            for analysis, analysis_results in zip(analyses, results, strict=True):
+                self._keep(
+                    analysis, (subject,), tuple(analysis_results), time.monotonic() - begin
+                )
         except InputError as error:
             if self.on_error == "raise":
                 raise
@@ -192,15 +194,15 @@ class Examination:
                 run = pair[0].named(self.run)
                 one, other = (Measured(s, measured[s.name]) for s in pair)
                 try:
-                    found = tuple(analysis.compare(one, other, run))
+                    compared = tuple(analysis.compare(one, other, run))
                 except (InputError, TimeBudgetError, RuntimeError, ValueError) as error:
                     if self.on_error == "raise":
                         raise
                     names = f"{first.name} and {second.name}"
                     self._fail(_failure(names, analysis.name, error))
                 else:
-                    if found:
-                        self._keep(analysis, pair, found, time.monotonic() - begin)
+                    if compared:
+                        self._keep(analysis, pair, compared, time.monotonic() - begin)
 
     def _keep(
         self,
@@ -302,5 +304,5 @@ def _failure(model: str, analysis: str, error: Exception) -> Failure:
 
 def _reason(error: Exception) -> str:
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    known = isinstance(error, InputError | TimeBudgetError)
-    return text if known else f"{type(error).__name__}: {text}"
+    is_expected = isinstance(error, InputError | TimeBudgetError)
+    return text if is_expected else f"{type(error).__name__}: {text}"

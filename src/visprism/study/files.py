@@ -64,8 +64,8 @@ def load_study(folder: Path) -> Study:
         keys = header.get("keys") or list(stored)
         entries = tuple(_entry(folder, key, stored[key]) for key in keys)
         failures = tuple(Failure(**values) for values in header.get("failures", ()))
-        found = dict.fromkeys(m for e in entries if len(e.models) == 1 for m in e.models)
-        models = tuple(header.get("models", found))
+        measured = dict.fromkeys(m for e in entries if len(e.models) == 1 for m in e.models)
+        models = tuple(header.get("models", measured))
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{index} must be the index of a study ({error!r})") from error
     return Study(models, entries, failures, header)

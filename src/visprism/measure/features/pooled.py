@@ -122,12 +122,12 @@ def _joined(
                 f"features must be finite, got NaN or infinity from block {block.name!r}. "
                 "Check the weights and the preprocessing."
             )
-    found = [np.concatenate([np.empty(0, int), *(t for p in gathered for t in p[1])])]
+    all_targets = [np.concatenate([np.empty(0, int), *(t for p in gathered for t in p[1])])]
     outputs = [output for process in gathered for output in process[2]]
     joined = np.concatenate(outputs) if outputs else np.empty((0, 0))
     return PooledFeatures(
         features,
-        _rows(found[0], images, order),
+        _rows(all_targets[0], images, order),
         joined[order] if len(joined) == images else None,
         max(max(sizes, default=0) for sizes in by_process),
     )

@@ -1,4 +1,4 @@
-"""Extent: how far a receptive field reaches, from sums over images."""
+"""Extent of receptive fields, from sums over images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def in_turn(parts: Sequence[Fields]) -> Fields:
 
 
 def fields_of(weight: Float[Tensor, "b h w"]) -> Fields:
-    """The sums over the images of a batch; `weight` is how strongly each pixel counts."""
+    """The sums over the images of a batch; `weight` is the weight of each pixel."""
     fields = weight.double().cpu().numpy()
     return Fields(fields.sum(0), (_moments(fields),))
 
@@ -133,7 +133,7 @@ def _side(
 ) -> float:
     """Side of the smallest square about `middle` whose pixels hold this share of the field."""
     row, column = _places(*total.shape)
-    # Rounded, so that pixels on one ring are not told apart by the last digits of the middle.
+    # Rounded, so that pixels of one ring have equal distances despite rounding of the middle.
     distance = np.maximum(abs(row - middle[0]), abs(column - middle[1])).round(6).ravel()
     order = distance.argsort()
     held = total.ravel()[order].cumsum()

@@ -1,8 +1,8 @@
-"""Gradients: how strongly the center of each block's feature map depends on each pixel.
+"""Receptive fields: dependence of the center of each feature map on each pixel.
 
 The weight of a pixel is the absolute gradient of the center position with respect to it, summed
-over colors and averaged over images. It shows which pixels the position uses; the
-theoretical receptive field, which kernels and strides give, which it could use.
+over colors and averaged over images. It shows which pixels the position uses; the theoretical
+receptive field, given by kernels and strides, shows which it could use.
 
 Sources: Luo et al. (2016), Understanding the effective receptive field in deep convolutional
 neural networks; Ding et al. (2022), Scaling up your kernels to 31x31.
@@ -105,7 +105,7 @@ def _weights(
     def center(x: Tensor) -> Tensor:
         """The center position with signs, of all images together: they do not mix.
 
-        A number of its own, so that a later change of the feature map in place is not in it.
+        A copy, so that a later in-place change of the feature map has no effect.
         """
         signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
         at = x[:, :, x.shape[2] // 2, x.shape[3] // 2]

@@ -1,26 +1,46 @@
-"""Cut-outs: a window of each image, drawn at random, resized to the whole, as Pillow does it.
+"""Random resized crops, as in Pillow.
 
-Pillow resizes along a row, rounds to whole numbers, then resizes along a column. Its weights
-are whole multiples of 2^-22, of which sums are exact in double precision, so that no byte
-differs. A window is never larger than the image, so that kernels are not widened.
+Pillow resizes along a row, rounds to integers, then resizes along a column. Its weights are
+integer multiples of 2^-22, whose sums are exact in double precision, so that no byte differs. A
+crop is never larger than the image, so that kernels are not widened.
 """
 
 import math
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Generator, Tensor
+from torch.nn.functional import pad
+
+
+def framed(
+    images: UInt8[Tensor, "b c h w"],
+    corner: Int64[Tensor, "2 b"],
+    flip: Bool[Tensor, " b"],
+    padding: int,
+) -> UInt8[Tensor, "b c h w"]:
+    """Crops of padded images at `corner`, (top, left) in 0 ... 2 `padding`; some flipped.
+
+    Source: torchvision's RandomCrop with `padding`; He et al. (2016), section 4.2.
+    """
+    b, c, height, width = images.shape
+    x = torch.arange(width, device=images.device)
+    rows = torch.arange(height, device=images.device)[:, None] + corner[0, :, None, None]
+    columns = torch.where(flip[:, None, None], x.flip(0), x) + corner[1, :, None, None]
+    places = (rows * (width + 2 * padding) + columns).view(b, 1, -1).expand(b, c, -1)
+    return pad(images, (padding,) * 4).flatten(2).gather(2, places).view_as(images)
+
 
 _ASPECT = 4 / 3  # of a window, width over height, and the inverse
-_ATTEMPTS = 10  # to draw one that the image holds; then it is the largest at its center
+_ATTEMPTS = 10  # to draw a crop inside the image; then the largest central crop
 _UNIT = 2**22
 
 
 def draw_windows(
     area: float, count: int, size: Sequence[int], generator: Generator
 ) -> Int64[Tensor, "4 {count}"]:
-    """(top, left, height, width) of what is cut out of each image; all of it where `area` is 1.
+    """(top, left, height, width) of the crop of each image; the full image if `area` is 1.
 
     Source: Szegedy et al. (2015), Going deeper with convolutions, section 6, with the ranges of
     timm and torchvision.

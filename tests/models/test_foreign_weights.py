@@ -67,13 +67,13 @@ def test_with_their_weights_the_logits_are_theirs(spec, make, tmp_path):
 def test_of_a_vit_with_qkv_bias_the_refusal_names_the_option(tmp_path):
     state = timm.create_model("vit_tiny_patch16_224").state_dict()
     torch.save(state, tmp_path / "theirs.pt")
-    with pytest.raises(InputError, match="the option qkv_bias=True makes place for its"):
+    with pytest.raises(InputError, match=r"The option qkv_bias=True adds qkv\.bias"):
         load_model(f"vit_tiny_patch16_224@{tmp_path / 'theirs.pt'}")
 
 
 def test_the_table_names_what_is_compared_here():
     text = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
-    table = text.partition("| here | there |")[2].partition("\n\n")[0]
+    table = text.partition("| visprism | weights |")[2].partition("\n\n")[0]
     here = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     globs = [name for cell in here for name in re.findall(r"`(.*?)`", cell)]
     patterns = [re.escape(glob).replace(r"\*", r"\w+") for glob in globs]

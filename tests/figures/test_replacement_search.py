@@ -1,4 +1,4 @@
-"""The figure of a search shows its numbers in place."""
+"""The figure of a search shows its numbers (src/visprism/figures/replacement_search.py)."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def test_each_candidate_is_at_its_mean_and_only_selected_ones_are_filled(made, a
     means = [each.accuracy.mean() for each in result.candidates()]
     assert [ring.get_ydata()[0] for ring in rings] == pytest.approx(means)
     assert [ring.get_markerfacecolor() == "white" for ring in rings] == [
-        not each.kept[0] for each in result.candidates()
+        not each.selected[0] for each in result.candidates()
     ]
     assert [text.get_text() for text in ax.texts] == ["layer3.2", "layer3.0", "layer2.2"]
     points = [line for line in ax.lines if line.get_marker() == "."]

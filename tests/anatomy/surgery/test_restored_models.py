@@ -1,4 +1,4 @@
-"""Surgery leaves no scar: the model after the ``with`` block is the model before it."""
+"""Surgery restores the model: after the ``with`` block it is unchanged."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Laws of cut-outs (src/visprism/data/augmentation/random_resized_crop.py)."""
+"""Laws of random resized crops (src/visprism/data/augmentation/crops.py)."""
 
 import numpy as np
 import pytest
@@ -9,9 +9,9 @@ from timm.data import transforms as peer
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
 from visprism.data.augmentation import Augmentation
+from visprism.data.augmentation.crops import cut_out, draw_windows, windows
 from visprism.data.augmentation.draws import draw
 from visprism.data.augmentation.pipeline import changed
-from visprism.data.augmentation.random_resized_crop import cut_out, draw_windows, windows
 from visprism.data.augmentation.views import Views
 
 

@@ -1,4 +1,4 @@
-"""Laws of dissection on modules written by hand: what people do in a forward."""
+"""Laws of dissection on small modules with unusual forward passes."""
 
 import itertools
 

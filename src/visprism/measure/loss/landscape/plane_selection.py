@@ -1,4 +1,4 @@
-"""The planes of a survey: random, along Hessian eigenvectors, or through checkpoints."""
+"""Selection of planes: random, along Hessian eigenvectors, or through checkpoints."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
