@@ -73,9 +73,12 @@ class PerImage(Result):
             over: what has one value each.
             provenance: where the values come from.
         """
-        if (quantity is None) == (code is None):
+        if quantity is not None and code is None:
+            table, codes = coded_names(quantity)
+        elif code is not None and quantity is None:
+            table, codes = _lines(names), code
+        else:
             raise InputError("quantity must be given or code, got both or neither")
-        table, codes = coded_names(quantity) if code is None else (_lines(names), code)
         if len(codes) and not (
             codes.dtype.kind in "iu" and 0 <= codes.min() <= codes.max() < len(table)
         ):
