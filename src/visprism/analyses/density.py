@@ -11,7 +11,7 @@ from visprism.measure.loss.curvature import spectral_density, top_eigenvalues, t
 from visprism.results.base import Result
 from visprism.results.loss import Eigenvalues, SpectralDensity, Trace
 
-_PRODUCTS = 23  # Hessian-vector products for the leading eigenvalues
+_PRODUCTS = 26  # Hessian-vector products for the leading eigenvalues
 _FEWEST_STEPS = 20  # of Lanczos, in the cheaper variant
 
 
@@ -90,7 +90,7 @@ class Density(Analysis):
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """Hessian-vector products of all images."""
-        return Cost(per_image=6.0 * (self.runs * self.steps + self.probes + _PRODUCTS))
+        return Cost(products=float(self.runs * self.steps + self.probes + _PRODUCTS))
 
     def coarser(self) -> "Density | None":
         """Half the Lanczos steps."""

@@ -58,5 +58,5 @@ class Sharpness(Analysis):
         )
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
-        """One gradient and an evaluation per rule, 2 x draws evaluations for gaussian."""
-        return Cost(per_image=4.0 + 8.0 * self.steps + 2.0 * self.draws)
+        """One gradient, others for more steps, and 2 x draws evaluations for gaussian."""
+        return Cost(evaluations=3.0 + 2.0 * self.draws, gradients=1.0 + 2.0 * (self.steps - 1))

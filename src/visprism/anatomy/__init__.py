@@ -21,7 +21,7 @@ from visprism.anatomy.run.cached_forward import (
     first_images,
     forward_from_cut,
 )
-from visprism.anatomy.run.surgery import ablate, replace, watch
+from visprism.anatomy.run.surgery import ablate, replace, watch, watch_tokens
 from visprism.anatomy.trace.forward import Images, batch_size, check_repeatable, forward, pixels
 from visprism.anatomy.trace.layout import Layout
 
@@ -56,4 +56,5 @@ __all__ = [
     "pixels",
     "replace",
     "watch",
+    "watch_tokens",
 ]

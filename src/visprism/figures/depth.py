@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from visprism.core.statistics import t_quantile
 from visprism.figures.style import (
     ATTENTION_SHADE,
     DEPTH,
@@ -66,12 +67,13 @@ def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Ax
     """
     columns = result.columns()
     depth = columns["depth"]
+    margin = t_quantile(result.provenance.images) * error
     ax.plot(depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
     for i, (name, kind) in enumerate(zip(columns["block"], columns["kind"], strict=True)):
         ax.errorbar(
             depth[i],
             value[i],
-            yerr=1.96 * error[i],
+            yerr=margin[i],
             color=color_of(str(kind)),
             marker=marker_of(str(kind)),
             markersize=3.6,
@@ -83,7 +85,7 @@ def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Ax
             label=str(kind),
             gid=tip(
                 f"{name} · {kind} · depth {depth[i]:.2f} · "
-                f"{_with_interval(float(value[i]), 1.96 * float(error[i]))}"
+                f"{_with_interval(float(value[i]), float(margin[i]))}"
             ),
         )
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth")

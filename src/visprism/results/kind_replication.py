@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.core.errors import InputError
+from visprism.core.statistics import t_quantile
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
-from visprism.results.kind_summary import KindSummary, t_quantile
+from visprism.results.kind_summary import KindSummary
 
 FEWEST_SEEDS = 3
 

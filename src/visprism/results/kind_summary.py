@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer, Verdict
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
-from visprism.results.shapes import PerBlock, Z
+from visprism.results.shapes import PerBlock
 
 TO_MEAN = "high-frequency log amplitude relative to the mean"
 TO_LOWEST = "high-frequency log amplitude relative to the lowest frequency"
@@ -45,15 +46,6 @@ def mean_change(quantity: str, kind: str) -> str:
     return f"{_RATIOS.get(quantity, quantity)}, mean change across {kind} blocks"
 
 
-def t_quantile(count: int) -> float:
-    """97.5 % point of Student's t for a mean of `count` values; 1.96 for an unknown count."""
-    if count < 2:
-        return Z if count == 0 else float("nan")
-    from scipy.special import stdtrit
-
-    return float(stdtrit(count - 1, 0.975))
-
-
 def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     """Files of 0.1 counted blocks without their errors, and had intervals over blocks."""
     rows = len(values["kind"])
@@ -72,7 +64,8 @@ def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
 class KindSummary(Result):
     """Change of a quantity across the blocks of each kind; one row for each kind and quantity.
 
-    A block falls or rises if its change is more than 1.96 standard errors over images from 0.
+    A block falls or rises if the 95 % interval of its change over images, by Student's t,
+    excludes 0.
     """
 
     kind: np.ndarray = column("Kind", "", "'conv', 'attention', 'mlp', ...")
@@ -123,8 +116,9 @@ def summarize(
                 continue
             values, errors = columns[change][counted], columns[f"{change}_error"][counted]
             error = columns[f"kind_{change}_error"][counted][0]
-            falls, rises = int((values < -Z * errors).sum()), int((values > Z * errors).sum())
-            mean, margin = float(values.mean()), t_quantile(images) * float(error)
+            t = t_quantile(images)
+            falls, rises = int((values < -t * errors).sum()), int((values > t * errors).sum())
+            mean, margin = float(values.mean()), t * float(error)
             undecided = len(values) - falls - rises
             counts = (len(values), falls, rises, undecided)
             rows.append((kind, name, *counts, mean, mean - margin, mean + margin))

@@ -78,7 +78,7 @@ class PerImage(Result):
         elif code is not None and quantity is None:
             table, codes = _lines(names), code
         else:
-            raise InputError("quantity must be given or code, got both or neither")
+            raise InputError("either quantity or code must be given, got both or neither")
         if len(codes) and not (
             codes.dtype.kind in "iu" and 0 <= codes.min() <= codes.max() < len(table)
         ):
@@ -163,11 +163,12 @@ def paired_differences(first: PerImage, second: PerImage) -> Differences:
     """Mean differences between two models on their common images, with 95 % intervals.
 
     Where both hold values of mini-batches, everything is over common mini-batches. With
-    d_i = second_i - first_i over n common images, the difference is mean(d) and its
-    interval mean(d) ± 1.96 s(d) / sqrt(n), with s the standard deviation with n - 1. Of
-    mini-batches, which are few, it is Student's, and NaN for fewer than 10. Where all
-    values are 0 or 1, as for correct classification, the interval is that of Bonett and Price,
-    which does not shrink to a point when the models agree on every image.
+    d_i = second_i - first_i over n common images, the difference is mean(d). Its interval is
+    that of `visprism.core.statistics.mean_interval`, Student's with a correction for skewed
+    differences; there is none where fewer than 5 images differ from the median difference. Of
+    mini-batches, which are few, it is Student's, and NaN for fewer than 10. Where all values
+    are 0 or 1, as for correct classification, the interval is that of Bonett and Price, which
+    does not shrink to a point when the models agree on every image.
 
     Quantities that only one of them has are left out.
 

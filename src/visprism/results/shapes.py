@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
+from visprism.core.statistics import t_quantile
 from visprism.results.base import ColumnInfo, Result, column, scalar
 from visprism.results.findings import Finding
-
-Z = 1.96  # half the width of a 95 % interval, in standard errors
+from visprism.results.text import images_text
 
 R = TypeVar("R", bound=Result)
 
@@ -53,6 +53,32 @@ class Valued(Result):
         missing = np.full(len(self), np.nan)
         return np.asarray(getattr(self, f"{self.value_name}_error", missing), dtype=float)
 
+    @property
+    def units(self) -> int:
+        """Number of units that the standard errors are taken over: images, unless overridden.
+
+        0 if it is not recorded.
+        """
+        return self.provenance.images
+
+    @property
+    def margins(self) -> Float[np.ndarray, "rows"]:
+        """Half the width of the 95 % intervals: Student's t quantile times the errors."""
+        return t_quantile(self.units) * self.errors
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over: ``128 test images``."""
+        if not self.units:
+            return "images"
+        return images_text(self.units, self.provenance.split)
+
+    def over(self) -> str:
+        """What the intervals are taken over, as the end of a sentence; "" without intervals."""
+        if not np.isfinite(self.margins).any():
+            return ""
+        return f"; intervals over {self.units_text}"
+
     @classmethod
     def value_info(cls) -> ColumnInfo:
         """Label, unit and meaning of the main column."""
@@ -60,11 +86,11 @@ class Valued(Result):
 
     def _interval(self, row: int | np.integer) -> str:
         """Value, 95 % interval and unit of one row."""
-        value, error = self.values[row], self.errors[row]
+        value, margin = self.values[row], self.margins[row]
         unit = self.value_info().unit
         text = f"{value:.3g}"
-        if np.isfinite(error):
-            text += f" [{value - Z * error:.3g}, {value + Z * error:.3g}]"
+        if np.isfinite(margin):
+            text += f" [{value - margin:.3g}, {value + margin:.3g}]"
         return f"{text} {unit}" if unit else text
 
 
@@ -107,17 +133,58 @@ class ScalarPerBlock(Valued, PerBlock):
             Finding(
                 f"{label} {self._interval(first)} at {self.block[first]}, "
                 f"{self._interval(last)} at {self.block[last]}; largest of {len(rows)} blocks: "
-                f"{self._interval(most)} at {self.block[most]}"
+                f"{self._interval(most)} at {self.block[most]}{self.over()}"
             ),
         )
+
+
+@result_shape
+class SeriesPerBlock(Valued, PerBlock):
+    """Several values for each block, one of each series; a row for each block and series.
+
+    A subclass names the column of the series in `series_name`. Figure: a line for each series
+    against depth, with 95 % intervals.
+    """
+
+    series_name: ClassVar[str] = "series"
+
+    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
+        """Rows of each series, by its name."""
+        return _rows_by(self, self.series_name)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """First block, last block and largest value of each series."""
+        label = self.value_info().label.lower()
+        texts = []
+        for name, rows in self.series().items():
+            finite = rows[np.isfinite(self.values[rows])]
+            if not len(finite):
+                continue
+            first, last, most = finite[0], finite[-1], finite[np.argmax(self.values[finite])]
+            texts.append(
+                f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
+                f"{self._interval(last)} at {self.block[last]}; largest of {len(finite)} "
+                f"blocks: {self._interval(most)} at {self.block[most]}"
+            )
+        return tuple(map(Finding, texts))
+
+
+def _rows_by(result: Result, name: str) -> dict[str, Int[np.ndarray, "n"]]:
+    """Rows of each value of a column, in order of first occurrence; without one, all rows."""
+    labels = getattr(result, name).astype(str) if name else np.full(len(result), "")
+    return {label: np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())}
 
 
 @result_shape
 class QuantilesPerBlock(Valued, PerBlock):
     """Quantiles of a distribution for each block; a row for each block and probability.
 
-    Figure: the median against depth, and a band between each pair of quantiles around it.
+    A subclass whose blocks have several distributions names the column that tells them apart in
+    `series_name`. Figure: for each distribution the median against depth, and a band between
+    each pair of quantiles around it.
     """
+
+    series_name: ClassVar[str] = ""
 
     probability: np.ndarray = column(
         "Probability", "", "fraction of the distribution below the quantile"
@@ -125,14 +192,24 @@ class QuantilesPerBlock(Valued, PerBlock):
 
     def findings(self) -> tuple[Finding, ...]:
         """Median and outermost quantiles of the first and of the last block."""
-        names = list(dict.fromkeys(self.block.tolist()))
+        return tuple(f for rows in self.series().values() for f in self._finding(rows))
+
+    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
+        """Rows of each distribution, by its name."""
+        return _rows_by(self, self.series_name)
+
+    def _finding(self, chosen: Int[np.ndarray, "n"]) -> tuple[Finding, ...]:
+        names = list(dict.fromkeys(self.block[chosen].tolist()))
         if not names:
             return ()
         info = self.value_info()
+        title = info.label.lower()
+        if self.series_name:
+            title = f"{getattr(self, self.series_name)[chosen[0]]}: {title}"
         unit = f" {info.unit}" if info.unit else ""
         texts = []
         for name in dict.fromkeys((names[0], names[-1])):
-            rows = np.flatnonzero(self.block == name)
+            rows = chosen[self.block[chosen] == name]
             rows = rows[np.argsort(self.probability[rows])]
             low, high = rows[0], rows[-1]
             middle = rows[np.argmin(abs(self.probability[rows] - 0.5))]
@@ -141,7 +218,7 @@ class QuantilesPerBlock(Valued, PerBlock):
                 f"({self.probability[low]:.0%} to {self.probability[high]:.0%} quantile: "
                 f"{self.values[low]:.3g} to {self.values[high]:.3g})"
             )
-        return (Finding(f"{info.label.lower()}, median: {', '.join(texts)}"),)
+        return (Finding(f"{title}, median: {', '.join(texts)}"),)
 
 
 @result_shape
@@ -173,7 +250,7 @@ class BlockMatrix(Valued, PerBlock):
             Finding(
                 f"{label}, mean over {len(pairs)} pairs of different blocks: "
                 f"{self.values[pairs].mean():.3g}; largest of them: {self._interval(most)} "
-                f"({self.block[most]}, {self.other[most]})"
+                f"({self.block[most]}, {self.other[most]}){self.over()}"
             ),
         )
 
@@ -212,7 +289,7 @@ class Curve(Valued):
                 Finding(
                     f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
                     f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
-                    f"{x[last]:.3g}{unit}"
+                    f"{x[last]:.3g}{unit}{self.over()}"
                 )
             )
         return tuple(found)
@@ -237,7 +314,8 @@ class Surface(Valued):
         ends = [rows[np.argmin(self.values[rows])], rows[np.argmax(self.values[rows])]]
         least, most = (f"{self._interval(i)} at ({x[i]:.3g}, {y[i]:.3g})" for i in ends)
         label = self.value_info().label.lower()
-        return (Finding(f"{label}: smallest of {len(rows)} points {least}, largest {most}"),)
+        text = f"{label}: smallest of {len(rows)} points {least}, largest {most}{self.over()}"
+        return (Finding(text),)
 
 
 @result_shape

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from visprism.core.errors import InputError
+from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.kind_summary import t_quantile
 from visprism.results.shapes import BlockMatrix
 
 FEWEST_GROUPS = 5  # of batches, for an interval of the block structure
@@ -71,6 +71,16 @@ class Similarity(BlockMatrix):
         default=np.nan,
     )
     groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
+
+    @property
+    def units(self) -> int:
+        """Number of batches; 1, which has no interval, for fewer than 5."""
+        return self.batches if self.batches >= FEWEST_GROUPS else 1
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over: ``8 batches``."""
+        return f"{self.batches} batches"
 
     def __repr__(self) -> str:
         """Both models, of which the provenance names the first alone."""
@@ -224,7 +234,7 @@ class BlockStructure(Result):
         return (
             Finding(
                 f"{text} (CKA within less between {stages} stages, at equal distance): "
-                f"{verdict}; interval over batches"
+                f"{verdict}; interval over {self.groups} groups of batches"
             ),
         )
 

@@ -284,13 +284,22 @@ def test_intervals_depend_on_the_seed_and_not_on_how_resamples_are_cut(drawn, mo
 def test_without_resamples_only_intervals_in_closed_form_are_given(drawn):
     found = calibration(drawn(), resamples=0)
     closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
+    closed |= {"nll", "brier", "signed_ece"}
     assert set(found.metric[np.isfinite(found.low)]) == closed
     assert set(found.metric[np.isfinite(found.high)]) == closed
 
 
+@pytest.mark.parametrize(("wrong", "given"), [(4, False), (5, True)])
+def test_losses_have_an_interval_from_five_wrong_predictions_on(by_hand, wrong, given):
+    confidence = np.linspace(0.6, 0.99, 100)
+    found = calibration(by_hand(confidence, np.arange(100) >= wrong), resamples=50)
+    for metric in ("signed_ece", "aurc"):
+        assert np.isfinite(found.interval(metric)).all() == given
+
+
 def test_biased_metrics_have_no_interval(drawn):
     found = calibration(drawn(), resamples=20)
-    biased = {"ece", "mce", "adaptive_ece"}
+    biased = {"ece", "mce", "adaptive_ece", "iou", "mean_iou"}
     assert set(found.metric[np.isnan(found.low)]) == biased
 
 

@@ -46,9 +46,51 @@ def watch(
         InputError: if a block is of another anatomy; on the forward pass, if there are tokens
             and the images have another size than the model was dissected with.
     """
+
+    def on_grid(_block: Block, layout: Layout, x: Tensor) -> T:
+        return keep(layout.to_map(x))
+
+    with _reading(anatomy, on_grid, anatomy.blocks if blocks is None else blocks) as kept:
+        yield kept
+
+
+@contextmanager
+def watch_tokens(
+    anatomy: Anatomy,
+    keep: Callable[[Block, Tensor, Tensor], T],
+    *,
+    blocks: Iterable[Block] | None = None,
+) -> Iterator[dict[str, T]]:
+    """Like `watch`, with the tokens that lie off the grid.
+
+    Args:
+        anatomy: of the model that will run.
+        keep: applied inside the forward pass to the block, its feature map (B, C, H, W) and its
+            tokens off the grid (B, P, C). It must return new memory.
+        blocks: which to watch; all that have a layout by default.
+
+    Yields:
+        A dictionary that each forward pass fills, by block name.
+
+    Raises:
+        InputError: as `watch`.
+    """
+
+    def all_tokens(block: Block, layout: Layout, x: Tensor) -> T:
+        return keep(block, layout.to_map(x), layout.off_grid(x))
+
+    with _reading(anatomy, all_tokens, anatomy.blocks if blocks is None else blocks) as kept:
+        yield kept
+
+
+@contextmanager
+def _reading(
+    anatomy: Anatomy, keep: Callable[[Block, Layout, Tensor], T], blocks: Iterable[Block]
+) -> Iterator[dict[str, T]]:
+    """Collect something of the tensor that leaves each block with a layout, by block name."""
     kept: dict[str, T] = {}
     hidden: dict[int, Read] = {}  # no module takes or gives these tensors
-    chosen = anatomy.blocks if blocks is None else tuple(blocks)
+    chosen = tuple(blocks)
     with ExitStack() as stack:
         if any(b.layout is not None and "n" in b.layout.axes for b in chosen):
             stack.enter_context(fixed_image_size(anatomy))
@@ -57,8 +99,8 @@ def watch(
             if block.layout is None:
                 continue
 
-            def read(x: Tensor, name: str = block.name, layout: Layout = block.layout) -> None:
-                kept[name] = keep(layout.to_map(x))
+            def read(x: Tensor, block: Block = block, layout: Layout = block.layout) -> None:
+                kept[block.name] = keep(block, layout, x)
 
             node = anatomy.graph.nodes[block.end]
             if node.addresses:
