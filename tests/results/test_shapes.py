@@ -176,7 +176,7 @@ MAKERS = [norms, quantiles, grouped_quantiles, accuracies, overlaps, decay, bowl
 
 SENTENCES = {
     norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 "
-    "px at a",
+    "px at a; intervals over images",
     quantiles: "token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 6 at b (5% to 95% "
     "quantile: 3 to 12)",
     grouped_quantiles: "grid: token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 2 at "
