@@ -156,6 +156,7 @@ def variances():
         **NEIGHBORS,
         **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
         **{f"{name}_error": CHANGES["change_error"] for name in VARIANCE_LOGS},
+        feature_change=np.array([np.nan, 0.5, np.nan, 0.3, 0.2]),
         dead_channels=np.zeros(5),
         provenance=PROVENANCE,
     )

@@ -45,22 +45,29 @@ def cohen_kappa(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def test_kappa_by_hand():
-    # 10 images: both correct on 5, both wrong on 2, one of them alone on 2 and on 1.
-    first = outcomes([1, 1, 1, 1, 1, 0, 0, 1, 1, 0], name="resnet")
-    second = outcomes([1, 1, 1, 1, 1, 0, 0, 0, 0, 1], name="vit")
+    # 50 images: both correct on 25, both wrong on 10, one of them alone on 10 and on 5.
+    first = outcomes([1, 1, 1, 1, 1, 0, 0, 1, 1, 0] * 5, name="resnet")
+    second = outcomes([1, 1, 1, 1, 1, 0, 0, 0, 0, 1] * 5, name="vit")
     result = error_consistency(first, second)
     assert result.observed == pytest.approx(0.7)
     assert result.expected == pytest.approx(0.7 * 0.6 + 0.3 * 0.4)
     assert result.kappa == pytest.approx((0.7 - 0.54) / 0.46)
-    assert (result.both_correct, result.both_wrong) == (5, 2)
-    assert result.image.tolist() == [7, 8, 9]
-    assert result.only_first.tolist() == [True, True, False]
+    assert (result.both_correct, result.both_wrong) == (25, 10)
+    assert result.image[:3].tolist() == [7, 8, 9]
+    assert result.only_first[:3].tolist() == [True, True, False]
     kappa, differ = (finding.text for finding in result.findings())
     assert kappa.startswith("error consistency of resnet and vit: kappa 0.348 [")
     assert kappa.endswith(
-        "over 10 images (observed agreement 70.0%, 54.0% expected of independent errors)"
+        "over 50 images (observed agreement 70.0%, 54.0% expected of independent errors)"
     )
-    assert differ == ("2 of 10 images are classified correctly by resnet only, 1 by vit only")
+    assert differ == ("10 of 50 images are classified correctly by resnet only, 5 by vit only")
+
+
+def test_few_errors_have_no_interval_of_kappa():
+    first, second = outcomes([1] * 46 + [0] * 4), outcomes([1] * 40 + [0] * 10)
+    result = error_consistency(first, second)
+    assert np.isfinite(result.kappa)
+    assert np.isnan([result.low, result.high]).all()
 
 
 def test_kappa_is_that_of_scikit_learn():
@@ -83,17 +90,17 @@ def test_kappa_is_undefined_where_both_models_make_no_error():
     assert "undefined" in result.findings()[0].text
 
 
-def test_the_interval_of_kappa_holds_the_truth_in_95_percent():
+@pytest.mark.parametrize(("p", "images"), [(0.7, 64), (0.7, 300), (0.9, 128)])
+def test_the_interval_of_kappa_holds_the_truth_in_95_percent(p: float, images: int):
     generator = np.random.default_rng(1)
-    # Both models are correct with probability 0.7, with a common cause in half of the images.
-    p = 0.7
+    # Both models are correct with probability p, with a common cause in half of the images.
     observed = 0.5 + 0.5 * (p**2 + (1 - p) ** 2)
     expected = p**2 + (1 - p) ** 2
     truth = (observed - expected) / (1 - expected)
     inside = 0
     for _ in range(400):
-        common, a, b = generator.random((3, 300)) < p
-        shared = generator.random(300) < 0.5
+        common, a, b = generator.random((3, images)) < p
+        shared = generator.random(images) < 0.5
         first, second = np.where(shared, common, a), np.where(shared, common, b)
         result = error_consistency(outcomes(first), outcomes(second))
         inside += result.low <= truth <= result.high

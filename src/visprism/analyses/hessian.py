@@ -82,7 +82,7 @@ class Hessian(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """Spectrum, summary and densities."""
+        """Summary, densities, spectrum, and values of mini-batches."""
         data = {}
         if self.images != "augmented":
             data["clean"] = subject.training_batches(self.mini_batch)
@@ -104,7 +104,7 @@ class Hessian(Analysis):
             )
             for phase, model in phases(subject.model, self.checkpoints)
         )
-        return spectrum.summary(), spectrum.curves(), spectrum
+        return spectrum.summary(), spectrum.curves(), spectrum, spectrum.per_mini_batch()
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """About 26 Hessian-vector products of each mini-batch."""

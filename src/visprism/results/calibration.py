@@ -75,7 +75,7 @@ class Calibration(Result):
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
         )
         sentences = [Finding(accuracy), *self._chance()]
-        ece = f"ECE {self.of('ece'):.1%}"
+        ece = f"ECE {self.of('ece'):.1%} over {images}"
         if "debiased_ece" not in self.metric:  # a file of version 0.1
             return (*sentences, Finding(f"{ece}, {self._direction()}"))
         sentences.append(
@@ -317,7 +317,8 @@ class Temperature(Result):
             )
             for name in ("debiased_before", "debiased_after")
         )
-        text = f"debiased ECE {before}, after temperature scaling {after}, over images"
+        over = images_text(self.images, self.provenance.split)
+        text = f"debiased ECE {before}, after temperature scaling {after}, over {over}"
         if self.debiased_after_low > 0:
             return f"{text}: a significant calibration error is not one of the logits' scale"
         if self.debiased_before_low > 0:

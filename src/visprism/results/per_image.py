@@ -13,8 +13,10 @@ from jaxtyping import Float, Int, Integer
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.core.statistics import mean_interval, paired_proportions_interval
+from visprism.core.statistics import mean_interval, paired_proportions_interval, t_interval
 from visprism.results.base import ColumnInfo, Columns, Result, column, result_type, scalar
+
+MIN_UNITS = 10  # mini-batches; intervals over fewer do not hold their level
 
 _set = object.__setattr__  # fields of a frozen dataclass are set while it is made
 
@@ -31,11 +33,12 @@ class PerImage(Result):
     """One value of each quantity for each image.
 
     A quantity is the one whose mean over images the measurement reports. Where that mean is a
-    ratio, the measurement stores logarithms. Names are stored once, and each row holds the
-    index of its name, since names are long and rows are many.
+    ratio, the measurement stores logarithms. A quantity that is no mean over images is stored
+    linearized: as the quantity plus the influence of each image, whose mean is 0.
 
-    Quantities of a training loss have one value for each mini-batch; then `over` says so, and
-    `image` is the index of the mini-batch.
+    Names are stored once, and each row holds the index of its name, since names are long and
+    rows are many. Quantities of a training loss have one value for each mini-batch; then `over`
+    says so, and `image` is the index of the mini-batch.
 
     Raises:
         InputError: if an image has two values of one quantity, a name has a line break, or a
@@ -162,9 +165,10 @@ def paired_differences(first: PerImage, second: PerImage) -> Differences:
     Where both hold values of mini-batches, everything is over common mini-batches. With
     d_i = second_i - first_i over n common images, the difference is mean(d). Its interval is
     that of `visprism.core.statistics.mean_interval`, Student's with a correction for skewed
-    differences; there is none where fewer than 5 images differ from the median difference.
-    Where all values are 0 or 1, as for correct classification, the interval is that of Bonett
-    and Price, which does not shrink to a point when the models agree on every image.
+    differences; there is none where fewer than 5 images differ from the median difference. Of
+    mini-batches, which are few, it is Student's, and NaN for fewer than 10. Where all values
+    are 0 or 1, as for correct classification, the interval is that of Bonett and Price, which
+    does not shrink to a point when the models agree on every image.
 
     Quantities that only one of them has are left out.
 
@@ -215,7 +219,7 @@ def paired_differences(first: PerImage, second: PerImage) -> Differences:
 def _difference(
     quantity: str, first: PerImage, second: PerImage
 ) -> tuple[float, float, float, float, float, int]:
-    """Both means, the difference, its interval, and the number of images."""
+    """Both means, the difference, its interval, and the number of images or mini-batches."""
     (images_a, values_a), (images_b, values_b) = (
         result.values_of(quantity) for result in (first, second)
     )
@@ -229,8 +233,13 @@ def _difference(
         low, high = paired_proportions_interval(
             int(((a == 0) & (b == 1)).sum()), int(((a == 1) & (b == 0)).sum()), len(images)
         )
-    else:
+    elif first.over == "images":
         low, high = mean_interval(b - a)
+    elif len(images) >= MIN_UNITS:
+        error = (b - a).std(ddof=1) / np.sqrt(len(images))
+        low, high = t_interval(float((b - a).mean()), float(error), len(images))
+    else:
+        low = high = float("nan")
     return float(a.mean()), float(b.mean()), float((b - a).mean()), low, high, len(images)
 
 

@@ -239,11 +239,12 @@ class Adversarial(Result):
             rows = self.select(self.norm == norm)
             worst = int(np.lexsort((rows.attack != WORST_CASE, rows.epsilon, rows.accuracy))[0])
             values = (rows.accuracy[worst], rows.low[worst], rows.high[worst])
+            selected = f", smallest of {len(rows)} attacks" if len(rows) > 1 else ""
             attack = rows.attack[worst] + (f" ({rows.loss[worst]})" if rows.loss[worst] else "")
             findings.append(
                 Finding(
                     f"robust accuracy {interval_text(*values, '.1%')} under {attack} with "
-                    f"{_size(norm, rows.epsilon[worst])}, clean accuracy "
+                    f"{_size(norm, rows.epsilon[worst])}{selected}, clean accuracy "
                     f"{self.clean_accuracy:.1%} ({images})"
                 )
             )

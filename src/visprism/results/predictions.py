@@ -8,13 +8,13 @@ from jaxtyping import Float
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.core.statistics import NORMAL_95
+from visprism.core.statistics import FEWEST_DIFFERENT, NORMAL_95
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.calibration_error import calibration_contributions, calibration_error
 from visprism.results.findings import Finding
 from visprism.results.per_image import Differences, PerImage
-from visprism.results.text import interval_text
+from visprism.results.text import images_text, interval_text
 
 
 @result_type("outcomes")
@@ -92,6 +92,7 @@ class ErrorConsistency(Result):
         """Kappa with its agreement, and the number of images on which the models differ."""
         first, second = self.first_model or "first model", self.second_model or "second model"
         only = int(self.only_first.sum())
+        images = images_text(self.images, self.provenance.split)
         agreement = (
             f"observed agreement {self.observed:.1%}, {self.expected:.1%} expected of "
             "independent errors"
@@ -104,13 +105,13 @@ class ErrorConsistency(Result):
         else:
             kappa = (
                 f"error consistency of {first} and {second}: kappa "
-                f"{interval_text(self.kappa, self.low, self.high)} over {self.images} images "
+                f"{interval_text(self.kappa, self.low, self.high)} over {images} "
                 f"({agreement})"
             )
         return (
             Finding(kappa),
             Finding(
-                f"{only} of {self.images} images are classified correctly by {first} only, "
+                f"{only} of {images} are classified correctly by {first} only, "
                 f"{len(self) - only} by {second} only"
             ),
         )
@@ -134,8 +135,9 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
 
     With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
     errors, c_obs the fraction of images both correct or both wrong, and
-    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is from the large-sample standard error
-    of kappa. Kappa is NaN where 1 - c_exp is 0.
+    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is tanh(artanh(k) ± 1.96 s / (1 - k^2))
+    with k and its large-sample standard error s from the counts plus 1/2; there is none where
+    one of the models has fewer than 5 errors. Kappa is NaN where 1 - c_exp is 0.
 
     Args:
         first: outcomes of the first model.
@@ -156,7 +158,7 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
     observed = float(np.trace(table))
     expected = float(table.sum(1) @ table.sum(0))
     kappa = (observed - expected) / (1 - expected) if expected < 1 else nan
-    half = NORMAL_95 * _kappa_error(table, kappa, n)
+    low, high = _kappa_interval(table * n)
     differ = np.flatnonzero(a != b)
     return ErrorConsistency(
         image=differ,
@@ -167,8 +169,8 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
         observed=observed,
         expected=expected,
         kappa=kappa,
-        low=max(kappa - half, -1.0),
-        high=min(kappa + half, 1.0),
+        low=min(low, kappa),
+        high=max(high, kappa),
         first_model=first.provenance.model,
         second_model=second.provenance.model,
         provenance=_both(first, second),
@@ -231,10 +233,22 @@ def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> floa
     return float(a @ b) / scale if scale > 0 else 0.0
 
 
-def _kappa_error(table: Float[np.ndarray, "2 2"], kappa: float, n: int) -> float:
+def _kappa_interval(counts: Float[np.ndarray, "2 2"]) -> tuple[float, float]:
+    """The 95 % interval of kappa from the counts of a table; NaN for few errors."""
+    errors = min(counts[0].sum(), counts[:, 0].sum())
+    if round(errors) < FEWEST_DIFFERENT:
+        return nan, nan
+    n = counts.sum() + 2
+    table = (counts + 0.5) / n
+    expected = float(table.sum(1) @ table.sum(0))
+    kappa = (float(np.trace(table)) - expected) / (1 - expected)
+    half = NORMAL_95 * _kappa_error(table, kappa, n) / (1 - kappa**2)
+    center = np.arctanh(kappa)
+    return float(np.tanh(center - half)), float(np.tanh(center + half))
+
+
+def _kappa_error(table: Float[np.ndarray, "2 2"], kappa: float, n: float) -> float:
     """Standard error of kappa from a table of joint proportions."""
-    if np.isnan(kappa):
-        return nan
     rows, columns = table.sum(1), table.sum(0)
     expected = rows @ columns
     diagonal = np.diag(table) @ (1 - (rows + columns) * (1 - kappa)) ** 2

@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from visprism.core.statistics import t_quantile
 from visprism.results.base import ColumnInfo, Result, column, scalar
 from visprism.results.findings import Finding
+from visprism.results.text import images_text
 
 R = TypeVar("R", bound=Result)
 
@@ -64,6 +65,19 @@ class Valued(Result):
     def margins(self) -> Float[np.ndarray, "rows"]:
         """Half the width of the 95 % intervals: Student's t quantile times the errors."""
         return t_quantile(self.units) * self.errors
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over: ``128 test images``."""
+        if not self.units:
+            return "images"
+        return images_text(self.units, self.provenance.split)
+
+    def over(self) -> str:
+        """What the intervals are taken over, as the end of a sentence; "" without intervals."""
+        if not np.isfinite(self.margins).any():
+            return ""
+        return f"; intervals over {self.units_text}"
 
     @classmethod
     def value_info(cls) -> ColumnInfo:
@@ -119,7 +133,7 @@ class ScalarPerBlock(Valued, PerBlock):
             Finding(
                 f"{label} {self._interval(first)} at {self.block[first]}, "
                 f"{self._interval(last)} at {self.block[last]}; largest of {len(rows)} blocks: "
-                f"{self._interval(most)} at {self.block[most]}"
+                f"{self._interval(most)} at {self.block[most]}{self.over()}"
             ),
         )
 
@@ -236,7 +250,7 @@ class BlockMatrix(Valued, PerBlock):
             Finding(
                 f"{label}, mean over {len(pairs)} pairs of different blocks: "
                 f"{self.values[pairs].mean():.3g}; largest of them: {self._interval(most)} "
-                f"({self.block[most]}, {self.other[most]})"
+                f"({self.block[most]}, {self.other[most]}){self.over()}"
             ),
         )
 
@@ -275,7 +289,7 @@ class Curve(Valued):
                 Finding(
                     f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
                     f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
-                    f"{x[last]:.3g}{unit}"
+                    f"{x[last]:.3g}{unit}{self.over()}"
                 )
             )
         return tuple(findings)
@@ -300,7 +314,8 @@ class Surface(Valued):
         ends = [rows[np.argmin(self.values[rows])], rows[np.argmax(self.values[rows])]]
         least, most = (f"{self._interval(i)} at ({x[i]:.3g}, {y[i]:.3g})" for i in ends)
         label = self.value_info().label.lower()
-        return (Finding(f"{label}: smallest of {len(rows)} points {least}, largest {most}"),)
+        text = f"{label}: smallest of {len(rows)} points {least}, largest {most}{self.over()}"
+        return (Finding(text),)
 
 
 @result_shape

@@ -72,6 +72,21 @@ class Similarity(BlockMatrix):
     )
     groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
 
+    @property
+    def units(self) -> int:
+        """Number of batches; 1, which has no interval, for fewer than 5."""
+        return self.batches if self.batches >= FEWEST_GROUPS else 1
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over: ``8 batches``."""
+        return f"{self.batches} batches"
+
+    def __repr__(self) -> str:
+        """Both models, of which the provenance names the first alone."""
+        models = " and ".join(filter(None, (self.provenance.model, self.other_model)))
+        return f"<Similarity{f' of {models}' if models else ''}: {len(self)} rows>"
+
     def findings(self) -> tuple[Finding, ...]:
         """Mean over pairs, the largest of them, and how many are near the permutation null."""
         pairs = np.flatnonzero(self._different_pairs())
@@ -219,7 +234,7 @@ class BlockStructure(Result):
         return (
             Finding(
                 f"{text} (CKA within less between {stages} stages, at equal distance): "
-                f"{verdict}; interval over batches"
+                f"{verdict}; interval over {self.groups} groups of batches"
             ),
         )
 
