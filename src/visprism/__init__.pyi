@@ -212,6 +212,7 @@ from visprism.results.per_image import Differences as Differences
 from visprism.results.per_image import PerImage as PerImage
 from visprism.results.perturbations import Adversarial as Adversarial
 from visprism.results.perturbations import FourierSensitivity as FourierSensitivity
+from visprism.results.frequency_contrasts import FrequencyContrasts as FrequencyContrasts
 from visprism.results.perturbations import FrequencyRobustness as FrequencyRobustness
 from visprism.results.predictions import ErrorConsistency as ErrorConsistency
 from visprism.results.predictions import Outcomes as Outcomes
