@@ -48,8 +48,11 @@ from visprism.analyses.fourier import Fourier as Fourier
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
 from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
+from visprism.analyses.readout import Readout as Readout
 from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
 from visprism.analyses.singular_values import SingularValueSpectrum as SingularValueSpectrum
+from visprism.analyses.token_norms import NormsOfTokens as NormsOfTokens
+from visprism.analyses.token_similarity import SimilarityOfTokens as SimilarityOfTokens
 from visprism.analyses.variance import Variance as Variance
 
 # Models.
@@ -99,6 +102,10 @@ from visprism.measure.features import CKAProbe as CKAProbe
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
 from visprism.measure.features import SingularValueProbe as SingularValueProbe
+from visprism.measure.features.token_norms import TokenNormProbe as TokenNormProbe
+from visprism.measure.features.token_similarity import (
+    TokenSimilarityProbe as TokenSimilarityProbe,
+)
 from visprism.measure.features import VarianceProbe as VarianceProbe
 from visprism.measure.features import attention_maps as attention_maps
 from visprism.measure.features import compare as compare
@@ -168,6 +175,7 @@ from visprism.results.shapes import Curve as Curve
 from visprism.results.shapes import Pictures as Pictures
 from visprism.results.shapes import QuantilesPerBlock as QuantilesPerBlock
 from visprism.results.shapes import ScalarPerBlock as ScalarPerBlock
+from visprism.results.shapes import SeriesPerBlock as SeriesPerBlock
 from visprism.results.shapes import Surface as Surface
 from visprism.results.shapes import result_shape as result_shape
 from visprism.results.ablation import Ablations as Ablations
@@ -217,6 +225,13 @@ from visprism.results.similarity import Similarity as Similarity
 from visprism.results.singular_values import EffectiveRanks as EffectiveRanks
 from visprism.results.singular_values import SingularValues as SingularValues
 from visprism.results.stability import Stability as Stability
+from visprism.results.readout import Readouts as Readouts
+from visprism.results.token_norms import AttentionSinks as AttentionSinks
+from visprism.results.token_norms import MassiveActivations as MassiveActivations
+from visprism.results.token_norms import OutlierPlaces as OutlierPlaces
+from visprism.results.token_norms import OutlierTokens as OutlierTokens
+from visprism.results.token_norms import TokenNorms as TokenNorms
+from visprism.results.token_similarity import TokenSimilarity as TokenSimilarity
 from visprism.results.training import History as History
 from visprism.results.trajectory import Projection as Projection
 from visprism.results.trajectory import Trajectory as Trajectory
@@ -244,6 +259,6 @@ from visprism.training import fit as fit
 from visprism.training import load_recipe as load_recipe
 from visprism.training import train as train
 
-# Checks for probes and analyses of your own.
+# Checks for custom probes and analyses.
 from visprism.testing import assert_results_equal as assert_results_equal
 from visprism.testing import check_probe as check_probe

@@ -19,10 +19,12 @@ from visprism.anatomy import Block, Kind, Layout
 from visprism.core.errors import InputError
 from visprism.figures import plot
 from visprism.measure.features import Probe
+from visprism.measure.features.tokens import Tokens
 from visprism.results.base import Result
 from visprism.results.per_image import PerImage
 
 _IMAGES = 7
+_TARGETS = torch.tensor([0, 1, 2, 0, 1, 2, 0])
 
 
 def assert_results_equal(a: Result, b: Result, *, rtol: float = 1e-9) -> None:
@@ -66,19 +68,24 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
     def gathered(*batches: slice | Tensor, maps: dict[Block, Tensor] = maps) -> Probe:
         probe = make()
         for rows in batches:
-            probe.update({block: probe.extract(x[rows]) for block, x in maps.items()})
+            probe.targets = _TARGETS[rows]
+            seen = {b: _seen(probe, b, x[rows]) for b, x in maps.items()}
+            probe.update({block: probe.extract(x) for block, x in seen.items()})
         return probe
 
     def check(law: str, probe: Probe, image: np.ndarray = in_order) -> None:
         try:
-            assert_results_equal(whole, probe.result())
+            assert_results_equal(expected, probe.result())
+            for first, second in zip(further, probe.further_results(), strict=True):
+                assert_results_equal(first, second)
             _assert_values_equal(values, _values(probe, image))
         except AssertionError as broken:
             raise AssertionError(f"{law}: {broken}") from broken
 
     before = {block: x.clone() for block, x in maps.items()}
     probe = gathered(slice(None))
-    whole, values = probe.result(), _values(probe, in_order)
+    expected, values = probe.result(), _values(probe, in_order)
+    further = probe.further_results()
     for block, x in maps.items():
         assert torch.equal(x, before[block]), "extract changes the feature map"
 
@@ -91,11 +98,11 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
     last = {b: x.contiguous(memory_format=torch.channels_last) for b, x in maps.items()}
     check("the order of memory changes the result", gathered(slice(None), maps=last))
 
-    whole.save(folder / "result.npz")
-    assert_results_equal(whole, Result.load(folder / "result.npz"), rtol=0.0)
+    expected.save(folder / "result.npz")
+    assert_results_equal(expected, Result.load(folder / "result.npz"), rtol=0.0)
 
     ax = matplotlib.figure.Figure().subplots()
-    assert plot(whole, ax) is ax, "plot does not return the axes that it was given"
+    assert plot(expected, ax) is ax, "plot does not return the axes that it was given"
 
     try:
         make().result()
@@ -117,6 +124,13 @@ def _assert_values_equal(a: PerImage | None, b: PerImage | None) -> None:
         assert a is b, "only one of two probes records values of single images"
     else:
         assert_results_equal(a, b)
+
+
+def _seen(probe: Probe, block: Block, x: Tensor) -> Tensor | Tokens:
+    """A feature map as the probe sees it; its first two positions also stand off the grid."""
+    if "tokens" not in probe.all_seen:
+        return x
+    return Tokens(block, x, x.flatten(2)[:, :, :2].mT + 1, ("class", "register"))
 
 
 def _block(kind: Kind, shape: tuple[int, int, int], depth: float) -> Block:

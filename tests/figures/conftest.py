@@ -578,7 +578,7 @@ def search_replacements():
         parameters=np.repeat([272_474, 250_000, 230_000, 240_000, 272_474, 240_000], 3),
         seed=np.concatenate([np.tile(np.arange(3), 4), np.tile(np.arange(3, 6), 2)]),
         accuracy=np.concatenate([row[3] for row in rows]),
-        kept=np.repeat([row[4] for row in rows], 3),
+        selected=np.repeat([row[4] for row in rows], 3),
         provenance=PROVENANCE,
     )
 

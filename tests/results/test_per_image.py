@@ -1,5 +1,8 @@
 """Tests of values of single images and of paired differences."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -112,6 +115,102 @@ def test_per_image_values_survive_a_file(tmp_path):
     result = per_image(np.arange(4.0))
     result.save(tmp_path / "values.npz")
     assert Result.load(tmp_path / "values.npz") == result
+
+
+def several(names: list[str], images: int) -> PerImage:
+    return PerImage(
+        quantity=np.repeat(names, images),
+        image=np.tile(np.arange(images), len(names)),
+        value=np.arange(images * len(names)) / 7,
+    )
+
+
+def test_a_row_of_a_file_costs_three_numbers_however_long_its_name(tmp_path):
+    """A code of one byte, an index and a value of eight; the rest does not grow with rows."""
+    sizes = []
+    for images in (100, 1100):
+        several(["high-frequency amplitude " * 5, "NLL"], images).save(tmp_path / "values.npz")
+        sizes.append((tmp_path / "values.npz").stat().st_size)
+    assert sizes[1] - sizes[0] == pytest.approx(2 * 1000 * (1 + 8 + 8), rel=0.01)
+
+
+def test_a_file_of_schema_1_is_read_with_its_names_in_every_row(tmp_path):
+    expected = several(["NLL", "accuracy drop"], 3).with_provenance(model="vit")
+    np.savez(
+        tmp_path / "values.npz",
+        quantity=expected.quantity,
+        image=expected.image,
+        value=expected.value,
+        __type__="per-image",
+        __schema__=1,
+        __provenance__=json.dumps({"model": "vit"}),
+    )
+    loaded = Result.load(tmp_path / "values.npz")
+    assert isinstance(loaded, PerImage)
+    assert loaded == expected
+    assert loaded.quantity.tolist() == ["NLL"] * 3 + ["accuracy drop"] * 3
+    assert (loaded.provenance, loaded.over) == (expected.provenance, "images")
+
+
+def test_the_table_has_names_and_no_codes(tmp_path):
+    result = several(["NLL", "accuracy, drop"], 2)
+    assert list(result.columns()) == list(PerImage.infos()) == ["quantity", "image", "value"]
+    result.save_csv(tmp_path / "values.csv")
+    assert (tmp_path / "values.csv").read_text().splitlines()[:3] == [
+        "quantity,image,value",
+        "NLL,0,0.0",
+        f"NLL,1,{1 / 7}",
+    ]
+
+
+def test_equal_rows_are_equal_results_whatever_names_they_came_from():
+    both = several(["NLL", "accuracy"], 4)
+    last = both.select(both.quantity == "accuracy")
+    assert last.quantities == ("accuracy",)
+    assert last == replace(
+        PerImage(quantity=last.quantity, image=last.image, value=last.value), over="images"
+    )
+    assert last != replace(last, over="mini-batches")
+    order = np.argsort(-np.arange(8))
+    assert both.select(order).quantities == ("accuracy", "NLL")
+    assert both.select(order).select(order) == both
+
+
+def test_without_rows_there_are_no_quantities(tmp_path):
+    empty = PerImage(quantity=np.zeros(0, str), image=np.zeros(0, int), value=np.zeros(0))
+    assert (empty.quantities, empty.quantity.tolist(), len(empty)) == ((), [], 0)
+    empty.save(tmp_path / "values.npz")
+    assert Result.load(tmp_path / "values.npz") == empty
+
+
+@pytest.mark.parametrize("codes", [np.array([0, 2]), np.array([-1, 0]), np.array([0.0, 1.0])])
+def test_codes_without_a_name_are_refused(codes):
+    with pytest.raises(InputError, match="code must hold indices of 2 names, got values from"):
+        PerImage(code=codes, names="NLL\naccuracy", image=np.arange(2), value=np.ones(2))
+
+
+def test_names_and_codes_together_or_neither_are_refused():
+    rows = {"image": np.arange(2), "value": np.ones(2)}
+    with pytest.raises(
+        InputError, match="either quantity or code must be given, got both or neither"
+    ):
+        PerImage(**rows)
+    with pytest.raises(
+        InputError, match="either quantity or code must be given, got both or neither"
+    ):
+        PerImage(**rows, quantity=np.array(["a", "b"]), code=np.arange(2))
+    with pytest.raises(InputError, match=r"must be one line each, got 'a\\nb'"):
+        PerImage(**rows, quantity=np.array(["a\nb", "b"]))
+
+
+def test_values_of_mini_batches_give_intervals_over_mini_batches():
+    a, b = (replace(per_image(np.arange(5) * s), over="mini-batches") for s in (1.0, 2.0))
+    a = a.with_provenance(images=80)
+    result = paired_differences(a, b)
+    assert (result.over, result.images.tolist()) == ("mini-batches", [5])
+    assert result.provenance.images == 80
+    with pytest.raises(InputError, match="values of mini-batches and of images"):
+        paired_differences(a, per_image(np.arange(5.0)))
 
 
 def test_two_values_of_an_image_are_refused():

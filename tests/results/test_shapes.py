@@ -17,6 +17,7 @@ from visprism.results.shapes import (
     Pictures,
     QuantilesPerBlock,
     ScalarPerBlock,
+    SeriesPerBlock,
     Surface,
 )
 
@@ -44,6 +45,25 @@ class Quantiles(QuantilesPerBlock):
 
     value_name: ClassVar[str] = "norm"
     norm: np.ndarray = column("Token norm")
+
+
+@result_type("test-grouped-quantiles")
+class GroupedQuantiles(Quantiles):
+    """Quantiles of the norms of two groups of tokens."""
+
+    series_name: ClassVar[str] = "tokens"
+    tokens: np.ndarray = column("Tokens")
+
+
+@result_type("test-series")
+class Accuracies(SeriesPerBlock):
+    """Accuracies of two readouts."""
+
+    series_name: ClassVar[str] = "readout"
+    value_name: ClassVar[str] = "accuracy"
+    readout: np.ndarray = column("Readout")
+    accuracy: np.ndarray = column("Accuracy")
+    accuracy_error: np.ndarray = column("Standard error")
 
 
 @result_type("test-matrix")
@@ -132,13 +152,37 @@ def kernels():
     )
 
 
-MAKERS = [norms, quantiles, overlaps, decay, bowl, kernels]
+def grouped_quantiles():
+    rows = np.tile(np.repeat(np.arange(3), 3), 2)
+    return GroupedQuantiles(
+        **{name: values[rows] for name, values in BLOCKS.items()},
+        probability=np.tile([0.05, 0.5, 0.95], 6),
+        tokens=np.repeat(["grid", "class"], 9),
+        norm=np.tile([1.0, 2.0, 4.0], 6) * np.repeat([1.0, 10.0], 9),
+    )
+
+
+def accuracies():
+    rows = np.tile(np.arange(3), 2)
+    return Accuracies(
+        **{name: values[rows] for name, values in BLOCKS.items()},
+        readout=np.repeat(["k-NN", "ridge"], 3),
+        accuracy=np.array([0.1, 0.5, 0.4, np.nan, 0.2, 0.9]),
+        accuracy_error=np.full(6, 0.1),
+    )
+
+
+MAKERS = [norms, quantiles, grouped_quantiles, accuracies, overlaps, decay, bowl, kernels]
 
 SENTENCES = {
     norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 "
     "px at a",
     quantiles: "token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 6 at b (5% to 95% "
     "quantile: 3 to 12)",
+    grouped_quantiles: "grid: token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 2 at "
+    "b (5% to 95% quantile: 1 to 4)",
+    accuracies: "k-NN: accuracy 0.1 [-0.096, 0.296] at stem, 0.4 [0.204, 0.596] at b; largest "
+    "of 3 blocks: 0.5 [0.304, 0.696] at a",
     overlaps: "Overlap, mean over 6 pairs of different blocks: 0.2; largest of them: 0.6 (a, "
     "b)",
     decay: "1: weight 1 at distance 0 pixels, 0.1 at 2 pixels",
@@ -173,12 +217,23 @@ def test_figures_take_their_labels_from_the_columns():
     assert plot(decay(), Figure().subplots()).get_xlabel() == "Distance (pixels)"
 
 
+def test_a_figure_shows_another_column_by_its_name():
+    ax = plot(norms(), Figure().subplots(), quantity="norm_error")
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), norms().norm_error)
+    assert ax.get_ylabel() == "Standard error (px)"
+
+
 def test_a_figure_shows_the_values():
     line = plot(norms(), Figure().subplots()).lines[0]
     np.testing.assert_array_equal(line.get_ydata(), norms().norm)
     curves = plot(decay(), Figure().subplots()).lines
     assert [line.get_xdata().tolist() for line in curves] == [[0, 1, 2]] * 2
     assert curves[1].get_ydata().tolist() == [0.9, 0.4, 0.2]
+    groups = plot(grouped_quantiles(), Figure().subplots())
+    assert [line.get_ydata().tolist() for line in groups.lines] == [[2] * 3, [20] * 3]
+    assert [text.get_text() for text in groups.get_legend().get_texts()] == ["grid", "class"]
+    series = plot(accuracies(), Figure().subplots()).containers
+    assert [c.lines[0].get_ydata().tolist() for c in series] == [[0.1, 0.5, 0.4], [0.2, 0.9]]
     image = plot(overlaps(), Figure().subplots()).images[0]
     np.testing.assert_array_equal(image.get_array(), overlaps().overlap.reshape(3, 3))
     assert [i.get_array().tolist() for i in plot(kernels(), Figure().subplots()).images] == [

@@ -72,7 +72,7 @@ class Calibration(Analysis):
 
     bins: int = option(10, "number of bins of the confidence", minimum=1)
     cutoff: tuple[float, ...] = option(
-        (0.9,), "confidences from which on predictions count as certain", minimum=0, below=1
+        (0.9,), "confidences above which predictions count as certain", minimum=0, below=1
     )
     samples: int = option(1, "number of passes with dropout, averaged", minimum=1)
     resamples: int = option(400, "number of bootstrap resamples", minimum=0)

@@ -1,8 +1,7 @@
-"""Anatomy: a model as an ordered row of blocks, and ways to watch and cut them."""
+"""Anatomy: a model as a sequence of blocks, which can be watched, replaced and ablated."""
 
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.anatomy import Anatomy, Block, costs
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
-from visprism.anatomy.blocks.cost import costs
 from visprism.anatomy.blocks.dissect import dissect
 from visprism.anatomy.blocks.kinds import Kind
 from visprism.anatomy.blocks.layers import layers
@@ -21,7 +20,7 @@ from visprism.anatomy.run.cached_forward import (
     first_images,
     forward_from_cut,
 )
-from visprism.anatomy.run.surgery import ablate, replace, watch
+from visprism.anatomy.run.surgery import ablate, replace, watch, watch_tokens
 from visprism.anatomy.trace.forward import Images, batch_size, check_repeatable, forward, pixels
 from visprism.anatomy.trace.layout import Layout
 
@@ -56,4 +55,5 @@ __all__ = [
     "pixels",
     "replace",
     "watch",
+    "watch_tokens",
 ]

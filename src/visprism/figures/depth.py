@@ -1,4 +1,4 @@
-"""Depth: what figures over the depth of a network share: shading, points, keys."""
+"""Shared parts of figures over the depth of a network: shading, points, keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -34,14 +34,14 @@ SHADES = {"attention span": ATTENTION_SHADE, "subsampling span": SUBSAMPLING_SHA
 
 
 def shade_of(kind: str, *, subsampling: bool) -> str | None:
-    """Name of the shade behind a block: what it does to the grid goes before what it is."""
+    """Name of the shade of a block: subsampling takes precedence over its kind."""
     if subsampling:
         return "subsampling span"
     return "attention span" if "attention" in kind else None
 
 
 def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarray) -> Axes:
-    """One point per block with its 95 % interval; behind it, what made the step to it.
+    """One point per block with its 95 % interval, and the kind of the block as shading.
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
     inside the span is the change across the block. Attention is gray, subsampling blue.

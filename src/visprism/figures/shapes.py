@@ -1,4 +1,4 @@
-"""Default figures of the shapes of results, for types that have no figure of their own."""
+"""Default figures of the shapes of results, for types without a registered figure."""
 
 from collections.abc import Sequence
 
@@ -17,6 +17,7 @@ from visprism.results.shapes import (
     Pictures,
     QuantilesPerBlock,
     ScalarPerBlock,
+    SeriesPerBlock,
     Surface,
 )
 
@@ -24,26 +25,77 @@ _GAP = 0.08  # between pictures, of the width of one
 
 
 @figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
-def _(result: ScalarPerBlock, ax: Axes) -> Axes:
-    """The value against depth, with its 95 % interval."""
-    against_depth(ax, result, result.values, result.errors)
-    ax.set_ylabel(result.value_info().heading)
+def _(result: ScalarPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
+    """The value, or another column, against depth, with its 95 % interval."""
+    name = quantity or result.value_name
+    missing = np.full(len(result), np.nan)
+    errors = np.asarray(getattr(result, f"{name}_error", missing), dtype=float)
+    against_depth(ax, result, np.asarray(getattr(result, name), dtype=float), errors)
+    ax.set_ylabel(result.infos()[name].heading)
     return ax
 
 
-@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+@figure(width=2.75, height=2.0)
+def _(result: SeriesPerBlock, ax: Axes) -> Axes:
+    """A line for each series against depth, with 95 % intervals."""
+    for name, rows, color in _colored(result.series()):
+        finite = rows[np.isfinite(result.values[rows])]
+        error = result.margins[finite]
+        ax.errorbar(
+            result.depth[finite],
+            result.values[finite],
+            yerr=error if np.isfinite(error).all() else None,
+            color=color,
+            marker="o",
+            markersize=2.6,
+            linewidth=1.0,
+            elinewidth=0.7,
+            label=name,
+        )
+    if len(result.series()) > 1:
+        ax.legend()
+    ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)
+    return ax
+
+
+def _colored(series: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, str]]:
+    """Name, rows and color of each series."""
+    palette = list(KIND_COLORS.values())[1:]
+    return [(n, r, palette[i % len(palette)]) for i, (n, r) in enumerate(series.items())]
+
+
+def _kinds_without_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """The kinds of block, where the colors are not those of several distributions."""
+    if not any(ax.get_legend() for ax in axes):
+        kinds_key(figure, axes)
+
+
+@figure(width=2.75, height=2.0, key=_kinds_without_legend, key_height=0.25)
 def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
     """The quantile nearest to the median against depth, and bands between pairs around it."""
-    levels = np.unique(result.probability)
-    rows = {p: result.select(result.probability == p) for p in levels.tolist()}
-    pairs = [(rows[a], rows[b]) for a, b in zip(levels, levels[::-1], strict=True)]
-    for below, above in pairs[: len(levels) // 2]:
-        ax.fill_between(
-            below.depth, below.values, above.values, color=FAINT, alpha=0.18, linewidth=0
-        )
-    median = rows[levels[np.argmin(abs(levels - 0.5))].item()]
-    points(ax, median, median.values, np.zeros(len(median)))
-    ax.set_ylabel(result.value_info().heading)
+    series = _colored(result.series())
+    for name, chosen, color in series:
+        part = result.select(chosen)
+        levels = np.unique(part.probability)
+        rows = {p: part.select(part.probability == p) for p in levels.tolist()}
+        pairs = [(rows[a], rows[b]) for a, b in zip(levels, levels[::-1], strict=True)]
+        for below, above in pairs[: len(levels) // 2]:
+            ax.fill_between(
+                below.depth,
+                below.values,
+                above.values,
+                color=color if name else FAINT,
+                alpha=0.18,
+                linewidth=0,
+            )
+        median = rows[levels[np.argmin(abs(levels - 0.5))].item()]
+        if name:
+            ax.plot(median.depth, median.values, color=color, linewidth=1.1, label=name)
+        else:
+            points(ax, median, median.values, np.zeros(len(median)))
+    if "" not in result.series():
+        ax.legend()
+    ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)
     return ax
 
 
@@ -77,9 +129,7 @@ def _(result: BlockMatrix, ax: Axes) -> Axes:
 def _(result: Curve, ax: Axes) -> Axes:
     """A line for each curve, with its 95 % interval."""
     x = np.asarray(getattr(result, result.x_name), dtype=float)
-    palette = list(KIND_COLORS.values())[1:]
-    for i, (name, rows) in enumerate(result.series().items()):
-        color = palette[i % len(palette)]
+    for name, rows, color in _colored(result.series()):
         value, margin = result.values[rows], result.margins[rows]
         if np.isfinite(margin).all():
             ax.fill_between(
@@ -123,7 +173,7 @@ def _(result: Pictures, ax: Axes) -> Axes:
     left = 0.0
     for name, image in pictures.items():
         width = image.shape[1] / image.shape[0]
-        drawn = ax.imshow(
+        picture = ax.imshow(
             image,
             cmap=SIMILARITY,
             vmin=low,
@@ -131,7 +181,7 @@ def _(result: Pictures, ax: Axes) -> Axes:
             extent=(left, left + width, 1, 0),
             interpolation="nearest",
         )
-        drawn.set_gid(tip(name))
+        picture.set_gid(tip(name))
         ax.annotate(
             name,
             (left + width / 2, 1),

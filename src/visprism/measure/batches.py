@@ -1,4 +1,4 @@
-"""Batches: the one gate through which images, targets and models enter a measurement."""
+"""Batches: validation of images, targets and models at the start of a measurement."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -93,6 +93,18 @@ def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]
     return on_device(images, compute), targets.cpu().long()
 
 
+def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:
+    """One class index for each image of a batch; None where it holds none."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        return None
+    if not isinstance(batch[1], Tensor | np.ndarray | list):
+        return None
+    targets = torch.as_tensor(batch[1])
+    if targets.shape != (batch_size(batch[0]),) or targets.is_floating_point():
+        return None
+    return targets.cpu().long()
+
+
 def on_device(images: Images, compute: Compute) -> Images:
     """The same images on the device: one tensor, or a mapping of tensors."""
     device = compute.torch_device
@@ -158,7 +170,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def with_targets(batch: object) -> tuple[Images, Tensor]:
-    """Images and targets of a batch, where they are; classes (B,) or probabilities (B, K).
+    """Images and targets of a batch, on their device; classes (B,) or probabilities (B, K).
 
     Raises:
         InputError: if the batch is not (images, targets), with one target for each image.

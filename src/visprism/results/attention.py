@@ -131,10 +131,10 @@ class AttentionStatistics(Result):
             ("How far does attention reach?", "distance", "pixels"),
             ("Do queries attend to different keys?", "nmi", ""),
         )
-        found = []
+        answers = []
         for question, name, unit in rows:
             value, low, high = self._mean(name)
-            found.append(
+            answers.append(
                 Answer(
                     question=question,
                     quantity=MEANS_OVER_HEADS[name],
@@ -145,7 +145,7 @@ class AttentionStatistics(Result):
                     over="images",
                 )
             )
-        return tuple(found)
+        return tuple(answers)
 
 
 @result_type("attention-maps")

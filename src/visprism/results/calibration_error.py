@@ -167,10 +167,10 @@ def _absolute_deviation(
 
     trials = np.maximum(n, 1).astype(np.int64)
     fewer = np.maximum(trials - 1, 1)
-    whole = np.floor(np.minimum(a, n))
-    below = np.where(n > 0, bdtr(whole, trials, p), 1.0)
-    before = np.where(n > 1, bdtr(np.clip(whole - 1, 0, fewer), fewer, p), 1.0)
-    before = np.where(whole >= 1, before, 0.0)
+    floor = np.floor(np.minimum(a, n))
+    below = np.where(n > 0, bdtr(floor, trials, p), 1.0)
+    before = np.where(n > 1, bdtr(np.clip(floor - 1, 0, fewer), fewer, p), 1.0)
+    before = np.where(floor >= 1, before, 0.0)
     mean = n * p - a + 2 * (a * below - n * p * before)
     variance = n * p * (1 - p) + (n * p - a) ** 2 - mean**2
     return mean, np.maximum(variance, 0)

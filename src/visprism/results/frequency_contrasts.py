@@ -49,7 +49,7 @@ class FrequencyContrasts(Result):
     def findings(self) -> tuple[Finding, ...]:
         """The contrast under each noise, and what it says about claim C7."""
         images = images_text(self.provenance.images, self.provenance.split)
-        found = []
+        findings = []
         for i, noise in enumerate(self.noise.tolist()):
             text = (
                 f"{_NOISES[noise]} (RMS of the highest over the lowest band "
@@ -63,8 +63,8 @@ class FrequencyContrasts(Result):
                     f"; claim C7, that models of {blocks} withstand noise of {end} frequency: "
                     f"{verdict}"
                 )
-            found.append(Finding(text))
-        return tuple(found)
+            findings.append(Finding(text))
+        return tuple(findings)
 
     def answers(self) -> tuple[Answer, ...]:
         """The contrast under each noise, with its verdict on claim C7."""

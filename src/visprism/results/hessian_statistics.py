@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from visprism.core.statistics import t_interval, t_quantile
+from visprism.results.per_image import MIN_UNITS
 
-MIN_BATCHES = 10  # intervals over fewer mini-batches do not hold their level
+MIN_BATCHES = MIN_UNITS
 
 _MIN_BANDWIDTH = 0.02  # decades; narrower peaks cannot be seen
 _MAX_LOG_SPREAD = 0.6  # of mini-batches: with heavier tails the interval of a mean is too short
@@ -80,6 +81,19 @@ def geometric_mean(values: Sequence[np.ndarray]) -> tuple[float, float, float]:
         return float(np.exp(mean)), float("nan"), float("nan")
     low, high = t_interval(mean, error, int((counts > 0).sum()))
     return float(np.exp(mean)), float(np.exp(low)), float(np.exp(high))
+
+
+def linearized_ratio(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """A value for each mini-batch, whose mean is the ratio of the sums over mini-batches.
+
+    It is the ratio plus the influence of the mini-batch, r + (total - r count) / mean count, so
+    that the spread of the values gives the standard error of the ratio, and the spread of
+    paired differences that of the difference of two ratios.
+
+    Source: Cochran (1977), Sampling techniques, sec. 6.3 and 6.9.
+    """
+    ratio = totals.sum() / counts.sum()
+    return ratio + (totals - ratio * counts) / counts.mean()
 
 
 def _ratio(totals: np.ndarray, counts: np.ndarray) -> tuple[float, float]:

@@ -141,19 +141,19 @@ def _table(rows: Sequence[tuple], result: PerBlock) -> KindSummary:
 
 def _findings(summary: KindSummary) -> tuple[Finding, ...]:
     """A sentence for each kind."""
-    found = []
+    findings = []
     for kind in dict.fromkeys(summary.kind.tolist()):
         rows = {q: int(i) for i, q in enumerate(summary.quantity) if summary.kind[i] == kind}
         if TO_MEAN in rows:
-            found.append(_fourier(summary, kind, rows))
+            findings.append(_fourier(summary, kind, rows))
         elif VARIANCE in rows:
-            found.append(_variance(summary, kind, rows))
+            findings.append(_variance(summary, kind, rows))
         else:
-            found += [
+            findings += [
                 Finding(f"{kind} blocks, {q}: {_number(summary, i)} {_counts(summary, i)}")
                 for q, i in rows.items()
             ]
-    return tuple(found)
+    return tuple(findings)
 
 
 def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
@@ -241,7 +241,7 @@ def _over(summary: KindSummary) -> str:
 
 def _answers(summary: KindSummary) -> tuple[Answer, ...]:
     """The mean change of each kind, with a verdict where the paper makes a claim."""
-    found = []
+    answers = []
     directions = summary.directions()
     for kind in dict.fromkeys(summary.kind.tolist()):
         rows = {q: int(i) for i, q in enumerate(summary.quantity) if summary.kind[i] == kind}
@@ -253,10 +253,10 @@ def _answers(summary: KindSummary) -> tuple[Answer, ...]:
             agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
             for quantity in pair:
                 if quantity in rows:
-                    found.append(
+                    answers.append(
                         _answer(summary, rows[quantity], kind, question, claim, agreed)
                     )
-    return tuple(found)
+    return tuple(answers)
 
 
 def _answer(

@@ -15,6 +15,7 @@ from visprism.results.findings import Finding
 from visprism.results.shapes import ScalarPerBlock
 
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
+LAST_SIGMA = f"{SIGMA} of the last block's effective receptive field"
 
 
 @result_type("receptive-field")
@@ -92,7 +93,7 @@ class ReceptiveField(ScalarPerBlock):
         return (
             Answer(
                 question="How large is the receptive field?",
-                quantity=f"{SIGMA} of the last block's effective receptive field",
+                quantity=LAST_SIGMA,
                 value=value,
                 low=value - margin,
                 high=value + margin,

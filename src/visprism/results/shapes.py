@@ -10,15 +10,15 @@ error, where there is one, is the column ``<value_name>_error``::
         norm: np.ndarray = column("Token norm", "", "mean Euclidean norm of the tokens")
         norm_error: np.ndarray = column("Standard error of the norm", "", "over images")
 
-`visprism.figures.shapes` draws every shape; a subclass may have a figure and findings of its
-own.
+`visprism.figures.shapes` draws every shape; a subclass may have other figures and
+findings.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from visprism.core.statistics import t_quantile
 from visprism.results.base import ColumnInfo, Result, column, scalar
@@ -139,11 +139,52 @@ class ScalarPerBlock(Valued, PerBlock):
 
 
 @result_shape
+class SeriesPerBlock(Valued, PerBlock):
+    """Several values for each block, one of each series; a row for each block and series.
+
+    A subclass names the column of the series in `series_name`. Figure: a line for each series
+    against depth, with 95 % intervals.
+    """
+
+    series_name: ClassVar[str] = "series"
+
+    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
+        """Rows of each series, by its name."""
+        return _rows_by(self, self.series_name)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """First block, last block and largest value of each series."""
+        label = self.value_info().label.lower()
+        texts = []
+        for name, rows in self.series().items():
+            finite = rows[np.isfinite(self.values[rows])]
+            if not len(finite):
+                continue
+            first, last, most = finite[0], finite[-1], finite[np.argmax(self.values[finite])]
+            texts.append(
+                f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
+                f"{self._interval(last)} at {self.block[last]}; largest of {len(finite)} "
+                f"blocks: {self._interval(most)} at {self.block[most]}"
+            )
+        return tuple(map(Finding, texts))
+
+
+def _rows_by(result: Result, name: str) -> dict[str, Int[np.ndarray, "n"]]:
+    """Rows of each value of a column, in order of first occurrence; without one, all rows."""
+    labels = getattr(result, name).astype(str) if name else np.full(len(result), "")
+    return {label: np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())}
+
+
+@result_shape
 class QuantilesPerBlock(Valued, PerBlock):
     """Quantiles of a distribution for each block; a row for each block and probability.
 
-    Figure: the median against depth, and a band between each pair of quantiles around it.
+    A subclass whose blocks have several distributions names the column that tells them apart in
+    `series_name`. Figure: for each distribution the median against depth, and a band between
+    each pair of quantiles around it.
     """
+
+    series_name: ClassVar[str] = ""
 
     probability: np.ndarray = column(
         "Probability", "", "fraction of the distribution below the quantile"
@@ -151,14 +192,24 @@ class QuantilesPerBlock(Valued, PerBlock):
 
     def findings(self) -> tuple[Finding, ...]:
         """Median and outermost quantiles of the first and of the last block."""
-        names = list(dict.fromkeys(self.block.tolist()))
+        return tuple(f for rows in self.series().values() for f in self._finding(rows))
+
+    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
+        """Rows of each distribution, by its name."""
+        return _rows_by(self, self.series_name)
+
+    def _finding(self, chosen: Int[np.ndarray, "n"]) -> tuple[Finding, ...]:
+        names = list(dict.fromkeys(self.block[chosen].tolist()))
         if not names:
             return ()
         info = self.value_info()
+        title = info.label.lower()
+        if self.series_name:
+            title = f"{getattr(self, self.series_name)[chosen[0]]}: {title}"
         unit = f" {info.unit}" if info.unit else ""
         texts = []
         for name in dict.fromkeys((names[0], names[-1])):
-            rows = np.flatnonzero(self.block == name)
+            rows = chosen[self.block[chosen] == name]
             rows = rows[np.argsort(self.probability[rows])]
             low, high = rows[0], rows[-1]
             middle = rows[np.argmin(abs(self.probability[rows] - 0.5))]
@@ -167,7 +218,7 @@ class QuantilesPerBlock(Valued, PerBlock):
                 f"({self.probability[low]:.0%} to {self.probability[high]:.0%} quantile: "
                 f"{self.values[low]:.3g} to {self.values[high]:.3g})"
             )
-        return (Finding(f"{info.label.lower()}, median: {', '.join(texts)}"),)
+        return (Finding(f"{title}, median: {', '.join(texts)}"),)
 
 
 @result_shape
@@ -231,17 +282,17 @@ class Curve(Valued):
         x, x_info = getattr(self, self.x_name), self.infos()[self.x_name]
         label = self.value_info().label.lower()
         unit = f" {x_info.unit}" if x_info.unit else ""
-        found = []
+        findings = []
         for name, rows in self.series().items():
             first, last = rows[0], rows[-1]
-            found.append(
+            findings.append(
                 Finding(
                     f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
                     f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
                     f"{x[last]:.3g}{unit}{self.over()}"
                 )
             )
-        return tuple(found)
+        return tuple(findings)
 
 
 @result_shape
@@ -277,13 +328,13 @@ class Pictures(Valued):
 
     def pictures(self) -> dict[str, Float[np.ndarray, "h w"]]:
         """Each picture as an array, by its name."""
-        found = {}
+        images = {}
         for name in dict.fromkeys(self.picture.tolist()):
             rows = self.picture == name
             image = np.full((self.row[rows].max() + 1, self.column[rows].max() + 1), np.nan)
             image[self.row[rows], self.column[rows]] = self.values[rows]
-            found[name] = image
-        return found
+            images[name] = image
+        return images
 
     def findings(self) -> tuple[Finding, ...]:
         """Range of the values of each picture."""

@@ -123,11 +123,11 @@ class Variances(ScalarPerBlock):
 
     def findings(self) -> tuple[Finding, ...]:
         """Dead channels, blocks that change nothing, and changes across blocks off the grid."""
-        found = list(gaps(self.block, self.previous, self.between))
+        findings = list(gaps(self.block, self.previous, self.between))
         dead = np.flatnonzero(self.dead_channels > 0)
         if len(dead):
             parts = [f"{self.block[i]} {self.dead_channels[i]:.1%}" for i in dead]
-            found.append(
+            findings.append(
                 Finding(
                     f"dead channels (0 everywhere in all images) in {len(dead)} of {len(self)} "
                     f"blocks: {_few(parts)}",
@@ -136,7 +136,7 @@ class Variances(ScalarPerBlock):
             )
         idle = np.flatnonzero(self.feature_change < _UNCHANGED)
         if len(idle):
-            found.append(
+            findings.append(
                 Finding(
                     f"blocks that change nothing: {len(idle)} "
                     f"({_few([str(self.block[i]) for i in idle])}). Residual branches that "
@@ -144,7 +144,7 @@ class Variances(ScalarPerBlock):
                     "VP109",
                 )
             )
-        return tuple(found)
+        return tuple(findings)
 
 
 def _few(names: list[str]) -> str:

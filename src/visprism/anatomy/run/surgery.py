@@ -1,10 +1,9 @@
-"""Surgery: watch or change a model inside a ``with`` block; it is given back as it was.
+"""Surgery: watch or change a model inside a ``with`` block; afterwards it is unchanged.
 
 `watch` reads with ordinary forward hooks, at full speed. `replace` and `ablate` change the
 tensor that leaves a block at the very operation that makes it, found by its number in the
 trace, so that they work on any architecture; the model then runs under a `TorchFunctionMode`,
-eagerly. Operations may stand inside each other, in any order: what is watched is what the
-model works on after all changes.
+eagerly. Operations may be nested in any order: feature maps are collected after all changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,9 +45,53 @@ def watch(
         InputError: if a block is of another anatomy; on the forward pass, if there are tokens
             and the images have another size than the model was dissected with.
     """
-    kept: dict[str, T] = {}
+
+    def on_grid(_block: Block, layout: Layout, x: Tensor) -> T:
+        return keep(layout.to_map(x))
+
+    with _reading(anatomy, on_grid, anatomy.blocks if blocks is None else blocks) as collected:
+        yield collected
+
+
+@contextmanager
+def watch_tokens(
+    anatomy: Anatomy,
+    keep: Callable[[Block, Tensor, Tensor], T],
+    *,
+    blocks: Iterable[Block] | None = None,
+) -> Iterator[dict[str, T]]:
+    """Like `watch`, with the tokens that lie off the grid.
+
+    Args:
+        anatomy: of the model that will run.
+        keep: applied inside the forward pass to the block, its feature map (B, C, H, W) and its
+            tokens off the grid (B, P, C). It must return new memory.
+        blocks: which to watch; all that have a layout by default.
+
+    Yields:
+        A dictionary that each forward pass fills, by block name.
+
+    Raises:
+        InputError: as `watch`.
+    """
+
+    def all_tokens(block: Block, layout: Layout, x: Tensor) -> T:
+        return keep(block, layout.to_map(x), layout.off_grid(x))
+
+    with _reading(
+        anatomy, all_tokens, anatomy.blocks if blocks is None else blocks
+    ) as collected:
+        yield collected
+
+
+@contextmanager
+def _reading(
+    anatomy: Anatomy, keep: Callable[[Block, Layout, Tensor], T], blocks: Iterable[Block]
+) -> Iterator[dict[str, T]]:
+    """Collect something of the tensor that leaves each block with a layout, by block name."""
+    collected: dict[str, T] = {}
     hidden: dict[int, Read] = {}  # no module takes or gives these tensors
-    chosen = anatomy.blocks if blocks is None else tuple(blocks)
+    chosen = tuple(blocks)
     with ExitStack() as stack:
         if any(b.layout is not None and "n" in b.layout.axes for b in chosen):
             stack.enter_context(fixed_image_size(anatomy))
@@ -57,8 +100,8 @@ def watch(
             if block.layout is None:
                 continue
 
-            def read(x: Tensor, name: str = block.name, layout: Layout = block.layout) -> None:
-                kept[name] = keep(layout.to_map(x))
+            def read(x: Tensor, block: Block = block, layout: Layout = block.layout) -> None:
+                collected[block.name] = keep(block, layout, x)
 
             node = anatomy.graph.nodes[block.end]
             if node.addresses:
@@ -67,7 +110,7 @@ def watch(
                 hidden[node.index] = read
         if hidden:
             stack.enter_context(intercept(anatomy, reads=hidden, changes={}))
-        yield kept
+        yield collected
 
 
 @contextmanager

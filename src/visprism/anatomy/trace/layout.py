@@ -1,4 +1,4 @@
-"""Layout: how a block's output tensor lies on the image's grid, and the way to a map."""
+"""Layout: axes of a block's output tensor, and its conversion to a feature map."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Layout:
-    """Where height, width, channels and prefix tokens stand in a block's output."""
+    """Positions of height, width, channels and prefix tokens in a block's output."""
 
     # Axes between b and c of "b n c" are merged; "n b c" is what torch calls batch_first=False.
     axes: Literal["b c h w", "b h w c", "b n c", "n b c"]
@@ -42,3 +42,19 @@ class Layout:
             last = tokens.shape[1] - self.num_suffix_tokens
             patches = tokens[:, self.num_prefix_tokens : last]
         return rearrange(patches, "b (h w) c -> b c h w", h=height, w=width)
+
+    def off_grid(self, x: Tensor) -> Float[Tensor, "b p c"]:
+        """The tokens that `to_map` drops, in their order: class, distillation, registers.
+
+        A view of `x` where they stand at one end; empty (p = 0) where all lie on the grid.
+        """
+        if self.axes in ("b c h w", "b h w c"):
+            return x.new_empty(len(x), 0, x.shape[self.channels_axis])
+        tokens = x.transpose(0, 1) if self.axes == "n b c" else x.flatten(1, -2)
+        number = tokens.shape[1]
+        if self.order is not None:
+            return tokens[:, sorted(set(range(number)) - set(self.order))]
+        if not self.num_suffix_tokens:
+            return tokens[:, : self.num_prefix_tokens]
+        last = number - self.num_suffix_tokens
+        return tokens[:, [*range(self.num_prefix_tokens), *range(last, number)]]

@@ -22,6 +22,7 @@ from visprism.measure.batches import (
     image_indices,
     image_shape,
     images_of,
+    targets_of,
 )
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.taps import Extracts, taps
@@ -35,6 +36,7 @@ class Observation:
 
     result: Result
     per_image: PerImage | None  # values of single images; None if the probe records none
+    further: tuple[Result, ...] = ()  # of other types, over the same data
 
     def measured(self, origin: Provenance) -> "Observation":
         """The same with its provenance; the protocol is that of the result."""
@@ -42,6 +44,7 @@ class Observation:
         return Observation(
             replace(self.result, provenance=origin),
             None if self.per_image is None else replace(self.per_image, provenance=origin),
+            tuple(replace(result, provenance=origin) for result in self.further),
         )
 
 
@@ -113,13 +116,18 @@ def observations(
     with observing(anatomy, probes, run.compute) as extract:
         for batch in run.track_share(batches, "observing feature maps"):
             pixels = images_of(batch, anatomy, run.compute)
+            targets = targets_of(batch)
             for probe, extracts in zip(probes, extract(pixels), strict=True):
+                probe.targets = targets
                 probe.update(extracts)
             sizes.append(batch_size(pixels))
     images, largest = all_reduce_probes(probes, sum(sizes), max(sizes, default=0))
     image = all_gather_recorded(probes, sizes)
     origin = run.measured(images=images, batch_size=largest, image_shape=image_shape(anatomy))
-    seen = [Observation(probe.result(), probe.per_image(image)) for probe in probes]
+    seen = [
+        Observation(probe.result(), probe.per_image(image), probe.further_results())
+        for probe in probes
+    ]
     return tuple(observation.measured(origin) for observation in seen)
 
 
@@ -143,11 +151,10 @@ def observing(
                 tap.extracted.clear()
             with compute.autocast():
                 forward(anatomy.model, images)
-            by_probe = {
-                id(probe): extracts
-                for tap in every_tap
-                for probe, extracts in zip(tap.probes, tap.extracts(), strict=True)
-            }
+            by_probe: dict[int, Extracts] = {id(probe): {} for probe in probes}
+            for tap in every_tap:
+                for probe, extracts in zip(tap.probes, tap.extracts(), strict=True):
+                    by_probe[id(probe)].update(extracts)
             if not all(
                 torch.isfinite(e).all() for es in by_probe.values() for e in es.values()
             ):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block
@@ -14,21 +14,22 @@ from visprism.core.statistics import Sums, standard_error
 from visprism.results.base import Result
 from visprism.results.per_image import PerImage
 
-Sees = Literal["feature maps", "attention", "residual branches"]
+Sees = Literal["feature maps", "tokens", "attention", "residual branches"]
 
 
 class Probe(ABC):
     """A streaming statistic of feature maps, or of attention.
 
-    Its state is `sums`, arrays that add up over images: fixed in size, and blind to how the
-    data was cut into batches or spread over processes. `visprism.testing.check_probe` checks
-    it. (`CKAProbe`, which compares the images of a batch, adds up over batches.)
+    Its state is `sums`, arrays that add up over images: fixed in size, and independent of the
+    batches and processes. `visprism.testing.check_probe` checks it. (`CKAProbe`, which compares
+    the images of a batch, adds up over batches.)
 
     A probe may `record` quantities that have one value for each image, so that two models can
     be compared image by image. Their memory is one number for each image and quantity.
     """
 
-    sees: ClassVar[Sees] = "feature maps"
+    # Of a probe that sees several, those that the model does not have are left out.
+    sees: ClassVar[Sees | tuple[Sees, ...]] = "feature maps"
 
     def __init__(self) -> None:
         self.sums: Sums = {}
@@ -37,15 +38,22 @@ class Probe(ABC):
         self.between: Mapping[
             str, str
         ] = {}  # blocks off the grid before a block; `observe` too
+        self.targets: Int64[Tensor, " b"] | None = None  # of the batch to add; `observe` too
 
     @abstractmethod
     def extract(self, x: Any) -> Tensor:  # noqa: ANN401 (by `sees`)
-        """What is needed of one block's feature map; called inside the forward pass.
+        """The statistics of one block's feature map; called inside the forward pass.
 
         It is new memory, does not change `x`, and is finite where `x` is. `x` is the feature
         map (B, C, H, W), float32 or float64, in any order of memory: tokens come as a view with
-        the channels together. A probe that sees attention is given `Weights`.
+        the channels together. A probe that sees tokens is given `Tokens`, one that sees
+        attention `Weights`.
         """
+
+    @property
+    def all_seen(self) -> tuple[Sees, ...]:
+        """What it sees, also where that is one thing."""
+        return (self.sees,) if isinstance(self.sees, str) else self.sees
 
     @abstractmethod
     def update(self, batch: Mapping[Any, Tensor]) -> None:
@@ -58,6 +66,10 @@ class Probe(ABC):
         Raises:
             InputError: if nothing was.
         """
+
+    def further_results(self) -> tuple[Result, ...]:
+        """Results of other types over the same data; none by default."""
+        return ()
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:  # noqa: ARG002 (for subclasses)
         """Sentences on what this statistic does not cover for these blocks."""

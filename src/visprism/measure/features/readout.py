@@ -1,8 +1,8 @@
 """Readout: the tokens whose output the head of a model reads.
 
-A class token, two of them, the mean over the patches, a register: they differ from model to
-model and cannot be told by the order of the tokens. The gradient of a logit with respect to the
-tokens that leave the last attention block is exactly 0 for tokens that are not read.
+They are a class token, two of them, the mean over the patches or a register, and the order of
+the tokens does not show which. The gradient of a logit with respect to the tokens that leave
+the last attention block is exactly 0 for tokens that are not read.
 """
 
 import numpy as np
@@ -10,11 +10,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Attention, Images, forward
+from visprism.anatomy import Anatomy, Attention, Block, Images, forward
 from visprism.anatomy.run.interception import intercept
 from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.core.errors import InputError
+from visprism.core.rng import stream
 
 
 def tokens_read(
@@ -37,17 +38,9 @@ def tokens_read(
     index = attention.geometry.keys.index
     if layout is None or len(index) > 1:
         raise _unknown(attention, "its tokens could not be followed")
-    tokens: list[Tensor] = []
-
-    def cut(x: Tensor) -> Tensor:
-        tokens[:] = [x.detach().clone().requires_grad_()]
-        return tokens[0]
-
-    with torch.enable_grad(), intercept(anatomy, reads={}, changes={attention.block.end: cut}):
-        logits = forward(anatomy.model, images).flatten(1)
-        if not logits.requires_grad:
-            raise _unknown(attention, "the head does not depend on it, or is under no_grad")
-        (gradient,) = torch.autograd.grad(logits[0].max(), tokens)
+    gradient = _gradient(anatomy, attention.block, images)
+    if gradient is None:
+        raise _unknown(attention, "the head does not depend on it, or is under no_grad")
     on_grid, off_grid = _read(gradient, layout)
     outside = index[0] == OFF_GRID
     if outside.sum() != len(off_grid) or index[0].max(initial=-1) >= len(on_grid):
@@ -60,18 +53,31 @@ def tokens_read(
     return read
 
 
+def _gradient(anatomy: Anatomy, block: Block, images: Images) -> Tensor | None:
+    """Gradient of the largest logit of the first image with respect to a block's output.
+
+    None if the logits do not depend on it, or cannot be differentiated from there on.
+    """
+    tokens: list[Tensor] = []
+
+    def cut(x: Tensor) -> Tensor:
+        tokens[:] = [x.detach().clone().requires_grad_()]
+        return tokens[0]
+
+    with torch.enable_grad(), intercept(anatomy, reads={}, changes={block.end: cut}):
+        logits = forward(anatomy.model, images).flatten(1)
+        if not logits.requires_grad:
+            return None
+        (gradient,) = torch.autograd.grad(logits[0].max(), tokens)
+    return gradient
+
+
 def _read(
     gradient: Float[Tensor, "..."], layout: Layout
 ) -> tuple[Bool[np.ndarray, "places"], Bool[np.ndarray, "others"]]:
     """Whether the gradient is not 0 at each place of the grid, and at each token off it."""
     on_grid = (layout.to_map(gradient)[0] != 0).any(0).flatten().cpu().numpy()
-    if layout.axes in ("b c h w", "b h w c"):
-        return on_grid, np.zeros(0, dtype=bool)
-    tokens = gradient.transpose(0, 1) if layout.axes == "n b c" else gradient.flatten(1, -2)
-    count = tokens.shape[1]
-    places = layout.order or range(layout.num_prefix_tokens, count - layout.num_suffix_tokens)
-    others = sorted(set(range(count)) - set(places))
-    return on_grid, (tokens[0, others] != 0).any(1).cpu().numpy()
+    return on_grid, (layout.off_grid(gradient)[0] != 0).any(1).cpu().numpy()
 
 
 def _unknown(attention: Attention, reason: str) -> InputError:
@@ -90,3 +96,27 @@ def described_readout(
         return "class token" if off == 1 else f"{off} tokens off the grid"
     patches = f"mean over {on} of {int((~outside).sum())} places"
     return f"{patches} and {off} tokens off the grid" if off else patches
+
+
+def off_grid_tokens_read(anatomy: Anatomy, block: Block) -> Bool[np.ndarray, "p"]:
+    """Whether the head reads each token off the grid that leaves a block.
+
+    By the gradient of the largest logit for an image of noise: a token that no path leads from
+    to the logits has a gradient of exactly 0. Costs a forward and a backward pass.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        block: the last one with such tokens.
+
+    Raises:
+        InputError: if the model gives no vector of logits, or cannot be differentiated.
+    """
+    layout, parameter = block.layout, next(anatomy.model.parameters())
+    shape = anatomy.graph.nodes[anatomy.graph.output].shape
+    if layout is None or shape is None or len(shape) != 2:
+        raise InputError("model must return one vector of logits per image")
+    noise = torch.randn(1, *anatomy.image_shape, generator=stream(0, "image of noise"))
+    gradient = _gradient(anatomy, block, noise.to(parameter))
+    if gradient is None:
+        raise InputError("model must be differentiable from its last block on")
+    return _read(gradient, layout)[1]

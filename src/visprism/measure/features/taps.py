@@ -1,4 +1,4 @@
-"""Taps: where probes read a forward pass: feature maps, attention, residual branches."""
+"""Taps of a forward pass, read by probes: feature maps, attention, residual branches."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Attention, Block, Weights, attend, attentions, watch
+from visprism.anatomy import (
+    Anatomy,
+    Attention,
+    Block,
+    Weights,
+    attend,
+    attentions,
+    watch,
+    watch_tokens,
+)
 from visprism.core.errors import InputError
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.residual_branches import (
@@ -17,6 +26,7 @@ from visprism.measure.features.residual_branches import (
     branch_maps,
     residual_branches,
 )
+from visprism.measure.features.tokens import Tokens, token_roles
 
 Extracts = dict[Any, Tensor]  # by block or attention: what a probe extracts of it
 
@@ -56,6 +66,18 @@ def _feature_maps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -
     return Tap(probes, blocks, stack.enter_context(watch(anatomy, _eager(extract))))
 
 
+def _tokens(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
+    roles = token_roles(anatomy)
+
+    def extract(block: Block, grid: Tensor, off_grid: Tensor) -> list[Tensor]:
+        with torch.autocast(grid.device.type, enabled=False):
+            tokens = Tokens(block, _precise(grid), _precise(off_grid), roles[block.name])
+            return [probe.extract(tokens) for probe in probes]
+
+    blocks = {block.name: block for block in anatomy if block.layout is not None}
+    return Tap(probes, blocks, stack.enter_context(watch_tokens(anatomy, _eager(extract))))
+
+
 def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     def extract(weights: Weights) -> list[Tensor]:
         with torch.autocast(weights.values.device.type, enabled=False):
@@ -84,6 +106,7 @@ def _residual_branches(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitSta
 
 
 _TAPS = {
+    "tokens": _tokens,  # first: it runs the model before others read it
     "feature maps": _feature_maps,
     "attention": _attention,
     "residual branches": _residual_branches,
@@ -92,11 +115,15 @@ _TAPS = {
 
 def taps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> list[Tap]:
     """Taps for these probes, which each forward pass fills until `stack` is closed."""
-    return [
-        tap(anatomy, members, stack)
-        for sees, tap in _TAPS.items()
-        if (members := [probe for probe in probes if probe.sees == sees])
-    ]
+    readable = bool(attentions(anatomy))
+    made = []
+    for sees, tap in _TAPS.items():
+        members = [probe for probe in probes if sees in probe.all_seen]
+        if sees == "attention" and not readable:  # `attend` refuses probes that see no other
+            members = [probe for probe in members if probe.all_seen == (sees,)]
+        if members:
+            made.append(tap(anatomy, members, stack))
+    return made
 
 
 def _precise(x: Tensor) -> Tensor:
@@ -105,5 +132,5 @@ def _precise(x: Tensor) -> Tensor:
 
 
 def _eager(extract: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
-    """What a compiled model must not compile too."""
+    """Excluded from compilation."""
     return torch.compiler.disable(extract) if "torch._dynamo" in sys.modules else extract

@@ -245,14 +245,17 @@ def _mixing(anatomy: Anatomy) -> str:
 def _united(parts: Sequence[PerImage]) -> PerImage:
     """Values of single images of both protocols; of the paper's beside another the contrast."""
     first, *others = parts
-    kept = [first, *(part.select(part.quantity == CONTRAST) for part in others)]
-    names = [first.quantity, *(np.full(len(p), contrast_name("paper")) for p in kept[1:])]
+    by_protocol = [first, *(part.select(part.quantity == CONTRAST) for part in others)]
+    names = [
+        first.quantity,
+        *(np.full(len(p), contrast_name("paper")) for p in by_protocol[1:]),
+    ]
     if first.provenance.protocol == "paper":
         names[0] = np.where(first.quantity == CONTRAST, contrast_name("paper"), names[0])
     return PerImage(
         quantity=np.concatenate(names),
-        image=np.concatenate([part.image for part in kept]),
-        value=np.concatenate([part.value for part in kept]),
+        image=np.concatenate([part.image for part in by_protocol]),
+        value=np.concatenate([part.value for part in by_protocol]),
         provenance=first.provenance,
     )
 

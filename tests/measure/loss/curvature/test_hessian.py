@@ -326,7 +326,7 @@ def test_progress_shows_mini_batches_and_lanczos_steps(network, batches):
 def test_the_cost_of_products_is_told_before_they_are_made(network, batches):
     cost = product_cost(Objective(network, batches))
     assert cost.seconds(1) == cost.first > 0
-    assert cost.seconds(21) == pytest.approx(cost.first + 20 * cost.each)
+    assert cost.seconds(21) == pytest.approx(cost.first + 20 * cost.per_product)
     assert cost.bytes > sum(images.nbytes for images, _ in batches)
 
 

@@ -1,0 +1,89 @@
+"""Readouts of blocks: k-NN, ridge probe and logit lens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.measure.features.block_readout import readouts
+from visprism.measure.features.logit_lens import lens_or_reason
+from visprism.measure.features.pooled import pooled_features
+from visprism.results.base import Result
+from visprism.results.readout import Readouts
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Readout(Analysis):
+    """Accuracy of k-NN, a ridge probe and the logit lens on the features of each block."""
+
+    name = "readout"
+    needs = Needs.FEATURES
+    min_images = 50
+    max_images = 5000
+    share = 0.5
+    source = "Caron et al. (2021); Alain & Bengio (2017); nostalgebraist (2020)"
+    sections = (
+        Section(
+            Readouts,
+            "Readouts of blocks",
+            "Each line is a readout: k nearest neighbors and a ridge probe on the pooled "
+            "features of a block, and the model's own head on its tokens (logit lens). Where "
+            "the lens jumps and the probe rises slowly, the classes were there before the head "
+            "could read them.",
+        ),
+    )
+
+    pooling: Literal["mean", "class", "both"] = option(
+        "mean", "features of an image: mean over the grid, class tokens, or both"
+    )
+    neighbors: int = option(20, "number of neighbors of k-NN", minimum=1)
+    temperature: float = option(0.07, "temperature of the votes of neighbors", above=0)
+    penalty: float = option(
+        0.01, "penalty of the ridge probe in mean variances of a feature", above=0
+    )
+    folds: int = option(5, "number of folds if the data has no training split", minimum=2)
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Pool the features of test and training images, and fit the readouts."""
+        anatomy = subject.anatomy
+        test = pooled_features(anatomy, subject.batches(), pooling=self.pooling, run=run)
+        train = (
+            None
+            if subject.training_images is subject.images
+            else pooled_features(
+                anatomy, subject.training_batches(), pooling=self.pooling, run=run
+            )
+        )
+        refusal = subject.missing(Needs.TARGETS)
+        lens = (
+            f"no logit lens: {refusal}"
+            if refusal
+            else lens_or_reason(anatomy, subject.batches(), run)
+        )
+        return readouts(
+            anatomy,
+            test,
+            train,
+            lens,
+            pooling=self.pooling,
+            neighbors=self.neighbors,
+            temperature=self.temperature,
+            penalty=self.penalty,
+            number_of_folds=self.folds,
+            run=run,
+        )
+
+    def cost(self, subject: Subject) -> Cost:
+        """A pass for test images, training images and the lens, and a head for each block."""
+        return Cost(per_image=3.0 + 0.1 * len(subject.anatomy))
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Without labels, which need not be the classes of the model."""
+        reason = super().inapplicable(subject)
+        if reason is None and subject.images.targets is None:
+            return f"{subject.images.name} has no labels"
+        return reason

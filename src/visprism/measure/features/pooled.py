@@ -1,0 +1,139 @@
+"""Pooled features: one vector for each image and block, of its class tokens or its grid."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Int64
+from torch import Tensor
+
+from visprism.anatomy import Anatomy, Block, batch_size, forward, watch_tokens
+from visprism.core.errors import InputError
+from visprism.core.processes import gather
+from visprism.core.run import Run
+from visprism.measure.batches import Batch, blocks_on_grid, image_indices, images_of, targets_of
+from visprism.measure.features.tokens import token_roles
+
+Pooling = Literal["mean", "class", "both"]
+
+
+@dataclass(frozen=True, eq=False)
+class PooledFeatures:
+    """Features of all images, in the order of the data."""
+
+    features: dict[Block, Float[np.ndarray, "n _"]]  # float32; in forward order
+    targets: Int64[np.ndarray, " n"] | None  # None where the batches hold none
+    logits: Float[np.ndarray, "n k"] | None  # None without a vector of outputs
+    batch_size: int  # of the largest batch
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(next(iter(self.features.values())))
+
+
+def pooled_features(
+    anatomy: Anatomy, batches: Iterable[Batch], *, pooling: Pooling, run: Run
+) -> PooledFeatures:
+    """The features of every block, pooled over its tokens.
+
+    With "mean" a block's vector is the mean over the positions of its grid, with "class" its
+    class tokens one after the other, with "both" the class tokens and the mean. One forward
+    pass; memory is one float32 for each image and channel of a block (or several with "both").
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        batches: images, or (images, targets).
+        pooling: which tokens; see above.
+        run: device, precision and progress.
+
+    Raises:
+        InputError: if pooling is unknown, "class" or "both" and no block has a class token that
+            the head reads, there are no images, or features are not finite.
+    """
+    if pooling not in get_args(Pooling):
+        raise InputError(f"pooling must be 'mean', 'class' or 'both', got {pooling!r}")
+    blocks = blocks_on_grid(anatomy)
+    parts: list[dict[str, np.ndarray]] = []
+    targets: list[np.ndarray] = []
+    logits: list[np.ndarray] = []
+    sizes: list[int] = []
+    with run.compute.borrow(anatomy.model), torch.no_grad():
+        chosen = _class_tokens(anatomy, blocks, pooling)
+
+        def keep(block: Block, grid: Tensor, off_grid: Tensor) -> Tensor:
+            vectors = [off_grid[:, chosen[block]].flatten(1)] if block in chosen else []
+            if pooling != "class":
+                vectors.append(grid.mean((2, 3)))
+            return torch.cat(vectors, dim=1).float()
+
+        watched = list(chosen) if pooling != "mean" else blocks
+        with watch_tokens(anatomy, keep, blocks=watched) as vectors:
+            for batch in run.track_share(batches, "pooling features"):
+                images = images_of(batch, anatomy, run.compute)
+                with run.compute.autocast():
+                    output = forward(anatomy.model, images)
+                parts.append({name: x.cpu().numpy() for name, x in vectors.items()})
+                if output.ndim == 2:
+                    logits.append(output.float().cpu().numpy())
+                of_batch = targets_of(batch)
+                targets += [] if of_batch is None else [of_batch.numpy()]
+                sizes.append(batch_size(images))
+    return _joined(watched, parts, targets, logits, sizes)
+
+
+def _class_tokens(
+    anatomy: Anatomy, blocks: list[Block], pooling: Pooling
+) -> dict[Block, list[int]]:
+    """Indices of the class tokens among the tokens off the grid, of blocks that have any."""
+    if pooling == "mean":
+        return {}
+    roles = token_roles(anatomy)
+    indices = {b: [i for i, r in enumerate(roles[b.name]) if r == "class"] for b in blocks}
+    chosen = {block: tokens for block, tokens in indices.items() if tokens}
+    if not chosen:
+        raise InputError(
+            f"pooling must be 'mean' for {type(anatomy.model).__name__}, got {pooling!r}: it "
+            "has no class token that its head reads"
+        )
+    return chosen
+
+
+def _joined(
+    blocks: list[Block],
+    parts: list[dict[str, np.ndarray]],
+    targets: list[np.ndarray],
+    logits: list[np.ndarray],
+    sizes: list[int],
+) -> PooledFeatures:
+    """What all processes gathered, in the order of the data."""
+    gathered = gather((parts, targets, logits, sizes))
+    by_process = [process[3] for process in gathered]
+    images = sum(map(sum, by_process))
+    if not images:
+        raise InputError("batches must hold at least one image, got none")
+    order = np.argsort(np.concatenate(image_indices(by_process)))
+    every = [part for process in gathered for part in process[0]]
+    features = {b: np.concatenate([part[b.name] for part in every])[order] for b in blocks}
+    for block, values in features.items():
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"features must be finite, got NaN or infinity from block {block.name!r}. "
+                "Check the weights and the preprocessing."
+            )
+    all_targets = [np.concatenate([np.empty(0, int), *(t for p in gathered for t in p[1])])]
+    outputs = [output for process in gathered for output in process[2]]
+    joined = np.concatenate(outputs) if outputs else np.empty((0, 0))
+    return PooledFeatures(
+        features,
+        _rows(all_targets[0], images, order),
+        joined[order] if len(joined) == images else None,
+        max(max(sizes, default=0) for sizes in by_process),
+    )
+
+
+def _rows(
+    values: Int[np.ndarray, " n"], images: int, order: Int[np.ndarray, " m"]
+) -> Int64[np.ndarray, " m"] | None:
+    return values[order].astype(np.int64) if len(values) == images else None

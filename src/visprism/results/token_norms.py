@@ -1,0 +1,192 @@
+"""Token norms: quantiles by group of tokens, outliers, massive activations, attention sinks."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from visprism.core.statistics import t_quantile
+from visprism.results.answers import Answer
+from visprism.results.base import column, result_type, scalar
+from visprism.results.findings import Finding
+from visprism.results.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
+
+GROUP_NAMES = {
+    "grid": "grid",
+    "class": "class token",
+    "register": "registers",
+    "prefix": "prefix tokens",
+}
+MEAN_SHARE = "share of outlier tokens, mean over blocks"
+MASSIVE = (100.0, 1000.0)  # absolute value, and multiple of the median; Sun et al. (2024)
+
+
+@result_type("token-norms")
+class TokenNorms(QuantilesPerBlock):
+    """Quantiles of the Euclidean norms of tokens, by block and group of tokens."""
+
+    value_name: ClassVar[str] = "norm"
+    series_name: ClassVar[str] = "tokens"
+
+    tokens: np.ndarray = column(
+        "Tokens",
+        "",
+        "'grid'; 'class token' and 'registers': off the grid, read by the head or not; "
+        "'prefix tokens' where that is not known",
+    )
+    norm: np.ndarray = column(
+        "Token norm", "", "Euclidean norm over channels; to 0.3 %, over all images"
+    )
+
+
+@result_type("outlier-tokens")
+class OutlierTokens(ScalarPerBlock):
+    """Tokens of the grid with a norm far above the median; one row for each block."""
+
+    value_name: ClassVar[str] = "share"
+
+    share: np.ndarray = column(
+        "Share of outlier tokens",
+        "",
+        "fraction of the tokens of the grid whose norm exceeds the threshold; mean over images",
+    )
+    share_error: np.ndarray = column("Standard error of the share", "", "over images")
+    largest: np.ndarray = column(
+        "Largest norm / median", "", "of the tokens of the grid of an image; mean over images"
+    )
+    largest_error: np.ndarray = column("Standard error of the largest", "", "over images")
+    threshold: float = scalar(
+        "Threshold", "", "norm of an outlier over the median norm of its image and block"
+    )
+    mean_share: float = scalar("Share of outlier tokens, all blocks", "", "mean over blocks")
+    mean_share_error: float = scalar("Standard error of the mean share", "", "over images")
+
+    @property
+    def _margin(self) -> float:
+        """Half the width of the 95 % interval of the mean share."""
+        return t_quantile(self.provenance.images) * self.mean_share_error
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over blocks, and the block with the most."""
+        most = int(np.argmax(self.share))
+        mean, half = 100 * self.mean_share, 100 * self._margin
+        interval = f" [{max(mean - half, 0):.3g}, {mean + half:.3g}]" if half == half else ""
+        text = (
+            f"outlier tokens (norm above {self.threshold:g} times the median of the image): "
+            f"{mean:.3g}%{interval} of the grid, mean over {len(self)} blocks"
+        )
+        if self.share[most] > 0:
+            text += f"; the most at {self.block[most]}: {100 * self.share[most]:.3g}%"
+        return (Finding(text),)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The share, mean over blocks."""
+        half = self._margin
+        return (
+            Answer(
+                question="Are there outlier tokens?",
+                quantity=MEAN_SHARE,
+                value=self.mean_share,
+                low=self.mean_share - half,
+                high=self.mean_share + half,
+                unit="%",
+                over="images",
+            ),
+        )
+
+
+@result_type("outlier-places")
+class OutlierPlaces(Pictures):
+    """Where outlier tokens lie, in the blocks that have the most; a row for each place."""
+
+    value_name: ClassVar[str] = "share"
+
+    share: np.ndarray = column(
+        "Share of images", "", "fraction of images whose token at this place is an outlier"
+    )
+
+
+@result_type("massive-activations")
+class MassiveActivations(ScalarPerBlock):
+    """The largest activation of each block, beside the median; one row for each block."""
+
+    value_name: ClassVar[str] = "log_ratio"
+
+    log_ratio: np.ndarray = column(
+        "log10(largest / median activation)",
+        "",
+        "absolute values that are not 0 of all tokens and channels; mean over images",
+    )
+    log_ratio_error: np.ndarray = column("Standard error of the logarithm", "", "over images")
+    massive: np.ndarray = column(
+        "Images with a massive activation",
+        "",
+        "fraction; its absolute value is above 100 and above 1,000 times the median",
+    )
+    on_prefix: np.ndarray = column(
+        "Largest on a token off the grid", "", "fraction of images in which it is on one"
+    )
+    channel: np.ndarray = column(
+        "Channel", "", "that has the largest activation in most images, from 0"
+    )
+    channel_share: np.ndarray = column(
+        "Share of the channel", "", "fraction of images in which this channel has the largest"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Block and channel of the largest ratio, and blocks with massive activations."""
+        most = int(np.argmax(self.log_ratio))
+        massive = int((self.massive > 0.5).sum())
+        return (
+            Finding(
+                f"largest activation: {10 ** self.log_ratio[most]:.3g} times the median at "
+                f"{self.block[most]}, in channel {self.channel[most]} for "
+                f"{self.channel_share[most]:.0%} of the images; massive activations (above 100 "
+                f"and 1,000 times the median) in most images: {massive} of {len(self)} blocks"
+            ),
+        )
+
+
+@result_type("attention-sinks")
+class AttentionSinks(ScalarPerBlock):
+    """Attention that keys receive, mean over queries and heads; a row for each attention.
+
+    NaN where an attention has no keys of a group.
+    """
+
+    value_name: ClassVar[str] = "sink_heads"
+
+    sink_heads: np.ndarray = column(
+        "Heads with an attention sink",
+        "",
+        "fraction of heads and images in which one key receives more than the threshold",
+    )
+    sink_heads_error: np.ndarray = column("Standard error of the fraction", "", "over images")
+    largest: np.ndarray = column(
+        "Largest attention received by one key",
+        "",
+        "of a head, mean over queries; then mean over heads, windows and images",
+    )
+    largest_error: np.ndarray = column("Standard error of the largest", "", "over images")
+    received_grid: np.ndarray = column("Received by the grid", "", "share of the attention")
+    received_class: np.ndarray = column(
+        "Received by class tokens", "", "share of the attention"
+    )
+    received_register: np.ndarray = column(
+        "Received by registers", "", "share of the attention"
+    )
+    received_prefix: np.ndarray = column(
+        "Received by prefix tokens", "", "of which it is not known what reads them; or padding"
+    )
+    uniform: np.ndarray = column("Uniform share", "", "1 / number of keys")
+    threshold: float = scalar("Threshold", "", "share of the attention of a head")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over attentions, and the attention with the most sinks."""
+        most = int(np.argmax(self.sink_heads))
+        return (
+            Finding(
+                f"heads with an attention sink (a key receives more than {self.threshold:g}): "
+                f"{self.sink_heads.mean():.1%}, mean over {len(self)} attentions; the most at "
+                f"{self.block[most]}: {self.sink_heads[most]:.1%}"
+            ),
+        )

@@ -1,0 +1,114 @@
+"""Analyses of features on any network: each works, or says in one sentence why not."""
+
+from functools import cache, partial
+
+import numpy as np
+import pytest
+import timm
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+from visprism.analyses import ANALYSES
+from visprism.anatomy import dissect
+from visprism.core.errors import InputError
+
+CLASSES, SIDE, IMAGES = 3, 64, 24
+
+
+def hugging_face_vit():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=SIDE,
+        patch_size=16,
+        num_labels=CLASSES,
+    )
+    return transformers.ViTForImageClassification(config)
+
+
+class Plain(nn.Module):
+    """A module of a user's: two convolutions and a residual block."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 4, 4)
+        self.conv = nn.Conv2d(8, 8, 3, padding=1)
+        self.shrink = nn.Conv2d(8, 12, 2, 2)
+        self.head = nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x))
+        x = x + torch.relu(self.conv(x))
+        return self.head(torch.relu(self.shrink(x)).mean((2, 3)))
+
+
+_vit = partial(
+    VisionTransformer, img_size=SIDE, patch_size=16, embed_dim=24, depth=2, num_heads=2
+)
+_timm = partial(partial, timm.create_model)
+_stages = {"num_classes": CLASSES, "img_size": SIDE}
+NETWORKS = {
+    "vit with registers": partial(_vit, reg_tokens=4, num_classes=CLASSES),
+    "headless vit": partial(_vit, reg_tokens=1, num_classes=0),
+    "swin": _timm(
+        "swin_tiny_patch4_window7_224",
+        window_size=4,
+        embed_dim=12,
+        depths=(1, 2),
+        num_heads=(2, 4),
+        **_stages,
+    ),
+    "pit": _timm("pit_ti_224", base_dims=[8, 8, 8], depth=[1, 1, 1], **_stages),
+    "convnext": _timm(
+        "convnext_tiny", dims=(8, 12, 16, 20), depths=(1, 1, 1, 1), num_classes=CLASSES
+    ),
+    "resnet": _timm("resnet18", num_classes=CLASSES),
+    "hugging face vit": hugging_face_vit,
+    "plain module": Plain,
+}
+
+# What an analysis does not apply to, and why.
+REASONS: dict[tuple[str, str], str] = {}
+
+
+@cache
+def built(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = NETWORKS[name]().eval()
+    return dissect(model, torch.zeros(2, 3, SIDE, SIDE))
+
+
+@cache
+def labeled_images():
+    """Colored noise: a class is the channel that is brightest."""
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(IMAGES) % CLASSES
+    images = torch.randn(IMAGES, 3, SIDE, SIDE, generator=generator)
+    images[torch.arange(IMAGES), targets] += 1
+    return [(images[i : i + 8], targets[i : i + 8]) for i in range(0, IMAGES, 8)]
+
+
+ADDED = ["token-norms", "token-similarity", "readout"]
+OPTIONS = {"readout": {"neighbors": 5, "folds": 3}}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", ADDED)
+def test_it_works_on_any_network_or_says_why_not(name, network):
+    analysis, anatomy = ANALYSES[name](**OPTIONS.get(name, {})), built(network)
+    reason = REASONS.get((name, network))
+    if reason is not None:
+        with pytest.raises(InputError, match=reason):
+            analysis(anatomy, labeled_images())
+        return
+    result = analysis(anatomy, labeled_images())
+    assert isinstance(result, analysis.sections[0].result)
+    assert np.isfinite(result.values).any()
+    assert result.findings()
+    assert set(result.block) <= {block.name for block in anatomy}
+    assert result.provenance.images == IMAGES

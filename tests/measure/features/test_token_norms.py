@@ -1,0 +1,194 @@
+"""Laws of token norms (src/visprism/measure/features/token_norms.py)."""
+
+import numpy as np
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+
+from visprism.anatomy import Block, Layout, dissect
+from visprism.measure.features.observe import observations
+from visprism.measure.features.token_norms import PROBABILITIES, TokenNormProbe
+from visprism.measure.features.tokens import Tokens
+from visprism.results.token_norms import (
+    AttentionSinks,
+    MassiveActivations,
+    OutlierPlaces,
+    OutlierTokens,
+)
+from visprism.testing import check_probe
+
+
+def gathered(grid, off=None, roles=(), **options):
+    """The probe after one batch of one block."""
+    off = grid.new_zeros(len(grid), 0, grid.shape[1]) if off is None else off
+    layout = Layout("b c h w", tuple(grid.shape[2:]))
+    block = Block(
+        "block", "conv", 0, 0.0, subsampling=False, shape=tuple(grid.shape[1:]), layout=layout
+    )
+    probe = TokenNormProbe(**options)
+    probe.update({block: probe.extract(Tokens(block, grid, off, roles))})
+    return probe
+
+
+def further(probe, kind):
+    return next(r for r in probe.further_results() if isinstance(r, kind))
+
+
+# Closed forms.
+
+
+def test_quantiles_are_those_of_the_norms_to_a_third_of_a_percent():
+    norms = torch.arange(1.0, 401).double()
+    grid = torch.stack([0.6 * norms, 0.8 * norms]).view(1, 2, 20, 20)
+    result = gathered(grid).result()
+    assert result.probability.tolist() == list(PROBABILITIES)
+    np.testing.assert_allclose(result.norm, [4, 100, 200, 300, 396], rtol=3e-3)
+
+
+def test_class_tokens_and_registers_have_quantiles_of_their_own():
+    off = torch.tensor([[[3.0, 4.0], [0.0, 50.0], [0.0, 50.0]]]).double()
+    probe = gathered(torch.ones(1, 2, 2, 2).double(), off, ("class", "register", "register"))
+    result = probe.result()
+    medians = result.select(result.probability == 0.5)
+    assert medians.tokens.tolist() == ["grid", "class token", "registers"]
+    np.testing.assert_allclose(medians.norm, [2**0.5, 5, 50], rtol=3e-3)
+
+
+def test_a_token_of_norm_zero_has_norm_zero():
+    assert gathered(torch.zeros(1, 2, 2, 2).double()).result().norm.tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize(("size", "count"), [(3.9, 0), (4.1, 1)])
+def test_an_outlier_exceeds_the_median_by_the_threshold(size, count):
+    grid = torch.ones(2, 1, 4, 4).double()
+    grid[0, 0, 1, 2] = size
+    probe = gathered(grid, outlier=4.0)
+    outliers = further(probe, OutlierTokens)
+    assert outliers.share.item() == count / 32
+    assert outliers.largest.item() == pytest.approx((size + 1) / 2)
+    assert outliers.mean_share == count / 32
+    places = [r for r in probe.further_results() if isinstance(r, OutlierPlaces)]
+    assert len(places) == count
+    if count:
+        expected = np.zeros((4, 4))
+        expected[1, 2] = 0.5  # in one of two images
+        np.testing.assert_array_equal(places[0].pictures()["block"], expected)
+
+
+@pytest.mark.parametrize("place", ["class token", "grid"])
+def test_the_largest_activation_has_its_channel_and_token(place):
+    grid, off = torch.ones(1, 5, 3, 3).double(), torch.ones(1, 2, 5).double()
+    if place == "grid":
+        grid[0, 3, 2, 1] = -5000
+    else:
+        off[0, 0, 3] = -5000
+    massive = further(gathered(grid, off, ("class", "register")), MassiveActivations)
+    assert massive.log_ratio.item() == pytest.approx(np.log10(5000))
+    assert massive.channel.item() == 3
+    assert massive.channel_share.item() == massive.massive.item() == 1
+    assert massive.on_prefix.item() == (place == "class token")
+
+
+def test_activations_of_zero_do_not_count_in_the_median():
+    grid = torch.zeros(1, 3, 2, 2).double()
+    grid[0, 0, 0] = torch.tensor([2.0, 8.0])
+    massive = further(gathered(grid), MassiveActivations)
+    assert massive.log_ratio.item() == pytest.approx(np.log10(4))  # the lower of two
+
+
+# Invariances.
+
+
+def test_a_scale_moves_norms_alone_and_a_rotation_nothing(noise):
+    grid, off = noise(3, 6, 4, 4), noise(3, 2, 6)
+    turn = torch.linalg.qr(noise(6, 6))[0]
+    probe = gathered(grid, off, ("class", "register"), outlier=1.5)
+    scaled = gathered(8 * grid, 8 * off, ("class", "register"), outlier=1.5)
+    turned = gathered(
+        torch.einsum("bchw,cd->bdhw", grid, turn),
+        off @ turn,
+        ("class", "register"),
+        outlier=1.5,
+    )
+    np.testing.assert_allclose(scaled.result().norm, 8 * probe.result().norm)
+    np.testing.assert_allclose(turned.result().norm, probe.result().norm, rtol=6e-3)
+    shares = [further(p, OutlierTokens).share.item() for p in (probe, scaled, turned)]
+    assert shares[0] > 0
+    np.testing.assert_allclose(shares, shares[0])
+    ratios = [further(p, MassiveActivations).log_ratio.item() for p in (probe, scaled)]
+    np.testing.assert_allclose(ratios, ratios[0])
+
+
+def test_obeys_the_laws_of_probes(tmp_path):
+    check_probe(lambda: TokenNormProbe(outlier=1.2), tmp_path)
+
+
+# Against another implementation.
+
+
+@pytest.fixture(scope="module")
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = VisionTransformer(
+            img_size=32, patch_size=8, embed_dim=16, depth=2, num_heads=2, reg_tokens=2
+        )
+        for parameter in model.parameters():
+            parameter.data *= 3  # attention that is not uniform
+        return model.eval().double(), torch.randn(5, 3, 32, 32).double()
+
+
+def by_hand(model, images):
+    """Tokens after each residual sum, and attention weights, as the paper writes them."""
+    x, tokens, attention = model.norm_pre(model._pos_embed(model.patch_embed(images))), [], []
+    tokens.append(x)
+    for block in model.blocks:
+        y = block.norm1(x)
+        q, k, v = block.attn.qkv(y).reshape(len(x), -1, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.mT / 8**0.5).softmax(-1)
+        attention.append(weights)
+        x = x + block.attn.proj((weights @ v).transpose(1, 2).flatten(2))
+        tokens.append(x)
+        x = x + block.mlp(block.norm2(x))
+        tokens.append(x)
+    return [t.numpy() for t in tokens], [a.numpy() for a in attention]
+
+
+@torch.no_grad()
+def test_agrees_with_tokens_and_attention_by_hand(network):
+    model, images = network
+    tokens, attention = by_hand(model, images)
+    probe = TokenNormProbe(outlier=1.3, sink=0.1)
+    (seen,) = observations(dissect(model, images), [images[:2], images[2:]], [probe])
+    result = seen.result
+    outliers, massive, sinks = (
+        next(r for r in seen.further if isinstance(r, kind))
+        for kind in (OutlierTokens, MassiveActivations, AttentionSinks)
+    )
+    names = outliers.block.tolist()
+    assert len(names) == len(tokens) == 5
+    for i, (name, x) in enumerate(zip(names, tokens, strict=True)):
+        norms = np.linalg.norm(x, axis=2)
+        groups = {"class token": norms[:, 0], "registers": norms[:, 1:3], "grid": norms[:, 3:]}
+        for group, values in groups.items():
+            rows = result.select((result.block == name) & (result.tokens == group))
+            expected = np.quantile(values, PROBABILITIES, method="inverted_cdf")
+            np.testing.assert_allclose(rows.norm, expected, rtol=3e-3)
+        grid = norms[:, 3:]
+        share = (grid > 1.3 * np.median(grid, axis=1, keepdims=True)).mean(1)
+        assert outliers.share[i] == pytest.approx(share.mean())
+        assert outliers.share_error[i] == pytest.approx(share.std(ddof=1) / 5**0.5)
+        sizes = np.sort(abs(x).reshape(5, -1), axis=1)
+        lower = sizes[:, (sizes.shape[1] - 1) // 2]
+        assert massive.log_ratio[i] == pytest.approx(np.log10(sizes[:, -1] / lower).mean())
+    for i, weights in enumerate(attention):
+        received = weights.mean(2)
+        assert sinks.largest[i] == pytest.approx(received.max(-1).mean())
+        assert sinks.sink_heads[i] == pytest.approx((received.max(-1) > 0.1).mean())
+        assert sinks.received_class[i] == pytest.approx(received[..., 0].mean())
+        assert sinks.received_register[i] == pytest.approx(received[..., 1:3].sum(-1).mean())
+        assert sinks.received_grid[i] == pytest.approx(received[..., 3:].sum(-1).mean())
+        assert np.isnan(sinks.received_prefix[i])
+        assert sinks.uniform[i] == 1 / 19
+    assert 0 < sinks.sink_heads.mean() < 1
+    assert 0 < outliers.mean_share < 1
