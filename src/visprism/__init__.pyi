@@ -194,6 +194,7 @@ from visprism.results.calibration import RiskCoverage as RiskCoverage
 from visprism.results.calibration import Temperature as Temperature
 from visprism.results.fourier import HighFrequency as HighFrequency
 from visprism.results.fourier import Spectrum as Spectrum
+from visprism.results.frequency_contrasts import FrequencyContrasts as FrequencyContrasts
 from visprism.results.harmonize import ReplacementSearch as ReplacementSearch
 from visprism.results.hessian import HessianCurves as HessianCurves
 from visprism.results.hessian import HessianSpectrum as HessianSpectrum

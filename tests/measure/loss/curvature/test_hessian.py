@@ -124,7 +124,7 @@ def test_the_interval_of_nep_covers_the_truth_also_near_zero(p):
 
 
 @pytest.mark.parametrize("n", [10, 16])
-@pytest.mark.parametrize("spread", [0.2, 0.4, 1.0])
+@pytest.mark.parametrize("spread", [0.2, 0.4, 0.6, 2.5])
 def test_the_intervals_of_positive_eigenvalues_cover_the_truth(n, spread):
     """Log-normal mini-batches; where they are heavy-tailed APE itself has no interval."""
     rng, within = np.random.default_rng(1), 0.4
@@ -140,7 +140,7 @@ def test_the_intervals_of_positive_eigenvalues_cover_the_truth(n, spread):
     assert 0.92 <= geometric / simulations <= 0.97
     if spread < 1:
         assert printed > 0.9 * simulations
-        assert 0.92 <= hits / printed <= 0.97
+        assert 0.91 <= hits / printed <= 0.98
     else:
         assert printed < 0.1 * simulations
 
