@@ -50,6 +50,7 @@ from visprism.analyses.hessian import Hessian as Hessian
 from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
 from visprism.analyses.readout import Readout as Readout
 from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
+from visprism.analyses.class_separability import SeparabilityOfClasses as SeparabilityOfClasses
 from visprism.analyses.singular_values import SingularValueSpectrum as SingularValueSpectrum
 from visprism.analyses.token_norms import NormsOfTokens as NormsOfTokens
 from visprism.analyses.token_similarity import SimilarityOfTokens as SimilarityOfTokens
@@ -225,6 +226,8 @@ from visprism.results.similarity import Similarity as Similarity
 from visprism.results.singular_values import EffectiveRanks as EffectiveRanks
 from visprism.results.singular_values import SingularValues as SingularValues
 from visprism.results.stability import Stability as Stability
+from visprism.results.class_separability import ClassSeparability as ClassSeparability
+from visprism.results.class_separability import FeatureRanks as FeatureRanks
 from visprism.results.readout import Readouts as Readouts
 from visprism.results.token_norms import AttentionSinks as AttentionSinks
 from visprism.results.token_norms import MassiveActivations as MassiveActivations

@@ -93,7 +93,7 @@ def labeled_images():
     return [(images[i : i + 8], targets[i : i + 8]) for i in range(0, IMAGES, 8)]
 
 
-ADDED = ["token-norms", "token-similarity", "readout"]
+ADDED = ["token-norms", "token-similarity", "readout", "class-separability"]
 OPTIONS = {"readout": {"neighbors": 5, "folds": 3}}
 
 
