@@ -47,6 +47,7 @@ from visprism.analyses.density import Density as Density
 from visprism.analyses.fourier import Fourier as Fourier
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
+from visprism.analyses.out_of_distribution import OODScores as OODScores
 from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
 from visprism.analyses.readout import Readout as Readout
 from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
@@ -103,10 +104,8 @@ from visprism.measure.features import CKAProbe as CKAProbe
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
 from visprism.measure.features import SingularValueProbe as SingularValueProbe
-from visprism.measure.features.token_norms import TokenNormProbe as TokenNormProbe
-from visprism.measure.features.token_similarity import (
-    TokenSimilarityProbe as TokenSimilarityProbe,
-)
+from visprism.measure.features import TokenNormProbe as TokenNormProbe
+from visprism.measure.features import TokenSimilarityProbe as TokenSimilarityProbe
 from visprism.measure.features import VarianceProbe as VarianceProbe
 from visprism.measure.features import attention_maps as attention_maps
 from visprism.measure.features import compare as compare
@@ -228,6 +227,7 @@ from visprism.results.singular_values import SingularValues as SingularValues
 from visprism.results.stability import Stability as Stability
 from visprism.results.class_separability import ClassSeparability as ClassSeparability
 from visprism.results.class_separability import FeatureRanks as FeatureRanks
+from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistribution
 from visprism.results.readout import Readouts as Readouts
 from visprism.results.token_norms import AttentionSinks as AttentionSinks
 from visprism.results.token_norms import MassiveActivations as MassiveActivations

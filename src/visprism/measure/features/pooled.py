@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -33,6 +33,24 @@ class PooledFeatures:
     def __len__(self) -> int:
         """Number of images."""
         return len(next(iter(self.features.values())))
+
+
+def halves(pooled: PooledFeatures) -> tuple[PooledFeatures, PooledFeatures]:
+    """The images of even index, and those of odd index."""
+
+    def part(start: int) -> PooledFeatures:
+        def rows(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else values[start::2]
+
+        return replace(
+            pooled,
+            features={block: x[start::2] for block, x in pooled.features.items()},
+            targets=rows(pooled.targets),
+            logits=rows(pooled.logits),
+            inputs=rows(pooled.inputs),
+        )
+
+    return part(0), part(1)
 
 
 def pooled_features(
