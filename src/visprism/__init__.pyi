@@ -48,6 +48,7 @@ from visprism.analyses.fourier import Fourier as Fourier
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
 from visprism.analyses.out_of_distribution import OODScores as OODScores
+from visprism.analyses.patch_pca import PatchPCA as PatchPCA
 from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
 from visprism.analyses.readout import Readout as Readout
 from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
@@ -228,6 +229,7 @@ from visprism.results.stability import Stability as Stability
 from visprism.results.class_separability import ClassSeparability as ClassSeparability
 from visprism.results.class_separability import FeatureRanks as FeatureRanks
 from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistribution
+from visprism.results.patch_pca import PatchComponents as PatchComponents
 from visprism.results.readout import Readouts as Readouts
 from visprism.results.token_norms import AttentionSinks as AttentionSinks
 from visprism.results.token_norms import MassiveActivations as MassiveActivations

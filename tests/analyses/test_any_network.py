@@ -100,12 +100,13 @@ ADDED = [
     "readout",
     "class-separability",
     "out-of-distribution",
+    "patch-pca",
 ]
 OPTIONS = {
     "readout": {"neighbors": 5, "folds": 3},
     "out-of-distribution": {"ood_data": "shapes?size=64", "neighbors": 5},
 }
-TESTED = {"out-of-distribution": IMAGES // 2}  # the other half is fitted
+TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images
 PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
