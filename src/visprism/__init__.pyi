@@ -44,6 +44,7 @@ from visprism.analyses.branch_transfer import TransferFunction as TransferFuncti
 from visprism.analyses.cka import CKA as CKA
 from visprism.analyses.corruptions import Corruptions as Corruptions
 from visprism.analyses.density import Density as Density
+from visprism.analyses.feature_similarity import SimilarityOfFeatures as SimilarityOfFeatures
 from visprism.analyses.fourier import Fourier as Fourier
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
@@ -229,6 +230,7 @@ from visprism.results.stability import Stability as Stability
 from visprism.results.class_separability import ClassSeparability as ClassSeparability
 from visprism.results.class_separability import FeatureRanks as FeatureRanks
 from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistribution
+from visprism.results.feature_similarity import FeatureSimilarity as FeatureSimilarity
 from visprism.results.patch_pca import PatchComponents as PatchComponents
 from visprism.results.readout import Readouts as Readouts
 from visprism.results.token_norms import AttentionSinks as AttentionSinks

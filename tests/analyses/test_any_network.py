@@ -101,6 +101,7 @@ ADDED = [
     "class-separability",
     "out-of-distribution",
     "patch-pca",
+    "feature-similarity",
 ]
 OPTIONS = {
     "readout": {"neighbors": 5, "folds": 3},
