@@ -1,7 +1,7 @@
 """What networks of the zoo learn on CIFAR-10 by the quick recipe, and in how many minutes.
 
 Each is trained as a user would train it, by `visprism train`, on all 50,000 images, and then
-evaluated by `visprism evaluate` on all 10,000 test images. A run that was stopped goes on.
+evaluated by `visprism calibration` on all 10,000 test images. A stopped run is resumed.
 
     python benchmarks/cifar10.py parquet:DIR             # DIR with train and test
     python benchmarks/cifar10.py cifar10 --write         # and writes results/cifar10.json

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import visprism
+from visprism.cli.parser import command_parser, commands
 
 PACKAGE = Path(visprism.__file__).parent
 PROJECT = PACKAGE.parent.parent
@@ -61,3 +62,46 @@ def test_the_picture_in_the_docs_shows_these_layers():
     blocks = re.findall(r"(?:^    .+\n)+", text, flags=re.MULTILINE)
     pictures = [[line.strip().split(" | ") for line in block.splitlines()] for block in blocks]
     assert LAYERS in pictures
+
+
+# Commands of the last version before the redesign.
+FORMER = {
+    *(
+        "anatomy",
+        "attack",
+        "attention",
+        "cka",
+        "data",
+        "demo",
+        "density",
+        "evaluate",
+        "examine",
+    ),
+    *("fourier", "harmonize", "hessian", "landscape", "lesion", "models", "noise", "recipes"),
+    *("receptive-field", "robustness", "shape-bias", "train", "trajectory", "variance"),
+}
+
+
+def rows_of_former_commands():
+    """Quoted words of both columns of the table, and whether a row keeps its names."""
+    text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"## What former commands became\n\n(.*?)\n\n", text, flags=re.DOTALL)
+    cells = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    words = [[re.findall(r"`([^`]+)`", cell) for cell in row] for row in cells]
+    return [(*w, "the same name" in now) for w, (_, now) in zip(words, cells, strict=True)]
+
+
+def test_every_former_command_is_in_the_table_once():
+    former = [name for names, _, _ in rows_of_former_commands() for name in names]
+    assert sorted(former) == sorted(FORMER)
+
+
+def test_every_command_and_option_of_the_table_exists():
+    for former, now, same in rows_of_former_commands():
+        options = {word for word in now if word.startswith("--")}
+        names = {word for word in now if word not in options} | (set(former) if same else set())
+        assert names, former
+        assert names <= set(commands()), former
+        available = {name: command_parser(name).format_help() for name in sorted(names)}
+        for option in options:
+            assert any(option in text for text in available.values()), option

@@ -270,7 +270,8 @@ def test_a_file_that_is_no_result(tmp_path, content):
     path = tmp_path / "a.npz"
     path.write_bytes(content)
     with pytest.raises(
-        InputError, match=r"a\.npz (cannot be read as a result|was refused: it is no archive)"
+        InputError,
+        match=r"a\.npz (cannot be read as a result|was refused: it is not an archive)",
     ):
         Found.load(path)
 
@@ -291,7 +292,9 @@ def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):
 def test_a_damaged_part_of_a_landscape_is_refused(tmp_path):
     for content in (b"PK\x03\x04 no archive", b"\x80\x02N.", b""):
         (tmp_path / "a.npz.0").write_bytes(content)
-        with pytest.raises(InputError, match=r"it is no archive|must be a partial landscape"):
+        with pytest.raises(
+            InputError, match=r"it is not an archive|must be a partial landscape"
+        ):
             read_partial(tmp_path / "a.npz", {"weights": "1"})
 
 
@@ -333,7 +336,7 @@ def test_a_malformed_header_is_refused(tmp_path, content):
     path = tmp_path / "a.safetensors"
     path.write_bytes(content)
     for read in (read_metadata, lambda p: load_checkpoint(nn.Linear(1, 1), p)):
-        with pytest.raises(InputError, match=r"was refused: it is no safetensors file"):
+        with pytest.raises(InputError, match=r"was refused: it is not a safetensors file"):
             read(path)
 
 

@@ -266,6 +266,6 @@ from visprism.training import fit as fit
 from visprism.training import load_recipe as load_recipe
 from visprism.training import train as train
 
-# Checks for probes and analyses of your own.
+# Checks for custom probes and analyses.
 from visprism.testing import assert_results_equal as assert_results_equal
 from visprism.testing import check_probe as check_probe

@@ -75,7 +75,7 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
 
     def check(law: str, probe: Probe, image: np.ndarray = in_order) -> None:
         try:
-            assert_results_equal(whole, probe.result())
+            assert_results_equal(expected, probe.result())
             for first, second in zip(further, probe.further_results(), strict=True):
                 assert_results_equal(first, second)
             _assert_values_equal(values, _values(probe, image))
@@ -84,7 +84,7 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
 
     before = {block: x.clone() for block, x in maps.items()}
     probe = gathered(slice(None))
-    whole, values = probe.result(), _values(probe, in_order)
+    expected, values = probe.result(), _values(probe, in_order)
     further = probe.further_results()
     for block, x in maps.items():
         assert torch.equal(x, before[block]), "extract changes the feature map"
@@ -98,11 +98,11 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
     last = {b: x.contiguous(memory_format=torch.channels_last) for b, x in maps.items()}
     check("the order of memory changes the result", gathered(slice(None), maps=last))
 
-    whole.save(folder / "result.npz")
-    assert_results_equal(whole, Result.load(folder / "result.npz"), rtol=0.0)
+    expected.save(folder / "result.npz")
+    assert_results_equal(expected, Result.load(folder / "result.npz"), rtol=0.0)
 
     ax = matplotlib.figure.Figure().subplots()
-    assert plot(whole, ax) is ax, "plot does not return the axes that it was given"
+    assert plot(expected, ax) is ax, "plot does not return the axes that it was given"
 
     try:
         make().result()

@@ -12,6 +12,7 @@ from visprism.core.run import Run
 from visprism.data import load_data
 from visprism.data.corruptions import corrupt
 from visprism.data.study_images import PictureImages
+from visprism.results.calibration import Temperature
 from visprism.results.per_image import PerImage
 
 
@@ -38,12 +39,13 @@ def measure(analysis, subject):
 
 def test_calibration_measures_everything_on_one_pass():
     analysis = ANALYSES["calibration"](resamples=20)
-    metrics, diagram, curve, outcomes, per_image = measure(analysis, subject())
+    metrics, diagram, curve, scaling, outcomes, per_image = measure(analysis, subject())
     assert diagram.ece == pytest.approx(metrics.of("ece"))
     assert curve.aurc == pytest.approx(metrics.of("aurc"))
     assert metrics.of("accuracy") == outcomes.correct.mean()
     assert per_image.values_of("NLL")[1].mean() == pytest.approx(metrics.of("nll"))
     assert metrics.provenance.images == 24
+    assert isinstance(scaling, Temperature)
 
 
 def test_two_models_are_compared_by_their_errors_and_their_calibration():

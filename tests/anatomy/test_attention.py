@@ -205,7 +205,9 @@ def test_no_attention_over_positions(name):
     images = torch.randn(2, 3, 64, 64)
     anatomy = dissect(timm.create_model(name).eval(), images)
     assert attentions(anatomy) == ()
-    with pytest.raises(InputError, match="has no attention with a softmax over positions"):
+    with pytest.raises(
+        InputError, match="must have an attention with a softmax over positions"
+    ):
         weights_of(anatomy, images)
 
 

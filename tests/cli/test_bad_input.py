@@ -93,7 +93,7 @@ def test_an_unknown_command_or_argument_has_a_suggestion(arguments, sentence, ca
         (["--seed", "-1"], "--seed"),
         (["--formats", "png,gif"], "--formats must be of png, svg, pdf, got 'png,gif'"),
         (["--precision", "fp8"], "--precision must be one of"),
-        (["--device", "warp"], "device 'warp' cannot be used here"),
+        (["--device", "warp"], "--device must be available on this machine, got 'warp'"),
         (
             ["--threshold", "2"],
             "--threshold must be a number of at least 0 of at most 1, got 2",
@@ -242,13 +242,6 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path, capsys):
     )
     assert sentence.startswith("--out must be a folder that can be written to, got ")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
-def test_a_folder_without_permission_is_refused(tmp_path, capsys):
-    tmp_path.chmod(0o500)
-    sentence = refused(capsys, "sparsity", "resnet20", *TINY, "--out", tmp_path / "out")
-    assert "Permission denied" in sentence
 
 
 def test_a_folder_of_another_study_is_refused(studied, capsys):

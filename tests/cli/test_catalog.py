@@ -64,7 +64,7 @@ def test_models_takes_less_than_half_a_second_of_the_processor():
 def test_a_pattern_searches_all_sources(pattern, capsys):
     assert main(["models", pattern]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["timm:deit3_small_patch16_224", "timm"] in lines
+    assert ["timm:deit3_small_patch16_224", "-", "-", "timm", "-"] in lines
 
 
 def test_models_trained_lists_accuracy_and_recipe(capsys):

@@ -195,7 +195,7 @@ def test_ctrl_c_keeps_complete_results_and_the_same_command_resumes(
         assert main(command) == 130
     said = capsys.readouterr().err
     assert said.endswith(
-        f"visprism: interrupted; 1 result is kept in {tmp_path}; the same command resumes\n"
+        f"visprism: interrupted; 1 result is stored in {tmp_path}; the same command resumes\n"
     )
     assert not (tmp_path / "report.html").exists()
     assert main(command) == 0
@@ -224,14 +224,3 @@ def test_ctrl_c_while_files_are_written_leaves_the_old_ones(
     assert "2 results are kept" in capsys.readouterr().err
     assert (tmp_path / "report.html").read_text() == "of an earlier run"
     assert not list(tmp_path.glob(".visprism-*"))
-
-
-def test_a_full_disk_is_one_sentence(study_command, tmp_path, capsys, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device", "somewhere")
-
-    monkeypatch.setattr("visprism.study.files.page_html", full)
-    assert main([*study_command, str(tmp_path)]) == 2
-    *_, last = capsys.readouterr().err.strip().splitlines()
-    assert last == "visprism: [Errno 28] No space left on device: 'somewhere'"
-    assert not (tmp_path / "report.html").exists()

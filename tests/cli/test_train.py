@@ -10,6 +10,7 @@ from visprism.cli import main
 from visprism.models.metadata import read_metadata
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
+from visprism.training.checkpointer import Checkpointer
 from visprism.training.state_files import write_state
 
 TINY = [
@@ -72,15 +73,47 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
         capsys, "train", "quick", *TINY, *exact, "--out", run
     )
     before = read_state_dict(run / "model.safetensors")
+    table = (run / "history.csv").read_bytes()
     assert main(["train", "quick", *TINY, *exact, "--out", f"{run}", "--resume"]) == 0
+    resumed = capsys.readouterr()
+    assert "training: 0 done" in resumed.err
+    assert "epoch" not in resumed.err
+    assert resumed.out == said.out
+    assert (run / "history.csv").read_bytes() == table
+    assert Result.load(run / "history.npz") == history
     after = read_state_dict(run / "model.safetensors")
-    assert all(torch.equal(after[name], before[name]) for name in before)
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
     said = refused(
         capsys, "train", "quick", *TINY, *exact, "--set", "lr=1e-4", "--out", run, "--resume"
     )
-    assert "lr" in said
-    assert "0.002" in said
-    assert "0.0001" in said
+    assert "holds another run: recipe lr 0.002 there and 0.0001 now. Resume it with" in said
+
+
+def test_an_interrupted_run_resumes_with_the_steps_that_are_left(tmp_path, capsys, monkeypatch):
+    command = ["train", "quick", *TINY, "--set", "precision=fp32", "--out"]
+    assert main([*command, f"{tmp_path}/undisturbed"]) == 0
+    assert "training: 4 done" in capsys.readouterr().err
+    after_epoch = Checkpointer.after_epoch
+
+    def interrupted(self, step, accuracy):
+        after_epoch(self, step, accuracy)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpointer, "after_epoch", interrupted)
+        assert main([*command, f"{tmp_path}/run"]) == 130
+    kept = f"saved {tmp_path}/run/last.ckpt; the same command with --resume resumes"
+    assert capsys.readouterr().err.endswith(f"interrupted; {kept}\n")
+    assert main([*command, f"{tmp_path}/run", "--resume"]) == 0
+    said = capsys.readouterr().err
+    assert "training: 2 done" in said
+    assert "epoch 1 of 2" not in said
+    assert "epoch 2 of 2" in said
+    assert Result.load(tmp_path / "run" / "history.npz").step.tolist() == [2, 4]
+    weights = [
+        read_state_dict(tmp_path / run / "model.safetensors") for run in ("run", "undisturbed")
+    ]
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
 
 
 def test_the_trajectory_reads_the_snapshots(tmp_path):
@@ -131,7 +164,12 @@ def test_recipes_are_listed_and_printed(capsys):
             ["--subset", "1.5"],
             "--subset must be a number above 0 and at most 1, got '1.5'",
         ),
-        ("quick", ["--set", "distillation=hard"], "teacher"),
+        (
+            "quick",
+            ["--set", "distillation=hard"],
+            "distillation must be 'soft' or 'hard' with a teacher and 'none' without, got "
+            "'hard' without a teacher",
+        ),
         ("quick", ["--set", "batchsize=3"], "no field 'batchsize'. Did you mean batch_size?"),
         ("quick", ["--set", "milestones=1"], "milestones must be empty without schedule=step"),
         ("weak_cnn", [], "milestones must be less than epochs - warmup (1), got 60,120,160"),
@@ -150,9 +188,13 @@ def test_recipes_are_listed_and_printed(capsys):
         (
             "quick",
             ["--set", "distillation=soft", "--teacher", "resnet20?num_classes=7"],
-            "resnet20?num_classes=7",
+            "teacher must have trained weights, got resnet20?num_classes=7 with random weights",
         ),
-        ("quick", ["--device", "gpu7"], "device 'gpu7' cannot be used here"),
+        (
+            "quick",
+            ["--device", "gpu7"],
+            "--device must be available on this machine, got 'gpu7'",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(tmp_path, capsys, recipe, options, sentence):
@@ -249,8 +291,8 @@ def test_a_log_whose_package_is_missing_is_refused(tmp_path, capsys, monkeypatch
         "visprism.training.loggers.find_spec", lambda name: None if name == "wandb" else name
     )
     said = refused(capsys, "train", "quick", *TINY, "--log", "wandb", "--out", tmp_path / "run")
-    assert "wandb" in said
-    assert "install" in said
+    assert "the logger wandb needs the package wandb, which is not installed." in said
+    assert "Install it with pip install wandb" in said
 
 
 @pytest.mark.parametrize("text", ["lr", "=1"])

@@ -83,7 +83,7 @@ def test_values_from_python_are_checked_by_the_same_rules(values):
 def test_help_states_the_default_and_values_survive_json():
     declared = options_of(Attack)
     assert declared["steps"].help == "number of steps (default: 10)"
-    assert declared["epsilon"].help == "radii in pixel units (default: 0.003922,0.03137)"
+    assert declared["epsilon"].help == "radii in pixel units (default: 1/255,8/255)"
     assert declared["limit"].help == "largest number of images (default: none)"
     assert option_values(Attack(file=Path("x"))) == {
         "steps": 10,

@@ -1,10 +1,18 @@
 """Tests of standard errors, intervals and resamples (src/visprism/core/statistics.py)."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from visprism.core.statistics import mean_interval, resample_counts, standard_error, wilson
+from visprism.core.statistics import (
+    mean_interval,
+    resample_counts,
+    standard_error,
+    t_quantile,
+    wilson,
+)
 
 
 def test_standard_error_is_that_of_scipy():
@@ -14,10 +22,63 @@ def test_standard_error_is_that_of_scipy():
     assert np.isnan(standard_error(*np.ones((3, 1))))[0]
 
 
-def test_interval_of_a_mean_is_the_mean_and_1_96_standard_errors():
-    values = np.random.default_rng(1).exponential(size=50)
-    expected = stats.norm.interval(0.95, loc=values.mean(), scale=stats.sem(values))
+@pytest.mark.parametrize("n", [6, 20, 400])
+def test_interval_of_a_mean_of_symmetric_values_is_students(n: int):
+    half = np.random.default_rng(1).exponential(size=n // 2)
+    values = 3 + np.concatenate([half, -half])
+    expected = stats.t.interval(0.95, n - 1, loc=values.mean(), scale=stats.sem(values))
     np.testing.assert_allclose(mean_interval(values), expected)
+
+
+def test_interval_of_a_mean_inverts_halls_polynomial():
+    values = np.random.default_rng(2).exponential(size=50)
+    b = stats.skew(values, bias=True) * (49 / 50) ** 1.5 / np.sqrt(50)
+    low, high = mean_interval(values)
+    studentized = (values.mean() - np.array([high, low])) / stats.sem(values)
+    x = studentized
+    transformed = x + b * x**2 / 3 + b**2 * x**3 / 27 + b / 6
+    quantile = stats.t.ppf(0.975, 49)
+    np.testing.assert_allclose(transformed, [-quantile, quantile])
+
+
+def coverage(draw: Callable[[tuple[int, int]], np.ndarray], truth: float, n: int) -> float:
+    """How often intervals of 1,000 samples of n values contain the mean of the distribution."""
+    ends = np.array([mean_interval(sample) for sample in draw((1000, n))])
+    return float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
+
+
+@pytest.mark.parametrize("n", [16, 64, 512])
+@pytest.mark.parametrize("law", ["normal", "exponential", "uniform"])
+def test_intervals_of_a_mean_cover_it_in_95_percent(law: str, n: int):
+    generator = np.random.default_rng(3)
+    mean = {"normal": 0.0, "exponential": 1.0, "uniform": 0.5}[law]
+    draw = {"normal": generator.normal, "exponential": generator.exponential}.get(
+        law, generator.uniform
+    )
+    assert 0.92 <= coverage(lambda size: draw(size=size), mean, n) <= 0.97
+
+
+def test_intervals_of_mean_losses_cover_them_where_students_do_not():
+    # Log-normal values as losses of images are: 1 % of the images hold a tenth of the sum.
+    generator = np.random.default_rng(4)
+    losses = generator.lognormal(-1, 1.2, size=(2000, 64))
+    truth = np.exp(-1 + 1.2**2 / 2)
+    ends = np.array([mean_interval(sample) for sample in losses])
+    inside = (ends[:, 0] <= truth) & (truth <= ends[:, 1])
+    low, high = stats.t.interval(0.95, 63, loc=losses.mean(1), scale=stats.sem(losses, axis=1))
+    assert ((low <= truth) & (truth <= high)).mean() < 0.92 <= inside.mean() <= 0.97
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0] * 50, [0.0] * 60 + [1.0] * 4])
+def test_values_that_hardly_differ_have_no_interval_of_their_mean(values: list[float]):
+    assert np.isnan(mean_interval(np.array(values))).all()
+
+
+@pytest.mark.parametrize("count", [2, 5, 100])
+def test_quantiles_are_those_of_students_distribution(count: int):
+    assert t_quantile(count) == pytest.approx(stats.t.ppf(0.975, count - 1))
+    assert t_quantile(0) == pytest.approx(stats.norm.ppf(0.975))
+    assert np.isnan(t_quantile(1))
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(81, 263), (15, 148), (0, 20), (29, 29)])

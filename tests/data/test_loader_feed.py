@@ -1,4 +1,4 @@
-"""Laws of feeds from files (src/visprism/data/loader_feed.py)."""
+"""Laws of feeds from files (src/visprism/data/feed.py)."""
 
 from dataclasses import replace
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from visprism.data import default_preprocessing, in_memory, load_data
-from visprism.data.counter_rng import uniform_numbers
+from visprism.data.shapes import uniform_numbers
 from visprism.data.silhouettes import SILHOUETTES
 from visprism.data.textures import TEXTURES
 

@@ -8,7 +8,8 @@ from PIL import Image
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.data.image_set import ImageSet
-from visprism.data.study_images import from_pixels, ordered, tensor_images, to_pixels
+from visprism.data.study_images import ordered
+from visprism.data.tensor_images import from_pixels, tensor_images, to_pixels
 
 WAY = Preprocessing((4, 4), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 

@@ -156,6 +156,7 @@ def variances():
         **NEIGHBORS,
         **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
         **{f"{name}_error": CHANGES["change_error"] for name in VARIANCE_LOGS},
+        feature_change=np.array([np.nan, 0.5, np.nan, 0.3, 0.2]),
         dead_channels=np.zeros(5),
         provenance=PROVENANCE,
     )
@@ -577,7 +578,7 @@ def search_replacements():
         parameters=np.repeat([272_474, 250_000, 230_000, 240_000, 272_474, 240_000], 3),
         seed=np.concatenate([np.tile(np.arange(3), 4), np.tile(np.arange(3, 6), 2)]),
         accuracy=np.concatenate([row[3] for row in rows]),
-        kept=np.repeat([row[4] for row in rows], 3),
+        selected=np.repeat([row[4] for row in rows], 3),
         provenance=PROVENANCE,
     )
 

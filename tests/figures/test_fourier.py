@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
+from scipy import stats
 
 from visprism.figures import plot
 from visprism.figures.style import (
@@ -11,6 +12,8 @@ from visprism.figures.style import (
     KIND_COLORS,
     SUBSAMPLING_SHADE,
 )
+
+T_OF_8_IMAGES = stats.t.ppf(0.975, 7)
 
 
 def spans(ax, color):
@@ -38,8 +41,10 @@ def test_a_curve_has_the_color_of_its_depth(made, ax):
 def test_the_band_is_the_95_percent_interval(made, ax):
     plot(made["spectrum"], ax)
     corners = ax.collections[1].get_paths()[0].vertices  # of conv1: relative 0, -2, -4
-    assert corners[:, 1].min() == pytest.approx(-4 - 1.96 * 0.2)
-    assert (1.0, -4 + 1.96 * 0.2) in [pytest.approx(tuple(corner)) for corner in corners]
+    assert corners[:, 1].min() == pytest.approx(-4 - T_OF_8_IMAGES * 0.2)
+    assert (1.0, -4 + T_OF_8_IMAGES * 0.2) in [
+        pytest.approx(tuple(corner)) for corner in corners
+    ]
 
 
 def test_one_image_has_curves_but_no_bands(made, ax):
@@ -107,7 +112,7 @@ def test_points_have_the_color_of_their_kind_and_a_95_percent_bar(made, ax):
         point, _, (bar,) = container
         assert to_hex(point.get_color()) == KIND_COLORS[ends.kind[i]].lower()
         low, high = bar.get_segments()[0][:, 1]
-        assert (high - low) / 2 == pytest.approx(1.96 * ends.relative_error[i])
+        assert (high - low) / 2 == pytest.approx(T_OF_8_IMAGES * ends.relative_error[i])
 
 
 def test_a_kind_of_a_plugin_is_drawn_in_a_color_of_no_other_kind(made, ax):

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from visprism.figures import plot
 
@@ -15,7 +16,7 @@ def test_the_size_is_drawn_against_depth_with_its_error(made, ax):
     np.testing.assert_array_equal(path.get_ydata(), sizes.sigma)
     _, _, (bar,) = ax.containers[3]
     low, high = bar.get_segments()[0][:, 1]
-    assert (high - low) / 2 == pytest.approx(1.96 * 0.5)
+    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 7) * 0.5)  # 8 images
     assert ax.get_ylim()[0] == 0
 
 

@@ -62,7 +62,7 @@ def test_follows_the_paper_s_rule(model, images):
         {"layer3.2", "layer2.2", "layer2.0"},
         {"layer3.2", "layer2.2", "layer2.0", "layer1.2"},
     ]
-    assert [bool(each.kept[0]) for each in found.candidates()] == [
+    assert [bool(each.selected[0]) for each in found.candidates()] == [
         True, True, False, True, True, False,
     ]  # fmt: skip
     assert found.best == ("layer2.0", "layer2.2", "layer3.2")
@@ -134,7 +134,7 @@ def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overest
             parameters=np.ones(2 * seeds),
             seed=np.tile(np.arange(seeds), 2),
             accuracy=np.concatenate(fresh),
-            kept=np.ones(2 * seeds, dtype=bool),
+            selected=np.ones(2 * seeds, dtype=bool),
             phase=np.full(2 * seeds, "confirmation"),
             alpha=0.05,
         )
@@ -180,7 +180,7 @@ def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
     second = Trainer(GOOD)
     resumed = search_replacements(model, images, second, repeats=2, log=log)
     assert len(first.trained) + len(second.trained) == 16
-    for name in ("placement", "seed", "accuracy", "kept"):
+    for name in ("placement", "seed", "accuracy", "selected"):
         np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
     assert len([json.loads(line) for line in log.read_text().splitlines()]) == 17
 

@@ -111,15 +111,15 @@ def test_the_attention_of_each_head_is_found_with_its_windows():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("msas=(0,1,1)", r"msas=\(0, 1, 1\) names 3 stages, but the network has 4"),
-        ("msas=(0,0,0,0,1)", "names 5 stages, but the network has 4"),
-        ("msas=(0,0,0,3)", "wants 3 MSA blocks in stage 4, but of its 2 blocks 0 to 1"),
-        ("msas=(0,0,0,-1)", "wants -1 MSA blocks in stage 4"),
-        ("num_heads=(3,6)", r"num_heads=\(3, 6\) names 2 stages, but the network has 4"),
-        ("depths=()&msas=()&num_heads=()", r"got depths \(\); wants one to 4 stages"),
-        ("head_dim=0", "got head_dim=0; choose a whole number from 1 up"),
-        ("head=cls", "unknown head 'cls'; choose gap, gap_mlp or attention_pool"),
-        ("windows=3", "takes no argument 'windows'; did you mean window"),
+        ("msas=(0,1,1)", r"msas must have one number per stage \(4\), got \(0, 1, 1\)"),
+        ("msas=(0,0,0,0,1)", r"per stage \(4\), got \(0, 0, 0, 0, 1\)"),
+        ("msas=(0,0,0,3)", "msas must be 0 to 1 in stage 4, which has 2 blocks, got 3"),
+        ("msas=(0,0,0,-1)", "in stage 4, .*, got -1"),
+        ("num_heads=(3,6)", r"num_heads must have one number per stage \(4\), got \(3, 6\)"),
+        ("depths=()&msas=()&num_heads=()", r"depths must have 1 to 4 stages .*, got \(\)"),
+        ("head_dim=0", "head_dim of .* must be .* integer of at least 1.*, got 0"),
+        ("head=cls", "head must be one of gap, gap_mlp, attention_pool, got 'cls'"),
+        ("windows=3", "takes no argument 'windows'. Did you mean window"),
     ],
 )
 def test_rejects_what_does_not_fit_in_one_sentence(options, message):
@@ -151,6 +151,8 @@ def test_stochastic_depth_of_alter_resnet20_grows_evenly_through_all_blocks():
     assert rates == pytest.approx([0.05 * i for i in range(9)])
 
 
-def test_alter_resnet20_wants_heads_for_each_stage():
-    with pytest.raises(InputError, match=r"num_heads=\(1, 2\) names 2 stages, but .* has 3"):
+def test_alter_resnet20_requires_heads_for_each_stage():
+    with pytest.raises(
+        InputError, match=r"num_heads must have one number per stage \(3\), got \(1, 2\)"
+    ):
         MODELS["alter_resnet20"](num_heads=(1, 2))

@@ -109,11 +109,11 @@ def test_the_difference_is_that_of_another_kernel():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"kernel": 2}, r"got a kernel of 2x2; a convolution is an attention if its kernel is"),
+        ({"kernel": 2}, r"conv must have an odd kernel.*, got a kernel of 2x2"),
         ({"kernel": (3, 4)}, r"got a kernel of 3x4"),
-        ({"stride": 2, "padding": 1}, r"got a stride of 2x2; .* its stride 1"),
-        ({"padding": 0}, r"got padding of \(0, 0\) \(zeros\); .* \(here 1x1\) of zeros"),
-        ({"padding": 1, "dilation": 2}, r"got padding of \(1, 1\) .* \(here 2x2\)"),
+        ({"stride": 2, "padding": 1}, r"stride 1 and .*got a stride of 2x2"),
+        ({"padding": 0}, r"half the kernel \(1x1\), .*got padding of \(0, 0\) \(zeros\)"),
+        ({"padding": 1, "dilation": 2}, r"half the kernel \(2x2\), .*got padding of \(1, 1\)"),
         ({"padding_mode": "circular"}, r"got padding of same \(circular\)"),
     ],
 )
@@ -133,14 +133,14 @@ def test_patches_without_pixels_are_refused():
 def test_what_is_no_convolution_of_maps_is_refused(layer):
     odd = layer(4, 4) if layer is nn.Linear else layer(4, 4, 3, padding=1)
     with pytest.raises(
-        InputError, match=f"got a {layer.__name__}; .* made of a torch.nn.Conv2d"
+        InputError, match=f"conv must be a torch.nn.Conv2d, got a {layer.__name__}"
     ):
         attention_from_convolution(odd)
 
 
 @pytest.mark.parametrize("layer", [StdConv2d, ScaledStdConv2d, Conv2dSame])
 def test_a_convolution_with_a_forward_of_its_own_is_refused(layer):
-    with pytest.raises(InputError, match=f"got a {layer.__name__}, which computes something e"):
+    with pytest.raises(InputError, match=f"conv must compute what .*, got a {layer.__name__}"):
         attention_from_convolution(layer(4, 4, 3, padding=1))
 
 
@@ -156,7 +156,7 @@ def test_what_is_no_batch_of_its_maps_is_refused(shape, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as a user calls it
     attention = attention_from_convolution(convolution(3), patch_size=2)
     with pytest.raises(
-        InputError, match=r"wants a batch of maps of 3 channels, \(B, 3, H, W\)"
+        InputError, match=r"x must be a batch of feature maps of shape \(B, 3, H, W\)"
     ):
         attention(noise(*shape))
 
@@ -164,12 +164,12 @@ def test_what_is_no_batch_of_its_maps_is_refused(shape, monkeypatch):
 def test_patches_of_a_broken_number_of_pixels_are_refused(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as a user calls it
     with pytest.raises(
-        InputError, match=r"got patches of 2\.0 pixels.*a whole number of pixels"
+        InputError, match=r"patch_size must be a positive integer, got patches of 2\.0"
     ):
         attention_from_convolution(convolution(3), patch_size=2.0)
 
 
 def test_an_image_that_patches_do_not_divide_is_refused():
     attention = attention_from_convolution(convolution(3), patch_size=4)
-    with pytest.raises(InputError, match="6x8 pixels do not divide into patches of 4x4"):
+    with pytest.raises(InputError, match=r"multiple of the patch size \(4\), got 6x8"):
         attention(noise(1, 3, 6, 8))

@@ -167,16 +167,18 @@ def test_padding_is_not_seen():
 
 
 def test_an_even_neighborhood_is_refused():
-    with pytest.raises(InputError, match="kernel=2 has no token in its center; choose an odd"):
+    with pytest.raises(
+        InputError, match="kernel must be an odd number of tokens or 'global', got 2"
+    ):
         LocalAttention(12, 3, kernel=2)
 
 
 @pytest.mark.parametrize(
     ("heads", "head_dim", "sentence"),
     [
-        (5, None, "12 channels do not divide into 5 heads"),
-        (0, None, "got 0 heads"),
-        (3, 0, "heads of 0 channels"),
+        (5, None, "must divide the 12 channels, got 5"),
+        (0, None, "num_heads must be at least 1, got 0"),
+        (3, 0, "head_dim must be at least 1, got 0"),
     ],
 )
 def test_heads_that_do_not_fit_are_refused(heads, head_dim, sentence):

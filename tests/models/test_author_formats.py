@@ -262,7 +262,7 @@ def test_a_network_of_theirs_for_other_classes_has_no_images_of_theirs(tmp_path)
         (
             "resnet50_32",
             lambda s: s.update({"smooth1.0.weight": torch.zeros(1)}),
-            r"1 of its 321 tensors \(smooth1\.0\.weight\) are none of theirs",
+            r"1 of its 321 tensors \(smooth1\.0\.weight\) are not theirs",
         ),
         (
             "vit_tiny_patch2_32",
@@ -277,22 +277,22 @@ def test_a_network_of_theirs_for_other_classes_has_no_images_of_theirs(tmp_path)
         (
             "swin_tiny_patch1_window4_32",
             lambda s: s.update({"layers.0.blocks.1.attn_mask": torch.zeros(64, 16, 16)}),
-            r"its layers\.0\.blocks\.1\.attn_mask is not that of windows of 4x4 tokens shifted",
+            r"its layers\.0\.blocks\.1\.attn_mask must be that of windows of 4x4 tokens",
         ),
         (
             "swin_tiny_patch1_window4_32",
             lambda s: s.update({"layers.0.blocks.1.attn_mask": torch.tensor(0.0)}),
-            r"attn_mask is not that of windows of 4x4 tokens shifted by 2 on a grid of 32x32",
+            r"attn_mask must be that of windows of 4x4 tokens shifted by 2 on a grid of 32x32",
         ),
         (
             "swin_tiny_patch1_window4_32",
             lambda s: s.update({"layers.0.blocks.1.attn_mask": masks_of_swin(4)}),
-            r"layers\.0\.blocks\.1\.attn_mask is not that of .* on a grid of 32x32",
+            r"layers\.0\.blocks\.1\.attn_mask must be that of .* on a grid of 32x32",
         ),
         (
             "resnet50_32",
             lambda s: s.update({"classifier.0.dense.weight": torch.tensor(0.0)}),
-            r"classifier\.0\.dense\.weight should have a row for each class.* shape \(\)",
+            r"classifier\.0\.dense\.weight must have one row per class, got shape \(\)",
         ),
     ],
 )

@@ -131,9 +131,9 @@ def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
 @pytest.mark.parametrize(
     ("known", "sentence"),
     [
-        ({"recipe": 3}, "a dataclass or a dictionary as its recipe, got a int"),
-        ({"recipe": {"path": object()}}, "text, numbers, lists and dictionaries, but Object"),
-        ({"recipe": {"weights": torch.zeros(1)}}, "but Object of type Tensor"),
+        ({"recipe": 3}, "recipe must be a dataclass or a dictionary, got a int"),
+        ({"recipe": {"path": object()}}, "text, numbers, lists and dictionaries: Object"),
+        ({"recipe": {"weights": torch.zeros(1)}}, "dictionaries: Object of type Tensor"),
     ],
 )
 def test_metadata_that_no_file_can_hold_are_refused_before_it_is_written(
@@ -145,7 +145,8 @@ def test_metadata_that_no_file_can_hold_are_refused_before_it_is_written(
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"), [(None, "does not exist"), (b"none", "it is no safetensors file")]
+    ("content", "sentence"),
+    [(None, "must be an existing file"), (b"none", "it is not a safetensors file")],
 )
 def test_metadata_of_a_file_that_cannot_be_read(tmp_path, content, sentence):
     if content:
@@ -179,49 +180,67 @@ def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{nope", r"they are no JSON \(Expecting property name"),
-        ("[" * 100_000, r"they are no JSON \(maximum recursion"),
-        ([], r"they want the parts class_names, metrics, preprocessing, provenance, recipe"),
-        ({}, r"they want the parts class_names"),
-        ({k: v for k, v in WHOLE.items() if k != "preprocessing"}, r"they want the parts"),
-        (WHOLE | {"weights": "good"}, r"they want the parts"),
-        (WHOLE | {"recipe": 3}, r"recipe wants fields by name"),
-        (WHOLE | {"class_names": "cat"}, r"class_names wants a list of text"),
-        (WHOLE | {"metrics": {"accuracy": "good"}}, r"metrics wants a number for each name"),
-        (WHOLE | {"preprocessing": []}, r"preprocessing wants fields by name, or null"),
-        (WHOLE | {"preprocessing": {"mean": [0.5]}}, r"preprocessing is not whole \(.*'size'"),
-        (WHOLE | {"preprocessing": {"size": "ab"}}, r"preprocessing has size='ab'"),
-        (WHOLE | {"preprocessing": {"size": [32]}}, r"preprocessing has size=\[32\]"),
+        ("{nope", r"they are not JSON \(Expecting property name"),
+        ("[" * 100_000, r"they are not JSON \(maximum recursion"),
+        (
+            [],
+            r"they must have the entries class_names, metrics, preprocessing, prov",
+        ),
+        ({}, r"they must have the entries class_names"),
+        (
+            {k: v for k, v in WHOLE.items() if k != "preprocessing"},
+            r"they must have the entries",
+        ),
+        (WHOLE | {"weights": "good"}, r"they must have the entries"),
+        (WHOLE | {"recipe": 3}, r"recipe must be a dictionary"),
+        (WHOLE | {"class_names": "cat"}, r"class_names must be a list of text"),
+        (WHOLE | {"metrics": {"accuracy": "good"}}, r"metrics must be numbers by name"),
+        (
+            WHOLE | {"preprocessing": []},
+            r"preprocessing must be a dictionary of fields, or null",
+        ),
+        (WHOLE | {"preprocessing": {"mean": [0.5]}}, r"preprocessing is incomplete \(.*'size'"),
+        (
+            WHOLE | {"preprocessing": {"size": "ab"}},
+            r"preprocessing has an invalid value size='ab'",
+        ),
+        (
+            WHOLE | {"preprocessing": {"size": [32]}},
+            r"preprocessing has an invalid value size=\[32\]",
+        ),
         (
             WHOLE | {"preprocessing": {"size": [32, 32], "blur": 1}},
             r"preprocessing has no field 'blur'",
         ),
         (
             WHOLE | {"preprocessing": {"size": [0, 0]}},
-            r"size=\(0, 0\); it wants at least one p",
+            r"size must be at least one pixel .*, got \(0, 0\)",
         ),
         (
             WHOLE | {"preprocessing": {"size": [32, 32], "mean": [0.5, 0.5]}},
-            r"a preprocessing has 2 means and 3 deviations; it wants one of each",
+            r"mean and std must have one value per channel each, got 2 and 3",
         ),
         (
             WHOLE | {"preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.0]}},
-            r"a preprocessing has std=\(0\.0,\); it wants numbers above 0",
+            r"std must be numbers above 0, got \(0\.0,\)",
         ),
         (
             WHOLE | {"preprocessing": {"size": [32, 32], "mean": [], "std": []}},
-            r"a preprocessing has 0 means and 0 deviations",
+            r"got 0 and 0",
         ),
-        (WHOLE | {"preprocessing": {"size": [8, 8], "crop": 0.0}}, r"has crop=0\.0; it wants"),
-        (WHOLE | {"provenance": {"image_shape": 3}}, r"provenance has image_shape=3"),
-        (WHOLE | {"provenance": {"model": None}}, r"provenance has model=None"),
+        (
+            WHOLE | {"preprocessing": {"size": [8, 8], "crop": 0.0}},
+            r"crop must be .*, got 0\.0",
+        ),
+        (WHOLE | {"provenance": {"image_shape": 3}}, r"invalid value image_shape=3"),
+        (WHOLE | {"provenance": {"model": None}}, r"invalid value model=None"),
     ],
 )
 def test_metadata_that_we_would_not_write_are_refused_by_the_name_of_the_file(
     tmp_path, content, sentence
 ):
     path = with_entry(content, tmp_path / "a.safetensors")
-    opening = r"a\.safetensors was refused: its metadata of visprism are damaged: .*"
+    opening = r"a\.safetensors was refused: its visprism metadata are invalid: .*"
     for named in (path, f"resnet20@{path}"):
         with pytest.raises(InputError, match=opening + sentence):
             load_model(str(named))
@@ -278,13 +297,13 @@ def test_of_weights_and_their_average_the_average_is_loaded_with_a_warning(
     [
         (
             lambda w: w.mul(100).to(torch.int8),
-            r"1 of whole numbers .* \(0\.weight torch\.int8\)",
+            r"1 of integers .* \(0\.weight torch\.int8\)",
         ),
         (
             lambda w: w.index_fill(0, torch.tensor([1]), torch.nan),
             r"1 of its 7 .*\(0\.weight\) h",
         ),
-        (lambda w: w / 0, r"hold NaN or infinite numbers, as of a training that diverged"),
+        (lambda w: w / 0, r"hold NaN or infinite values, as after a diverged training"),
     ],
     ids=["integers", "NaN", "infinity"],
 )
@@ -328,9 +347,7 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tmp_path, writ
 def test_of_any_pickle_the_refusal_names_the_file_and_the_way_out(tmp_path, protocol):
     content = pickle.dumps(Attack(tmp_path / "ran"), protocol=protocol)
     (tmp_path / "a.pkl").write_bytes(content)
-    said = (
-        r"a\.pkl was refused: it .*(would|might) run code.*; save the weights alone, by torch"
-    )
+    said = r"a\.pkl was refused: it .*(would|might) run code.*\. Save the weights alone"
     with pytest.raises(InputError, match=said):
         load_checkpoint(network(), tmp_path / "a.pkl")
     assert not (tmp_path / "ran").exists()
@@ -338,7 +355,7 @@ def test_of_any_pickle_the_refusal_names_the_file_and_the_way_out(tmp_path, prot
 
 def test_a_whole_pickled_model_is_refused(tmp_path):
     torch.save(network(), tmp_path / "a.pt")
-    with pytest.raises(ValueError, match=r"refused: .*Sequential.*save the weights alone"):
+    with pytest.raises(ValueError, match=r"refused: .*Sequential.*Save the weights alone"):
         load_checkpoint(network(), tmp_path / "a.pt")
 
 
@@ -349,7 +366,7 @@ def test_a_whole_pickled_model_is_refused(tmp_path):
 def test_a_file_that_is_no_checkpoint(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(
-        ValueError, match=r"refused: it is no (checkpoint|archive|safetensors file)"
+        ValueError, match=r"refused: it is not (a checkpoint|an archive|a safetensors file)"
     ):
         load_checkpoint(network(), tmp_path / name)
 
@@ -357,8 +374,8 @@ def test_a_file_that_is_no_checkpoint(tmp_path, name, content):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ([1, 2], "holds no state dict but a list"),
-        ({}, "holds no state dict but nothing"),
+        ([1, 2], "must hold a state dict, got a list"),
+        ({}, "must hold a state dict, got nothing"),
         ({"lr": 0.1, "epoch": 3}, r"2 of its 2 entries \(lr, epoch\) are not tensors"),
     ],
 )
@@ -369,7 +386,7 @@ def test_a_file_that_holds_something_else(tmp_path, content, sentence):
 
 
 def test_a_file_that_does_not_exist(tmp_path):
-    with pytest.raises(ValueError, match=r"checkpoint .*a\.pt does not exist"):
+    with pytest.raises(ValueError, match=r"checkpoint .*a\.pt must be an existing file"):
         load_checkpoint(network(), tmp_path / "a.pt")
 
 

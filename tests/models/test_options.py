@@ -123,7 +123,7 @@ def test_a_head_that_is_not_in_the_row_is_refused_by_the_names_of_those_that_are
     heads = TABLE[family][0]
     missing = next(h for h in ("token", "mlp", "none") if h not in heads)
     named = "(?=.*{})".format(")(?=.*".join(h for h in heads if h != "mlp"))
-    with pytest.raises(InputError, match=f"unknown head '{missing}'; choose {named}"):
+    with pytest.raises(InputError, match=f"head must be one of {named}.*got '{missing}'"):
         load_model(f"{SMALLEST[family]}?head={missing}")
 
 
@@ -151,13 +151,13 @@ def test_no_option_of_the_table_is_idle(family, option):
     [(f, option) for f, (_, options) in TABLE.items() for option in sorted(ALL - set(options))],
 )
 def test_an_option_that_is_not_in_the_row_is_refused_by_what_there_is(family, option):
-    said = rf"takes no argument '{option}'; (it takes .*num_classes|did you mean )"
+    said = rf"takes no argument '{option}'\. (It takes .*num_classes|Did you mean )"
     with pytest.raises(InputError, match=said):
         load_model(f"{SMALLEST[family]}?{option}={other_value(family, option)}")
 
 
 def test_a_position_for_a_class_token_that_is_left_out_is_refused():
-    with pytest.raises(InputError, match="no_embed_class speaks of the class token, wh"):
+    with pytest.raises(InputError, match="no_embed_class must be False without a class token"):
         load_model("pit_tiny_patch2_32?no_embed_class=True&head=gap")
 
 

@@ -129,7 +129,7 @@ def test_a_deeply_nested_option_ends_in_a_sentence(tmp_path, value):
     spec = ModelSpec.parse(f"resnet20?num_classes={value}")
     assert spec.arguments == {"num_classes": value}  # text, which is no number of classes
     path = checkpoint_naming(spec.text, tmp_path / "a.safetensors")
-    with pytest.raises(InputError, match=r"num_classes (got|must be)|got num_classes="):
+    with pytest.raises(InputError, match=r"num_classes .*must be"):
         load_model(str(path))
 
 
@@ -220,7 +220,7 @@ def test_code_of_an_image_processor_does_not_run(tmp_path, ran, monkeypatch):
         )
     )
     (folder / "code.py").write_text(CODE.format(ran=str(ran)))
-    with pytest.raises(InputError, match=r"holds Python code of its own, which is not run"):
+    with pytest.raises(InputError, match=r"contains Python code, which is not run"):
         load_model(f"hf:{folder}")
     assert not ran.exists()
 
@@ -267,6 +267,6 @@ def test_metadata_in_the_middle_of_a_header_are_not_read_twice(tmp_path, ran):
     assert loaded.label == "resnet20"
     assert not ran.exists()
     save_file(network.state_dict(), path, metadata={"model": attack, "format": "pt"})
-    with pytest.raises(InputError, match="does not say which model it is of"):
+    with pytest.raises(InputError, match="does not name its model"):
         load_model(str(path))
     assert not ran.exists()

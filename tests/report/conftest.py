@@ -147,7 +147,7 @@ def brightness(model, offset):
     return PerImage(
         quantity=np.full(8, "brightness"),
         image=np.arange(8),
-        value=np.linspace(0, 1, 8) + offset + 0.01 * np.arange(8) ** 2,
+        value=np.linspace(0, 1, 8) + offset * (1 + 0.2 * (-1.0) ** np.arange(8)),
         provenance=provenance(model),
     )
 

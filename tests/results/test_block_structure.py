@@ -119,7 +119,7 @@ def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdi
     margin = 2.262157 * 0.01  # the 97.5 % point of t with 9 degrees of freedom
     assert result.interval() == pytest.approx((score - margin, score + margin))
     (finding,) = result.findings()
-    assert finding.text.endswith(f"at equal distance): {words}; interval over batches")
+    assert finding.text.endswith(f"at equal distance): {words}; interval over 10 groups of batches")
     (answer,) = result.answers()
     assert (answer.claim, answer.verdict, answer.over) == ("C9", verdict, "batches")
 

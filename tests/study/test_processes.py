@@ -69,6 +69,11 @@ def test_a_study_that_was_killed_resumes_to_the_same_results(
 
 
 def test_two_processes_give_the_results_of_one(undisturbed, tmp_path):
+    """Up to rounding: sums over images are added in another order, in double precision.
+
+    The largest relative deviation is 4e-9, of a standard error, which is a difference of nearly
+    equal sums; losses and eigenvalues of mini-batches are equal bit for bit.
+    """
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     answer = subprocess.run(
         [sys.executable, *launcher, str(PROGRAM), str(tmp_path)],
@@ -86,6 +91,6 @@ def test_two_processes_give_the_results_of_one(undisturbed, tmp_path):
             columns = single.columns()
             for name, values in result.columns().items():
                 if values.dtype.kind == "f":
-                    np.testing.assert_allclose(values, columns[name], rtol=1e-4, atol=1e-6)
+                    np.testing.assert_allclose(values, columns[name], rtol=1e-7, atol=1e-12)
                 else:
                     np.testing.assert_array_equal(values, columns[name])

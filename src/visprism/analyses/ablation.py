@@ -53,7 +53,9 @@ class Ablation(Analysis):
         ("blocks", "convolutions"), "parts to ablate one by one"
     )
     joint: tuple[int, ...] = option((), "numbers of blocks to ablate together", minimum=1)
-    draws: int = option(10, "random sets of blocks for each number of `joint`", minimum=1)
+    draws: int = option(
+        10, "number of random sets of blocks for each number in joint", minimum=1
+    )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn."""

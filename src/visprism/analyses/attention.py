@@ -21,9 +21,9 @@ class Attention(FeatureAnalysis):
         Section(
             AttentionStatistics,
             "Attention statistics",
-            "Each point is a head. The distance tells how far it looks, in pixels of the "
-            "image; the mutual information whether queries attend to different keys (1) or all "
-            "alike (0, attention collapse).",
+            "Each point is a head. Distance is the mean distance in pixels between a query and "
+            "the keys that it attends to. Mutual information is 1 if queries attend to "
+            "different keys and 0 if all attend to the same keys (attention collapse).",
             figures={
                 "": {},
                 "entropy": {"quantity": "entropy"},

@@ -44,7 +44,8 @@ class AttentionMapsOfImage(Analysis):
     )
 
     query: Literal["mean", "class"] = option(
-        "mean", "mean over all queries, or the class token that the head reads"
+        "mean",
+        "query of the maps: mean over all queries, or the class token that the head reads",
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:

@@ -41,26 +41,63 @@ class Needs(Flag):
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a measurement costs, in forward passes of one image without gradients.
+class Timing:
+    """Seconds that one image takes, measured on a few.
 
-    A forward and backward pass with respect to the input or the parameters counts as 3, a
-    Hessian-vector product as 6.
+    Without a measurement, a gradient counts as 3 forward passes, a Hessian-vector product as 6.
     """
 
-    per_image: int | float  # passes for each image that is measured
+    forward: float  # a pass without gradients
+    load: float = 0.0  # reading and preparing the image
+    evaluation: float | None = None  # of the loss, at any parameters
+    gradient: float | None = None  # of the loss with respect to the parameters
+    product: float | None = None  # of the Hessian of the loss with a vector
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a measurement costs, in passes of one image.
+
+    `per_image` and `fixed` count forward passes without gradients. A forward and backward pass
+    with respect to the input counts as 3 of them.
+    """
+
+    per_image: int | float = 0.0  # passes for each image that is measured
     fixed: int | float = 0.0  # passes whatever the number of images
     seconds_per_image: int | float = 0.0  # beside the passes, on this machine
+    evaluations: int | float = 0.0  # of the loss of each image, at any parameters
+    gradients: int | float = 0.0  # of the loss of each image, for the parameters
+    products: int | float = 0.0  # Hessian-vector products for each image
 
-    def seconds(self, images: int, pass_seconds: float, load_seconds: float = 0.0) -> float:
-        """Expected seconds for a number of images, with the time of one pass of one image.
+    @property
+    def of_loss(self) -> bool:
+        """Whether the loss or its derivatives are computed."""
+        return bool(self.evaluations or self.gradients or self.products)
+
+    def seconds(self, images: int, timing: Timing) -> float:
+        """Expected seconds for a number of images.
 
         Example:
-            >>> Cost(per_image=2, fixed=10).seconds(100, pass_seconds=0.01)
+            >>> Cost(per_image=2, fixed=10).seconds(100, Timing(forward=0.01))
             2.1
         """
-        each = self.per_image * pass_seconds + self.seconds_per_image + load_seconds
-        return images * each + self.fixed * pass_seconds
+        evaluation, gradient, product = (
+            passes * timing.forward if measured is None else measured
+            for passes, measured in (
+                (1, timing.evaluation),
+                (3, timing.gradient),
+                (6, timing.product),
+            )
+        )
+        seconds_per_image = (
+            self.per_image * timing.forward
+            + self.seconds_per_image
+            + self.evaluations * evaluation
+            + self.gradients * gradient
+            + self.products * product
+            + timing.load
+        )
+        return images * seconds_per_image + self.fixed * timing.forward
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.outputs import calibration, outcomes, predict, reliability, risk_coverage
+from visprism.measure.outputs.temperature import temperature_if_finite
 from visprism.results.base import Result
 from visprism.results.calibration import Calibration as CalibrationResult
-from visprism.results.calibration import Reliability, RiskCoverage
+from visprism.results.calibration import Reliability, RiskCoverage, Temperature
 from visprism.results.predictions import (
     ErrorConsistency,
     Outcomes,
@@ -53,6 +54,14 @@ class Calibration(Analysis):
             table=False,
         ),
         Section(
+            Temperature,
+            "Temperature scaling",
+            "The temperature by which the logits must be divided for the highest likelihood. "
+            "Its effect is measured on images that it is not fitted on. The calibration error "
+            "that remains is not one of the scale of the logits.",
+            figures={},
+        ),
+        Section(
             ErrorConsistency,
             "Error consistency of two models",
             "Whether two models err on the same images: Cohen's kappa is 0 for independent "
@@ -63,7 +72,7 @@ class Calibration(Analysis):
 
     bins: int = option(10, "number of bins of the confidence", minimum=1)
     cutoff: tuple[float, ...] = option(
-        (0.9,), "confidences from which on predictions count as certain", minimum=0, below=1
+        (0.9,), "confidences above which predictions count as certain", minimum=0, below=1
     )
     samples: int = option(1, "number of passes with dropout, averaged", minimum=1)
     resamples: int = option(400, "number of bootstrap resamples", minimum=0)
@@ -80,12 +89,14 @@ class Calibration(Analysis):
             seed=run.seed,
         )
         diagram = reliability(result, bins=self.bins)
-        return metrics, diagram, risk_coverage(result), result, result.per_image()
+        scaling = temperature_if_finite(predictions, seed=run.seed)
+        curve = risk_coverage(result)
+        return metrics, diagram, curve, scaling, result, result.per_image()
 
-    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002
         """Error consistency, and the difference of the debiased ECE."""
         a, b = _outcomes(first), _outcomes(second)
-        difference = calibration_differences(a, b, bins=self.bins, seed=run.seed)
+        difference = calibration_differences(a, b, bins=self.bins)
         return error_consistency(a, b), difference
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002

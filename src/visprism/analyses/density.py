@@ -11,7 +11,7 @@ from visprism.measure.loss.curvature import spectral_density, top_eigenvalues, t
 from visprism.results.base import Result
 from visprism.results.loss import Eigenvalues, SpectralDensity, Trace
 
-_PRODUCTS = 23  # Hessian-vector products for the leading eigenvalues
+_PRODUCTS = 26  # Hessian-vector products for the leading eigenvalues
 _FEWEST_STEPS = 20  # of Lanczos, in the cheaper variant
 
 
@@ -53,12 +53,14 @@ class Density(Analysis):
 
     k: int = option(5, "number of leading eigenvalues", minimum=1)
     runs: int = option(
-        4, "random start vectors of the density; 3 or more for an error", minimum=1
+        4,
+        "number of random start vectors of the density; at least 3 for a standard error",
+        minimum=1,
     )
-    steps: int = option(40, "Lanczos steps of each start vector", minimum=2)
-    probes: int = option(30, "random vectors of the trace", minimum=3)
+    steps: int = option(40, "number of Lanczos steps per start vector", minimum=2)
+    probes: int = option(30, "number of random vectors for the trace", minimum=3)
     weight_decay: float | None = option(
-        0.0, "weight decay of NLL + L2; None for the recipe's", minimum=0
+        0.0, "weight decay of NLL + L2; none: that of the recipe", minimum=0
     )
     parameters: str = option(
         "all", "parameters: all, a pattern of names, block:NAME, stage:NUMBER or kind:KIND"
@@ -90,7 +92,7 @@ class Density(Analysis):
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """Hessian-vector products of all images."""
-        return Cost(per_image=6.0 * (self.runs * self.steps + self.probes + _PRODUCTS))
+        return Cost(products=float(self.runs * self.steps + self.probes + _PRODUCTS))
 
     def coarser(self) -> "Density | None":
         """Half the Lanczos steps."""

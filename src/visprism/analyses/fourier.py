@@ -53,7 +53,7 @@ class Fourier(FeatureAnalysis):
         "diagonal", "frequencies along the diagonal, or averaged over directions"
     )
     protocol: Literal["default", "paper"] = option(
-        "default", "true frequencies, or the numbers of the paper's code"
+        "default", "frequency axis: in π rad/pixel, or as in the paper's code"
     )
 
     def probe(self, subject: Subject) -> Probe:  # noqa: ARG002

@@ -8,10 +8,10 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.outputs import frequency_noise
 from visprism.measure.outputs.bands import BAND_CENTERS
-from visprism.measure.outputs.frequency_noise import EPSILON, RMS
+from visprism.measure.outputs.frequency_noise import EPSILON, RMS, noise_contrasts
 from visprism.results.base import Result
+from visprism.results.frequency_contrasts import FrequencyContrasts
 from visprism.results.perturbations import FrequencyRobustness
 
 
@@ -34,6 +34,14 @@ class FrequencyNoise(Analysis):
             "Accuracy drop under noise of equal energy in each frequency band, with its 95% "
             "interval over images. High frequencies are to the right.",
         ),
+        Section(
+            FrequencyContrasts,
+            "High against low frequencies",
+            "The mean accuracy drop of high minus that of low frequencies. Models of attention "
+            "are claimed to withstand high, models of convolutions low frequencies. The noise "
+            "of the paper is stronger at high frequencies.",
+            figures={},
+        ),
     )
 
     frequencies: tuple[float, ...] = option(
@@ -41,8 +49,8 @@ class FrequencyNoise(Analysis):
     )
     rms: float = option(RMS, "root mean square of the noise, in pixels of 0 to 1", above=0)
     ring: Literal["square", "round"] = option("square", "shape of the bands")
-    protocol: Literal["default", "paper"] = option(
-        "default", "equal energy in each band, or the noise of the paper's code"
+    protocol: Literal["default", "paper", "both"] = option(
+        "default", "equal energy in each band, the noise of the paper's code, or both"
     )
     epsilon: float = option(
         EPSILON, "amplitude of the paper's noise, in normalized images", above=0
@@ -50,8 +58,8 @@ class FrequencyNoise(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure accuracy under noise of each band."""
-        return frequency_noise(
-            subject.model,
+        return noise_contrasts(
+            subject.anatomy,
             subject.batches(),
             mean=subject.known_preprocessing.mean,
             std=subject.known_preprocessing.std,
@@ -64,8 +72,9 @@ class FrequencyNoise(Analysis):
         )
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
-        """One forward pass per band with its noise, and one without."""
-        return Cost(per_image=1 + 1.5 * len(self.frequencies))
+        """One forward pass per band with its noise, and one without, for each protocol."""
+        passes = 1 + 1.5 * len(self.frequencies)
+        return Cost(per_image=2 * passes if self.protocol == "both" else passes)
 
     def coarser(self) -> "FrequencyNoise | None":
         """Every second band."""

@@ -71,21 +71,21 @@ class Landscape(Analysis):
     ring_pairs: int = option(3, "number of random planes with circles", minimum=1)
     angles: int = option(8, "points on each circle, even", minimum=4)
     plane: Literal["random", "hessian"] = option(
-        "random", "random directions, or the two leading Hessian eigenvectors"
+        "random", "directions of the plane: random, or the two leading Hessian eigenvectors"
     )
     checkpoints: tuple[Path, ...] = option(
         (), "checkpoints through which the plane goes: 1 or 2, or the path of a training run"
     )
     normalization: Literal["filter", "layer", "none", "paper"] = option(
         "filter",
-        "norm of random directions, as that of each filter, each layer, none, or the paper",
+        "normalization of random directions: by filter, by layer, none, or as in the paper",
     )
-    tables: bool = option(False, "whether position embeddings move too")  # noqa: FBT003
+    tables: bool = option(False, "whether random directions also move position embeddings")  # noqa: FBT003
     batch_norm: Literal["frozen", "reestimated"] = option(
         "frozen", "BatchNorm statistics of the grid; the circles have both"
     )
     weight_decay: float | None = option(
-        None, "weight decay of the L2 surface; by default the recipe's", minimum=0
+        None, "weight decay of the L2 surface; none: that of the recipe", minimum=0
     )
     images: Literal["clean", "augmented"] = option(
         "clean", "training images as they are, or augmented as in the strong recipe"

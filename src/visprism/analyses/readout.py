@@ -45,9 +45,7 @@ class Readout(Analysis):
     penalty: float = option(
         0.01, "penalty of the ridge probe in mean variances of a feature", above=0
     )
-    folds: int = option(
-        5, "number of folds where the data has no training images of its own", minimum=2
-    )
+    folds: int = option(5, "number of folds if the data has no training split", minimum=2)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Pool the features of test and training images, and fit the readouts."""

@@ -39,10 +39,14 @@ class Sharpness(Analysis):
     )
     mini_batch: int = option(16, "images per mini-batch", minimum=1)
     rho: float | None = option(
-        None, "distance; by default 0.05 for sam, 0.5 for asam, 1 for gaussian", above=0
+        None,
+        "distance from the weights; none: 0.05 for sam, 0.5 for asam, 1 for gaussian",
+        above=0,
     )
-    steps: int = option(1, "ascent steps of sam and asam", minimum=1)
-    draws: int = option(8, "random directions of gaussian, each with its opposite", minimum=1)
+    steps: int = option(1, "number of ascent steps of sam and asam", minimum=1)
+    draws: int = option(
+        8, "number of random directions of gaussian, each with its opposite", minimum=1
+    )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """The sharpness of each mini-batch."""
@@ -58,5 +62,5 @@ class Sharpness(Analysis):
         )
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
-        """One gradient and an evaluation per rule, 2 x draws evaluations for gaussian."""
-        return Cost(per_image=4.0 + 8.0 * self.steps + 2.0 * self.draws)
+        """One gradient, others for more steps, and 2 x draws evaluations for gaussian."""
+        return Cost(evaluations=3.0 + 2.0 * self.draws, gradients=1.0 + 2.0 * (self.steps - 1))

@@ -12,12 +12,8 @@ from visprism.anatomy import Anatomy, attentions, dissect
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.data.study_images import (
-    PictureImages,
-    PixelChange,
-    StudyImages,
-    tensor_images,
-)
+from visprism.data.study_images import PictureImages, PixelChange, StudyImages
+from visprism.data.tensor_images import tensor_images
 from visprism.results.base import Result
 
 BATCH_SIZE = 16  # images of a forward pass, unless asked for otherwise
@@ -220,13 +216,9 @@ def dissected(
     Raises:
         InputError: if the model is in training mode or fails on the images.
     """
+    from visprism.measure.batches import on_device
+
     batch = images.batches(preprocessing, batch_size=2, limit=2)[0]
     example = batch[0] if isinstance(batch, tuple | list) else batch
     with run.compute.borrow(model), torch.no_grad():
-        return dissect(model, _moved(example, run))
-
-
-def _moved(example: Any, run: Run) -> Any:  # noqa: ANN401 (a tensor or a mapping of tensors)
-    from visprism.measure.batches import on_device
-
-    return on_device(example, run.compute)
+        return dissect(model, on_device(example, run.compute))

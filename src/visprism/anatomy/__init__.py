@@ -1,8 +1,7 @@
-"""Anatomy: a model as an ordered row of blocks, and ways to watch and cut them."""
+"""Anatomy: a model as a sequence of blocks, which can be watched, replaced and ablated."""
 
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.anatomy import Anatomy, Block, costs
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
-from visprism.anatomy.blocks.cost import costs
 from visprism.anatomy.blocks.dissect import dissect
 from visprism.anatomy.blocks.kinds import Kind
 from visprism.anatomy.blocks.layers import layers

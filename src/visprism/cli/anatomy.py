@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from visprism.cli.options import size_options, weights_options
-from visprism.cli.text import columns
+from visprism.cli.output import columns
 from visprism.cli.values import folder
 
 

@@ -9,8 +9,8 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from visprism.cli.naming import DATA
-from visprism.cli.text import columns
+from visprism.cli.options import DATA
+from visprism.cli.output import columns
 from visprism.cli.values import positive
 from visprism.core.errors import InputError
 
@@ -40,18 +40,17 @@ def models(arguments: Namespace) -> None:
         return
     rows = _zoo_rows(arguments.pattern)
     if arguments.pattern is not None:
-        rows += [(name, "", "", _source(name), "") for name in _elsewhere(arguments.pattern)]
+        rows += [(name, "-", "-", _source(name), "-") for name in _elsewhere(arguments.pattern)]
     if not rows:
         raise InputError(
             f"pattern must match a model of the zoo, timm or torchvision, got "
             f"{arguments.pattern!r}"
         )
     print(columns(["model", "parameters", "MACs", "source", "weights included"], rows))
-    if arguments.pattern is None:
-        print(
-            "\nMACs are those of one image. `visprism models PATTERN` searches timm and "
-            "torchvision too."
-        )
+    print(
+        "\nMACs are those of one image; --cost measures those of timm and torchvision.\n"
+        "`visprism models PATTERN` searches the zoo, timm and torchvision."
+    )
 
 
 def read_catalog() -> dict[str, ZooEntry]:
@@ -180,7 +179,8 @@ def add_models(to: ArgumentParser) -> None:
         "pattern",
         nargs="?",
         metavar="PATTERN",
-        help="part of a name, or a pattern such as '*vit*' (default: list the zoo)",
+        help="part of a name, such as a family (resnet), or a pattern such as '*vit*' "
+        "(default: list the zoo)",
     )
     tables = to.add_mutually_exclusive_group()
     tables.add_argument(

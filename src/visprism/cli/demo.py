@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visprism.cli.options import out_options, seed_options
-from visprism.cli.text import columns
+from visprism.cli.output import columns
 from visprism.cli.values import minutes
+from visprism.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from visprism.core.run import Run
@@ -18,8 +19,8 @@ _IMAGES = 256
 def demo(arguments: Namespace) -> int:
     """Examine the networks and print the table; with ``--train`` train them before."""
     from visprism.cli.output import exit_code, print_event, print_study
-    from visprism.cli.progress import progress_shown
-    from visprism.cli.study_commands import kept
+    from visprism.cli.progress import console_progress
+    from visprism.cli.study_commands import stored_results
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.demo import SHIPPED
@@ -28,7 +29,7 @@ def demo(arguments: Namespace) -> int:
     from visprism.study.subjects import DataOptions
 
     try:
-        with progress_shown() as progress:
+        with console_progress() as progress:
             origin = Provenance(command=arguments.command)
             run = Run(seed=arguments.seed, progress=progress, provenance=origin)
             models = _trained(arguments.out, run) if arguments.train else dict(SHIPPED)
@@ -44,7 +45,9 @@ def demo(arguments: Namespace) -> int:
             )
             write_files(study, arguments.out)
     except KeyboardInterrupt as interruption:
-        raise KeyboardInterrupt(kept(arguments.out)) from interruption
+        raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
+    except OutputError as error:
+        raise InputError(f"{error} So far, {stored_results(arguments.out)}.") from error
     print_study(study)
     print(f"Wrote {arguments.out / 'report.html'}")
     return exit_code(study)

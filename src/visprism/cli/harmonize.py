@@ -1,4 +1,4 @@
-"""``visprism harmonize``: a CNN with self-attention in the place of some of its Conv blocks."""
+"""``visprism harmonize``: a CNN with self-attention instead of some of its Conv blocks."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from visprism.cli.options import device_options, out_options, size_options, weights_options
-from visprism.cli.text import columns
+from visprism.cli.output import columns
 from visprism.cli.train import changes_options, recipe_of
 from visprism.cli.values import positive
 
@@ -62,10 +62,10 @@ def harmonize(arguments: Namespace) -> None:
     print(f"{before:,} parameters before, {after:,} after")
     for finding in search.findings() if search is not None else ():
         print(finding)
-    print(f"Wrote {arguments.out}; load it as {_moved(saved, folder, arguments)}")
+    print(f"Wrote {arguments.out}; load it as {_final_name(saved, folder, arguments)}")
 
 
-def _moved(name: str, scratch: object, arguments: Namespace) -> str:
+def _final_name(name: str, scratch: object, arguments: Namespace) -> str:
     """The name of the saved network, which was written to a temporary folder first."""
     return name.replace(str(scratch), str(arguments.out))
 
@@ -86,7 +86,7 @@ def _network(arguments: Namespace) -> "LoadedModel":
 
 
 def _search(arguments: Namespace, msa: "MSAConfig") -> "tuple[ReplacementSearch, LoadedModel]":
-    from visprism.cli.progress import progress_shown
+    from visprism.cli.progress import console_progress
     from visprism.core.devices import Compute
     from visprism.core.errors import InputError
     from visprism.core.provenance import Provenance
@@ -102,7 +102,7 @@ def _search(arguments: Namespace, msa: "MSAConfig") -> "tuple[ReplacementSearch,
     names = ("model", "data", "split", "pretrained", "size")
     job = Job(folder=arguments.out, **{name: getattr(arguments, name) for name in names})
     try:
-        with progress_shown() as progress:
+        with console_progress() as progress:
             return search_by_recipe(
                 job,
                 recipe,

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from visprism.cli import anatomy, catalog, demo, harmonize, study_commands, train
 from visprism.cli.declarations import groups, summaries
 from visprism.cli.errors import Parser, flags_of
-from visprism.cli.naming import BOTH, DATA, MODEL, WEIGHTS
+from visprism.cli.options import BOTH, DATA, MODEL, WEIGHTS
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 
@@ -148,7 +148,7 @@ def _listing(available: dict[str, Command]) -> str:
     return "\n".join(lines[1:])
 
 
-def _registered_commands(known: dict[str, Command]) -> dict[str, Command]:
+def _registered_commands(existing: dict[str, Command]) -> dict[str, Command]:
     """Commands of analyses that plug-ins register in ways that their text does not show."""
     from visprism.analyses import ANALYSES
 
@@ -160,7 +160,7 @@ def _registered_commands(known: dict[str, Command]) -> dict[str, Command]:
             MEASURED,
         )
         for name in ANALYSES
-        if name not in known
+        if name not in existing
     }
 
 

@@ -13,7 +13,7 @@ _SECONDS = 10  # between lines where there is no terminal
 
 
 @contextmanager
-def progress_shown() -> Iterator["Progress"]:
+def console_progress() -> Iterator["Progress"]:
     """A function that wraps an iterable and shows how far it is under a label.
 
     Of several processes only the first calls it.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from visprism.cli.options import study_options
 from visprism.cli.values import names
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from visprism.core.options import Option
@@ -148,7 +148,9 @@ def _perform(
                 return exit_code(study)
             write_files(study, arguments.out, formats=arguments.formats)
     except KeyboardInterrupt as interruption:
-        raise KeyboardInterrupt(kept(arguments.out)) from interruption
+        raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
+    except OutputError as error:
+        raise InputError(f"{error} So far, {stored_results(arguments.out)}.") from error
     if arguments.json:
         print(json_of(study), end="")
     else:
@@ -164,13 +166,13 @@ def _study(
     compute: Any,  # noqa: ANN401 (a Compute, which is imported late)
 ) -> "Study":
     from visprism.cli.output import print_event
-    from visprism.cli.progress import progress_shown
+    from visprism.cli.progress import console_progress
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.study import examine
     from visprism.study.subjects import DataOptions
 
-    with progress_shown() as progress:
+    with console_progress() as progress:
         return examine(
             arguments.models,
             arguments.data,
@@ -198,7 +200,7 @@ def _study(
         )
 
 
-def kept(folder: Path) -> str:
+def stored_results(folder: Path) -> str:
     """What an interrupted study leaves, and how to resume it."""
     from visprism.study.store import INDEX, read_index
 
@@ -209,4 +211,4 @@ def kept(folder: Path) -> str:
     if not entries:
         return "no result was complete"
     results = "1 result is" if len(entries) == 1 else f"{len(entries)} results are"
-    return f"{results} kept in {folder}; the same command resumes"
+    return f"{results} stored in {folder}; the same command resumes"

@@ -16,7 +16,7 @@ def train(arguments: Namespace) -> None:
     """Train, draw the learning curves, and print the outcome."""
     from dataclasses import fields
 
-    from visprism.cli.progress import progress_shown
+    from visprism.cli.progress import console_progress
     from visprism.core.devices import Compute
     from visprism.core.processes import processes, rank
     from visprism.core.provenance import Provenance
@@ -30,7 +30,7 @@ def train(arguments: Namespace) -> None:
     shared = {f.name: getattr(arguments, f.name) for f in fields(Job) if f.name not in given}
     compute = Compute(arguments.device)
     try:
-        with processes(compute), progress_shown() as progress:
+        with processes(compute), console_progress() as progress:
             run = Run(
                 compute=compute,
                 progress=progress,
@@ -58,7 +58,7 @@ def train(arguments: Namespace) -> None:
 def recipes(arguments: Namespace) -> None:
     """List the recipes, or print one as YAML."""
     from visprism.cli.catalog import described
-    from visprism.cli.text import columns
+    from visprism.cli.output import columns
     from visprism.training import RECIPES, as_yaml
 
     if arguments.recipe is None:

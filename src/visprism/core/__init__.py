@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, registries, files, devices, processes, provenance."""
+"""Foundations: errors, registries, files, devices, processes, provenance."""

@@ -1,4 +1,4 @@
-"""Devices: where the arithmetic is done, and in which precision."""
+"""Devices and precisions of computations."""
 
 import os
 from collections.abc import Iterator
@@ -32,8 +32,8 @@ class Compute:
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise InputError(f"unknown precision {self.precision!r}; wanted one of {known}")
+            precisions = ", ".join(PRECISIONS)
+            raise InputError(f"precision must be one of {precisions}, got {self.precision!r}")
         try:
             if self.torch_device.type == "meta":
                 raise NotImplementedError("its tensors hold no numbers")
@@ -41,7 +41,8 @@ class Compute:
         except (RuntimeError, AssertionError, ImportError, NotImplementedError) as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise InputError(
-                f"device {self.device!r} cannot be used here ({reason}); 'cpu' always can"
+                f"device must be available on this machine, got {self.device!r} "
+                f"({reason}). Use 'cpu'."
             ) from error
 
     @property
@@ -49,12 +50,12 @@ class Compute:
         """The device of this process: of several under ``torchrun``, each takes its own GPU."""
         device = torch.device(self.device)
         if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
-            own = int(os.environ["LOCAL_RANK"]) % max(1, torch.cuda.device_count())
-            return torch.device("cuda", own)
+            index = int(os.environ["LOCAL_RANK"]) % max(1, torch.cuda.device_count())
+            return torch.device("cuda", index)
         return device
 
     def autocast(self) -> AbstractContextManager:
-        """Mixed precision inside, where it is asked for."""
+        """Inside, mixed precision is on, if the precision asks for it."""
         if self.precision == "fp32":
             return nullcontext()
         return torch.autocast(self.torch_device.type, dtype=PRECISIONS[self.precision])
@@ -62,13 +63,13 @@ class Compute:
     @contextmanager
     def borrow(self, model: nn.Module) -> Iterator[None]:
         """Inside, the model lies on the device; afterwards it has its own tensors back."""
-        own = [(tensor, tensor.data) for tensor in (*model.parameters(), *model.buffers())]
+        tensors = [(tensor, tensor.data) for tensor in (*model.parameters(), *model.buffers())]
         try:
-            for tensor, data in own:
+            for tensor, data in tensors:
                 tensor.data = data.to(self.torch_device)
             yield
         finally:
-            for tensor, data in own:
+            for tensor, data in tensors:
                 tensor.data = data
 
 

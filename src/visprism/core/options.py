@@ -18,7 +18,7 @@ Bound = int | float | None
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """What is declared about an option beside its type and default."""
+    """Declaration of an option in addition to its type and default."""
 
     help: str  # a noun phrase, with unit
     minimum: Bound = None  # smallest value
@@ -29,7 +29,7 @@ class OptionInfo:
 
 @dataclass(frozen=True)
 class Option:
-    """One option: name, type, default, and what is declared about it."""
+    """One option: name, type, default and declaration."""
 
     name: str
     type: Any
@@ -240,5 +240,7 @@ def _text(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, tuple):
         return ",".join(_text(one) for one in value) or "none"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        levels = round(255 * value, 9)  # of eight bits, in which perturbations are stated
+        exact = float(f"{value:.4g}") == value or levels != int(levels)
+        return f"{value:.4g}" if exact else f"{levels:.0f}/255"
     return "none" if value is None else str(value)

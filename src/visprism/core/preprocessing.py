@@ -11,8 +11,8 @@ class Preprocessing:
     """Resize, center crop, scale to 0 ... 1, and standardize, as a model's authors did it.
 
     Raises:
-        InputError: if it makes no sense: a side without pixels, a deviation that is not above
-            0, a crop larger than the image, or means and deviations of different channels.
+        InputError: if a side or a standard deviation is not positive, the crop is larger than
+            the image, or the numbers of means and standard deviations differ.
     """
 
     size: tuple[int, int]  # (height, width) of the model's input
@@ -24,8 +24,8 @@ class Preprocessing:
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:
             raise InputError(
-                f"a preprocessing has {len(self.mean)} means and {len(self.std)} deviations; "
-                "it wants one of each for every channel"
+                "mean and std must have one value per channel each, got "
+                f"{len(self.mean)} and {len(self.std)}"
             )
         checks = {
             "size": (self.size, min(self.size) >= 1, "at least one pixel each way"),
@@ -33,12 +33,12 @@ class Preprocessing:
             "std": (self.std, all(isfinite(s) and s > 0 for s in self.std), "numbers above 0"),
             "crop": (self.crop, 0 < self.crop <= 1, "a number above 0 and up to 1"),
         }
-        for name, (value, right, wanted) in checks.items():
+        for name, (value, right, constraint) in checks.items():
             if not right:
-                raise InputError(f"a preprocessing has {name}={value}; it wants {wanted}")
+                raise InputError(f"{name} must be {constraint}, got {value!r}")
 
     def __str__(self) -> str:
-        """One phrase for the line of protocol under a figure."""
+        """A phrase for the caption of a figure."""
         h, w = self.size
         crop = f", crop {self.crop:g}" if self.crop != 1 else ""
         return f"{h}x{w} {self.interpolation}{crop}"

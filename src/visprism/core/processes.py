@@ -1,4 +1,4 @@
-"""Processes: the group that ``torchrun`` started, and how its members share the work."""
+"""Processes: the process group of ``torchrun``, and how it shares work."""
 
 import atexit
 import os
@@ -40,13 +40,13 @@ class ProcessGroup:
             self.part()
             if place not in self._stores:
                 self._stores[place], _, _ = next(distributed.rendezvous("env://"))
-            # Each under a name of its own: of one that was left, others find its addresses.
+            # A new name for each: the store still has the addresses of a group that was left.
             self._made[place] += 1
             store = distributed.PrefixStore(
                 f"visprism/{self._made[place]}", self._stores[place]
             )
-            own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-            distributed.init_process_group(backend, store=store, rank=own, world_size=world)
+            rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            distributed.init_process_group(backend, store=store, rank=rank, world_size=world)
             self._like = place, backend
         self.inside = True
 
@@ -72,7 +72,7 @@ def world_size() -> int:
 
 
 def gather(value: T) -> list[T]:
-    """What each process has, in the order of ranks; the same list in every process.
+    """The values of all processes in the order of ranks; the same list in every process.
 
     The values are pickled: keep them small.
     """
@@ -84,7 +84,7 @@ def gather(value: T) -> list[T]:
 
 
 def add_up(value: Tensor) -> Tensor:
-    """The sum of what all processes have, in each; one alone gets its own tensor back."""
+    """The sum over all processes, in each process; a single process gets its tensor back."""
     if world_size() == 1:
         return value
     total = value.clone()
@@ -94,9 +94,9 @@ def add_up(value: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class RankSlice(Generic[T]):
-    """What one process does of `items`: numbers r, r + world, r + 2 world, ...
+    """The share of one process of `items`: items r, r + world, r + 2 world, ...
 
-    Of a sequence they are a slice, so only they are made; any other iterable is read through.
+    A sequence is sliced; any other iterable is read in full.
     """
 
     items: Iterable[T]
@@ -114,16 +114,16 @@ class RankSlice(Generic[T]):
 
 
 def share(items: Iterable[T]) -> Iterable[T]:
-    """What this process does of `items`; all of them where it is the only one."""
+    """The share of this process of `items`; all of them in a single process."""
     return items if world_size() == 1 else RankSlice(items, rank(), world_size())
 
 
 @contextmanager
 def processes(compute: Compute = CPU) -> Iterator[None]:
-    """Inside, the processes that ``torchrun`` started share the work; one alone does it all.
+    """Inside, the processes that ``torchrun`` started share the work.
 
-    The connections stay for the next time, and until the program ends, unless an error is why
-    they are left: others may then wait for what this process will not do.
+    The connections are reused until the program ends, but are closed after an error, since
+    other processes may then wait for this one.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started == 1 or _several():
@@ -142,7 +142,7 @@ def processes(compute: Compute = CPU) -> Iterator[None]:
 
 
 def require_single_process(what: str) -> None:
-    """Require that no other process does the same work and writes into the same folder.
+    """Require a single process, since several would write to the same folder.
 
     Raises:
         InputError: if ``torchrun`` has started several.

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a result comes from: everything that is needed to measure it again."""
+    """Where a result comes from: all that is needed to reproduce it."""
 
     model: str = ""  # as the user named it
     data: str = ""  # as the user named it, with its split
@@ -31,7 +31,7 @@ class Provenance:
 
     @classmethod
     def from_stored(cls, values: Mapping[str, Any]) -> "Provenance":
-        """What a file holds; entries of other versions that are not known here are left out."""
+        """The provenance in a file; unknown entries of other versions are dropped."""
         names = {f.name for f in fields(cls)}
         stored = {name: value for name, value in values.items() if name in names}
         if "image_shape" in stored:
@@ -39,7 +39,7 @@ class Provenance:
         return cls(**stored)
 
     def sentence(self) -> str:
-        """The protocol in one line, as it stands under every figure."""
+        """The provenance in one line, as in the caption of every figure."""
         shape = "x".join(map(str, self.image_shape))
         parts = [
             self.model,

@@ -1,4 +1,4 @@
-"""Registries: names for things that a user or a plugin can add.
+"""Registries: functions by name, to which users and plug-ins can add.
 
 A plugin is a package that declares a module in the entry-point group ``visprism.plugins``;
 importing that module registers what it offers, with the same decorator as the built-ins use.

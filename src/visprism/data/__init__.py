@@ -13,12 +13,10 @@ from visprism.data import (  # noqa: F401 (they register)
 from visprism.data.augmentation import STRONG, STRONG_LARGE, WEAK, Augmentation
 from visprism.data.batches import Batches, batches, framing
 from visprism.data.dataset import image_set
-from visprism.data.feed import Feed, MemoryFeed, memory_feed
-from visprism.data.image_set import ImageSet
-from visprism.data.loader_feed import LoaderFeed, loader_feed
+from visprism.data.feed import Feed, LoaderFeed, MemoryFeed, loader_feed, memory_feed
+from visprism.data.image_set import DATA, ImageSet
 from visprism.data.memory import default_preprocessing, in_memory
 from visprism.data.open_data import load_data
-from visprism.data.registry import DATA
 from visprism.data.statistics import statistics
 from visprism.data.subsets import held_out, stratified
 

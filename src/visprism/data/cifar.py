@@ -7,8 +7,7 @@ import numpy as np
 from PIL import Image
 
 from visprism.core.errors import InputError
-from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, ImageSet, chosen_split
 
 
 def home() -> Path:

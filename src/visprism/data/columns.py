@@ -35,11 +35,11 @@ def chosen_column(
     return candidates[0]
 
 
-def class_names(known: object, targets: Int64[np.ndarray, " n"], name: str) -> tuple[str, ...]:
+def class_names(stored: object, targets: Int64[np.ndarray, " n"], name: str) -> tuple[str, ...]:
     """The names of the classes; their numbers, where the data does not name them.
 
     Args:
-        known: what the data holds as names, which should be a list of text; None: nothing.
+        stored: what the data holds as names, which should be a list of text; None: nothing.
         targets: the labels.
         name: of the data.
 
@@ -48,15 +48,17 @@ def class_names(known: object, targets: Int64[np.ndarray, " n"], name: str) -> t
     """
     if not len(targets):
         raise InputError(f"{name} must have at least one image, got none")
-    if known is None:
+    if stored is None:
         if targets.max() >= _MOST_CLASSES:
             raise InputError(
                 f"labels of {name} must be less than {_MOST_CLASSES}, got {targets.max()}"
             )
-        known = list(map(str, range(targets.max() + 1)))
-    if not isinstance(known, list | tuple) or not all(isinstance(n, str) for n in known):
-        raise InputError(f"the class names of {name} must be a list of text, got {known!r:.80}")
-    names = tuple(known)
+        stored = list(map(str, range(targets.max() + 1)))
+    if not isinstance(stored, list | tuple) or not all(isinstance(n, str) for n in stored):
+        raise InputError(
+            f"the class names of {name} must be a list of text, got {stored!r:.80}"
+        )
+    names = tuple(stored)
     wrong = (targets < 0) | (targets >= len(names))
     if wrong.any():
         raise InputError(

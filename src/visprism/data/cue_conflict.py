@@ -12,8 +12,7 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.data.decode import decode, fault
 from visprism.data.folder import images_below
-from visprism.data.image_set import ImageSet
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, ImageSet
 
 # cat1-elephant2.png: the first cat's shape, the second elephant's texture
 _NAME = re.compile(r"(?P<shape>[A-Za-z_ ]+?)\d*-(?P<texture>[A-Za-z_ ]+?)\d*")

@@ -6,8 +6,7 @@ import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.data.decode import decode, fault
-from visprism.data.image_set import NO_CLASS, SPLITS, ImageSet, chosen_split
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, NO_CLASS, SPLITS, ImageSet, chosen_split
 
 EXTENSIONS = {
     ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",

@@ -5,9 +5,8 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.data.columns import chosen_column, class_names
 from visprism.data.decode import decode, fault
-from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.parquet import encoded
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, ImageSet, chosen_split
+from visprism.data.parquet import image_bytes
 
 
 @DATA.register
@@ -48,7 +47,7 @@ def hf(
     rows = table.select_columns([image]).cast_column(image, datasets.Image(decode=False))
 
     def row_fault(i: int) -> str | None:
-        reason = fault(encoded(rows[i][image]))
+        reason = fault(image_bytes(rows[i][image]))
         return reason and f"row {i} ({reason})"
 
     return ImageSet(
@@ -56,6 +55,6 @@ def hf(
         split=split,
         class_names=class_names(table.features[label].names, targets, name),
         targets=targets,
-        read=lambda indices: [decode(encoded(rows[i][image])) for i in indices],
+        read=lambda indices: [decode(image_bytes(rows[i][image])) for i in indices],
         fault=row_fault,
     )

@@ -9,7 +9,11 @@ from jaxtyping import Int, Int64
 from PIL import Image
 
 from visprism.core.errors import InputError
+from visprism.core.registry import Registry
 from visprism.core.rng import stream
+
+DATA = Registry("data")
+
 
 # In the order of preference where none is named: measurements use images that a model has not
 # been trained on.
@@ -19,7 +23,7 @@ NO_CLASS = -1  # the target of an image that has no label
 
 
 def no_fault(position: int) -> None:
-    """No fault, for images that are in memory already."""
+    """No fault, for images in memory."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from visprism.core.errors import InputError
 from visprism.data.folder import folder
-from visprism.data.image_set import ImageSet
+from visprism.data.image_set import DATA, ImageSet
 from visprism.data.parquet import parquet
-from visprism.data.registry import DATA
 
 
 @DATA.register
@@ -25,8 +24,8 @@ def imagenet(path: str, *, split: str | None = None) -> ImageSet:
     name, root = f"imagenet:{path}", Path(path).expanduser()
     tables = root.is_dir() and any(root.rglob("*.parquet"))
     images = (parquet if tables else folder)(path, split=split)
-    known = ImageNetInfo()
-    identifiers = known.label_names()
+    info = ImageNetInfo()
+    identifiers = info.label_names()
     if tables:
         fits = images.num_classes == len(identifiers)
     else:
@@ -37,5 +36,5 @@ def imagenet(path: str, *, split: str | None = None) -> ImageSet:
             f"..., got {images.num_classes} ({', '.join(images.class_names[:2])}, ...). Read "
             f"other images with folder:{path}."
         )
-    names = (known.index_to_description(i) for i in range(len(identifiers)))
+    names = (info.index_to_description(i) for i in range(len(identifiers)))
     return replace(images, source=name, class_names=tuple(names))

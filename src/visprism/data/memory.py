@@ -1,4 +1,4 @@
-"""Image sets in memory, for small images that are read many times."""
+"""Image sets in memory, for small images that are read repeatedly."""
 
 import torch
 from jaxtyping import Float, Int64, UInt8

@@ -10,8 +10,7 @@ import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.core.run import Progress
-from visprism.data.image_set import ImageSet, balanced
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, ImageSet, balanced
 from visprism.data.subsets import stratified
 
 _MAX_NAMES = 3  # of unreadable images in an error, which counts all of them

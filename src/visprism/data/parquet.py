@@ -13,8 +13,7 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.data.columns import chosen_column, class_names
 from visprism.data.decode import decode, fault
-from visprism.data.image_set import SPLITS, ImageSet, chosen_split
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, SPLITS, ImageSet, chosen_split
 
 if TYPE_CHECKING:
     from pyarrow import ChunkedArray, DataType, Schema
@@ -59,10 +58,10 @@ class _Rows:
     def __getitem__(self, row: int) -> bytes:
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
         cell = self._cells(group)[row - int(self._starts[group])].as_py()
-        return encoded(cell)
+        return image_bytes(cell)
 
 
-def encoded(cell: bytes | dict[str, Any] | None) -> bytes:
+def image_bytes(cell: bytes | dict[str, Any] | None) -> bytes:
     """The bytes of an image file in a cell: as they are, or in a struct with its path."""
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     return content or b""  # an empty file is what decoding it will then report
@@ -99,7 +98,7 @@ def parquet(
         return types.is_binary(kind) or types.is_large_binary(kind)
 
     def columns(feature: str, plain: Callable[["DataType"], bool]) -> list[str]:
-        noted = [key for key, facts in features.items() if facts.get("_type") == feature]
+        noted = [key for key, metadata in features.items() if metadata.get("_type") == feature]
         return noted or [field.name for field in schema if plain(field.type)]
 
     images = columns("Image", is_image)
@@ -129,7 +128,7 @@ def parquet(
         split=split,
         class_names=class_names(features.get(label, {}).get("names"), targets, name),
         targets=targets,
-        read=lambda some: [decode(rows[i]) for i in some],
+        read=lambda indices: [decode(rows[i]) for i in indices],
         fault=row_fault,
     )
 

@@ -2,24 +2,43 @@
 
 Each image shows one of ten silhouettes at a random place, size and angle, filled with one of
 ten textures, before a background of another texture. Shape and texture are independent and both
-are known, so that one can tell which of them a model goes by. An image depends on its seed,
-split and position only; it is drawn on the plane, so that any size shows the same picture.
+are known, so that shape bias can be measured. An image depends on its seed, split and position
+only; it is drawn on the plane, so that any size shows the same picture.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int64, UInt8, UInt32
+from jaxtyping import Float, Int64, Integer, UInt8, UInt32, UInt64
 from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.data.counter_rng import uniform_numbers
-from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, ImageSet, chosen_split
 from visprism.data.silhouettes import SILHOUETTES
 from visprism.data.textures import TEXTURES, coverage
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(x: UInt64[np.ndarray, "..."]) -> UInt64[np.ndarray, "..."]:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def uniform_numbers(
+    key: int, positions: Integer[np.ndarray, " b"], count: int
+) -> Float[np.ndarray, "{count} b"]:
+    """`count` uniform numbers in [0, 1) for each position.
+
+    Source: Steele, Lea & Flood (2014), Fast splittable pseudorandom number generators, fig. 16.
+    """
+    of_position = _mixed(np.array([key], np.uint64) + positions.astype(np.uint64) * _GAMMA)
+    turns = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
+    return (_mixed(of_position + turns[:, None]) >> np.uint64(11)) / float(1 << 53)
+
 
 COUNTS = {"train": 50_000, "test": 10_000}  # as many as CIFAR-10 has
 TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}
@@ -45,7 +64,7 @@ Plane = Float[np.ndarray, "_ h w"]
 
 
 @dataclass(frozen=True)
-class Surface:
+class TexturedSurface:
     """How textures are laid out and colored; one row per image."""
 
     texture: Int64[np.ndarray, " b"]  # index into TEXTURES
@@ -62,19 +81,19 @@ class Surface:
 
 @dataclass(frozen=True)
 class Scenes:
-    """What the images show; one row per image."""
+    """Content of the images; one row per image."""
 
     shape: Int64[np.ndarray, " b"]  # index into SILHOUETTES
     scale: PerImage
     angle: PerImage
     x: PerImage
     y: PerImage
-    filling: Surface
-    background: Surface
+    filling: TexturedSurface
+    background: TexturedSurface
 
 
 def scenes(key: int, positions: Int64[np.ndarray, " b"], cues: str = "independent") -> Scenes:
-    """What the images at these positions show.
+    """Content of the images at these positions.
 
     Each hundred of consecutive images holds every pair of a shape and a texture once, if they
     are independent.
@@ -114,9 +133,9 @@ def _surface(
     hue: PerImage,
     chroma: tuple[float, float],
     draw: Iterator[PerImage],
-) -> Surface:
+) -> TexturedSurface:
     dark = hue + _between((-0.2, 0.2), draw)
-    return Surface(
+    return TexturedSurface(
         texture=texture,
         period=_between(PERIOD, draw),
         angle=_between(TURN, draw),
@@ -149,7 +168,9 @@ def render(scenes: Scenes, size: int) -> UInt8[np.ndarray, "b {size} {size} 3"]:
     return (255 * image.clip(0, 1) + 0.5).astype(np.uint8)
 
 
-def _paint(surface: Surface, x: Plane, y: Plane, size: int) -> Float[np.ndarray, "b h w 3"]:
+def _paint(
+    surface: TexturedSurface, x: Plane, y: Plane, size: int
+) -> Float[np.ndarray, "b h w 3"]:
     pattern = np.empty((len(surface.texture), size, size), np.float32)
     for which, rows in _groups(surface.texture, TEXTURES):
         period = _column(surface.period[rows])
@@ -173,7 +194,7 @@ def _groups(kinds: Int64[np.ndarray, " b"], named: dict) -> Iterator[tuple]:
             yield function, rows
 
 
-def _turned(x: Plane, y: Plane, thing: Scenes | Surface, rows: np.ndarray) -> tuple:
+def _turned(x: Plane, y: Plane, thing: Scenes | TexturedSurface, rows: np.ndarray) -> tuple:
     """Coordinates around the thing's origin, along its own axes."""
     x, y = x - _column(thing.x[rows]), y - _column(thing.y[rows])
     cos, sin = _column(np.cos(thing.angle[rows])), _column(np.sin(thing.angle[rows]))
@@ -209,9 +230,9 @@ def shapes(
     key = stream(seed, "shapes", split).initial_seed()
     positions = np.arange(COUNTS[split])
 
-    def read(some: Sequence[int]) -> list[Image.Image]:
+    def read(indices: Sequence[int]) -> list[Image.Image]:
         at_once = max(1, 2**18 // size**2)  # so many images that they stay in the cache
-        chosen = np.array(some, np.int64)
+        chosen = np.array(indices, np.int64)
         return [
             Image.fromarray(image)
             for start in range(0, len(chosen), at_once)

@@ -1,8 +1,9 @@
 """Silhouettes: the ten outlines of the shapes data set, as signed distances.
 
 Each function takes the coordinates of points, (x, y) with y upwards, and returns how far they
-lie outside the outline, negative inside. Every silhouette covers an area of 1, so that no class
-can be told by how much of the image it fills, and none can be turned into another.
+lie outside the outline, negative inside. Every silhouette covers an area of 1, so that the
+filled fraction of the image does not reveal the class, and no silhouette is a rotation of
+another.
 """
 
 import math
@@ -86,7 +87,7 @@ def arrow(x: Points, y: Points) -> Points:
 
 
 def hourglass(x: Points, y: Points) -> Points:
-    """Two triangles, tip on tip."""
+    """Two triangles that touch at a tip."""
     return np.maximum(np.abs(y) - 0.643, _beyond(np.abs(x), np.abs(y), -45, 0.0487))
 
 

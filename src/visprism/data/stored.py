@@ -2,7 +2,7 @@
 
 The images of ImageNet-C have been resized to 256 and cropped to 224 before they were corrupted.
 A model's own preprocessing would do both once more, which blurs the corruption, so these sets
-are marked as framed, and shown whole.
+are marked as framed, and images are not cropped.
 """
 
 from dataclasses import replace
@@ -13,8 +13,7 @@ from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.data.folder import folder
-from visprism.data.image_set import ImageSet, chosen_split
-from visprism.data.registry import DATA
+from visprism.data.image_set import DATA, ImageSet, chosen_split
 
 _CIFAR10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
@@ -59,9 +58,11 @@ def imagenet_c(
     _check_severity(severity)
     _one_split(split, "imagenet_c")
     root = Path(path).expanduser()
-    found = {p.parent.name for p in root.glob(f"*/{severity}") if p.is_dir()}
-    if corruption not in found:
-        raise InputError(_missing("imagenet_c", root, corruption, found, f"/{severity}/CLASS"))
+    available = {p.parent.name for p in root.glob(f"*/{severity}") if p.is_dir()}
+    if corruption not in available:
+        raise InputError(
+            _missing("imagenet_c", root, corruption, available, f"/{severity}/CLASS")
+        )
     images = folder(str(root / corruption / str(severity)))
     return replace(images, source=f"imagenet_c:{path}", framed=True)
 
@@ -90,7 +91,7 @@ def cifar10_p(
         split="",
         class_names=(),
         targets=np.full(len(frames), -1),
-        read=lambda some: [Image.fromarray(np.array(frames[i, frame])) for i in some],
+        read=lambda indices: [Image.fromarray(np.array(frames[i, frame])) for i in indices],
         framed=True,
     )
 
@@ -120,7 +121,7 @@ def _stored(
         split="",
         class_names=class_names,
         targets=labels[first : first + number].astype(np.int64),
-        read=lambda some: [Image.fromarray(np.array(images[first + i])) for i in some],
+        read=lambda indices: [Image.fromarray(np.array(images[first + i])) for i in indices],
         framed=True,
     )
 
@@ -133,8 +134,8 @@ def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
     """
     file = root / f"{stem}.npy"
     if not file.is_file():
-        found = {p.stem for p in root.glob("*.npy")} - {"labels"}
-        raise InputError(_missing(name, root, stem, found, ".npy"))
+        available = {p.stem for p in root.glob("*.npy")} - {"labels"}
+        raise InputError(_missing(name, root, stem, available, ".npy"))
     try:
         stored = np.load(file, mmap_mode="r")
     except (ValueError, EOFError, OSError) as error:
@@ -150,8 +151,8 @@ def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
     return stored
 
 
-def _missing(name: str, root: Path, wanted: str, found: set[str], ending: str) -> str:
-    there = f"it has {', '.join(sorted(found))}" if found else "it holds no such set"
+def _missing(name: str, root: Path, wanted: str, available: set[str], ending: str) -> str:
+    there = f"it has {', '.join(sorted(available))}" if available else "it holds no such set"
     return f"{name}: there is no {root}/{wanted}{ending}; {there}"
 
 

@@ -29,7 +29,7 @@ def _wave(x: Plane) -> Plane:
 
 
 def _lattice(column: Plane, row: Plane, key: PerImage) -> Plane:
-    """A random number in 0 ... 1 for each point of the integer lattice, the same at each visit.
+    """A random number in 0 ... 1 for each point of the integer lattice, always the same.
 
     Source: the mixing constants are those of Wellons (2018), Prospecting for hash functions.
     """
@@ -60,7 +60,7 @@ def stripes(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noq
 
 
 def zigzag(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
-    """Bands that turn by a right angle, to and fro."""
+    """Zigzag bands with right angles."""
     return coverage(_wave(u + _wave(v) * 1.4) - 0.25, 1.7 * pixel)
 
 

@@ -1,4 +1,4 @@
-"""Figure of `Costs`: the model as a row of blocks, and where its work and its weights are."""
+"""Figure of `Costs`: blocks of a model with their multiply-accumulates and parameters."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -26,7 +26,7 @@ def slabs_key(figure: Figure, axes: Sequence[Axes]) -> None:
 
 @figure(width=6.75, height=1.55, across=1, key=slabs_key, key_height=0.25)
 def _(result: Costs, ax: Axes) -> Axes:
-    """A slab per block, whose height goes with the root of its grid's, in forward order.
+    """A bar per block in forward order, whose height grows with the side of its grid.
 
     Below: stages with their grids, then each block's share of multiplications and of weights,
     the largest being as high as the strip.

@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 
+from visprism.core.statistics import t_quantile
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, color_of, tip
@@ -25,13 +26,14 @@ def _(
     depths = [result.depth[rows][0] for rows in members]
     means = [values[rows].mean() for rows in members]
     ax.plot(depths, means, color=FAINT, linewidth=0.9, zorder=1, label="_mean of heads")
-    for block, head, depth, value, error in zip(
-        result.block, result.head, result.depth, values, errors, strict=True
+    margins = t_quantile(result.provenance.images) * errors
+    for block, head, depth, value, margin in zip(
+        result.block, result.head, result.depth, values, margins, strict=True
     ):
         ax.errorbar(
             depth,
             value,
-            yerr=1.96 * error if np.isfinite(error) else None,
+            yerr=margin if np.isfinite(margin) else None,
             color=color_of("attention"),
             marker="o",
             markersize=2.8,

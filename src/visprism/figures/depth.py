@@ -1,4 +1,4 @@
-"""Depth: what figures over the depth of a network share: shading, points, keys."""
+"""Shared parts of figures over the depth of a network: shading, points, keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from visprism.core.statistics import t_quantile
 from visprism.figures.style import (
     ATTENTION_SHADE,
     DEPTH,
@@ -33,14 +34,14 @@ SHADES = {"attention span": ATTENTION_SHADE, "subsampling span": SUBSAMPLING_SHA
 
 
 def shade_of(kind: str, *, subsampling: bool) -> str | None:
-    """Name of the shade behind a block: what it does to the grid goes before what it is."""
+    """Name of the shade of a block: subsampling takes precedence over its kind."""
     if subsampling:
         return "subsampling span"
     return "attention span" if "attention" in kind else None
 
 
 def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarray) -> Axes:
-    """One point per block with its 95 % interval; behind it, what made the step to it.
+    """One point per block with its 95 % interval, and the kind of the block as shading.
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
     inside the span is the change across the block. Attention is gray, subsampling blue.
@@ -66,12 +67,13 @@ def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Ax
     """
     columns = result.columns()
     depth = columns["depth"]
+    margin = t_quantile(result.provenance.images) * error
     ax.plot(depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
     for i, (name, kind) in enumerate(zip(columns["block"], columns["kind"], strict=True)):
         ax.errorbar(
             depth[i],
             value[i],
-            yerr=1.96 * error[i],
+            yerr=margin[i],
             color=color_of(str(kind)),
             marker=marker_of(str(kind)),
             markersize=3.6,
@@ -83,7 +85,7 @@ def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Ax
             label=str(kind),
             gid=tip(
                 f"{name} · {kind} · depth {depth[i]:.2f} · "
-                f"{_with_interval(float(value[i]), 1.96 * float(error[i]))}"
+                f"{_with_interval(float(value[i]), float(margin[i]))}"
             ),
         )
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth")

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MultipleLocator
 
+from visprism.core.statistics import t_quantile
 from visprism.figures.depth import against_depth, depth_bar, kinds_key
 from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, tip
@@ -24,7 +25,7 @@ def _(result: Spectrum, ax: Axes) -> Axes:
     for name in blocks:
         rows = result.select(result.block == name)
         color = DEPTH(float(rows.depth[0]))
-        margin = 1.96 * rows.relative_error
+        margin = t_quantile(result.provenance.images) * rows.relative_error
         if np.isfinite(margin).all():
             low, high = rows.relative - margin, rows.relative + margin
             ax.fill_between(rows.frequency, low, high, color=color, alpha=0.16, linewidth=0)
@@ -62,7 +63,8 @@ def _(result: BranchTransfer, ax: Axes) -> Axes:
     """Log gain by frequency, a curve per residual branch, colored by depth."""
     for name in dict.fromkeys(result.block.tolist()):
         rows = result.select(result.block == name)
-        color, margin = DEPTH(float(rows.depth[0])), 1.96 * rows.gain_error
+        color = DEPTH(float(rows.depth[0]))
+        margin = t_quantile(result.provenance.images) * rows.gain_error
         if np.isfinite(margin).all():
             low, high = rows.gain - margin, rows.gain + margin
             ax.fill_between(rows.frequency, low, high, color=color, alpha=0.16, linewidth=0)

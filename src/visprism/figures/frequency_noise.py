@@ -1,13 +1,18 @@
-"""Figure of `FrequencyRobustness`: accuracy drop against frequency (fig. 2b of the paper)."""
+"""Figures of noise by frequency: `FrequencyRobustness` and `FourierSensitivity`."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
-from visprism.figures.style import KIND_COLORS, tip
-from visprism.results.perturbations import FrequencyRobustness
+from visprism.figures.style import KIND_COLORS, SIMILARITY, tip
+from visprism.results.perturbations import FourierSensitivity, FrequencyRobustness
 
 
 @figure(width=2.6, height=2.2)
@@ -37,3 +42,52 @@ def _(result: FrequencyRobustness, ax: Axes) -> Axes:
     ax.set(xlim=(0, 1), xlabel=infos["frequency"].heading, ylabel=infos["drop"].heading)
     from_zero(ax)
     return ax
+
+
+_SCALE = Normalize(0, 1)
+
+
+def error_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A color bar at the side: the error rate from 0 to 1."""
+    bar = figure.colorbar(
+        ScalarMappable(_SCALE, SIMILARITY),
+        ax=list(axes),
+        label="Error rate",
+        format=PercentFormatter(1, decimals=0),
+        aspect=24,
+        pad=0.02,
+    )
+    bar.outline.set_visible(False)
+
+
+@figure(width=2.5, height=2.4, key=error_bar, key_width=0.7)
+def _(result: FourierSensitivity, ax: Axes) -> Axes:
+    """Error rate under noise of each frequency; the cross marks frequency 0."""
+    # A file may hold a part of the plane, down to a single frequency.
+    rows, columns = np.unique(result.vertical), np.unique(result.horizontal)
+    image = np.full((len(rows), len(columns)), np.nan)
+    image[
+        np.searchsorted(rows, result.vertical), np.searchsorted(columns, result.horizontal)
+    ] = result.error
+    (bottom, top), (left, right) = _edges(rows), _edges(columns)
+    ax.imshow(
+        image,
+        cmap=SIMILARITY,
+        norm=_SCALE,
+        extent=(left, right, bottom, top),
+        origin="lower",
+        interpolation="nearest",
+    )
+    ax.plot(0, 0, marker="+", markersize=5, markeredgewidth=0.7, color="white")
+    ax.set(xlabel="Horizontal frequency (cycles)", ylabel="Vertical frequency (cycles)")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
+    for side in ("top", "right", "bottom", "left"):
+        ax.spines[side].set_visible(False)
+    return ax
+
+
+def _edges(values: np.ndarray) -> tuple[float, float]:
+    """The outer edges of cells centered at equally spaced values."""
+    half = (values[1] - values[0]) / 2 if len(values) > 1 else 0.5
+    return float(values[0] - half), float(values[-1] + half)

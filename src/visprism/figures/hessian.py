@@ -15,9 +15,9 @@ from matplotlib.ticker import (
 )
 
 from visprism.figures.registry import figure
-from visprism.figures.style import DEPTH, FAINT, INK, tip
+from visprism.figures.style import DEPTH, FAINT, INK, KIND_COLORS, tip
 from visprism.results.hessian import HessianCurves, HessianSummary
-from visprism.results.loss import WHICH_LABELS, Eigenvalues
+from visprism.results.loss import WHICH_LABELS, Eigenvalues, Sharpness, SpectralDensity
 
 MINUS = "\N{MINUS SIGN}"
 _WIDTHS = (0.3, 0.64)  # of the negative and the positive part
@@ -153,3 +153,37 @@ def _styles(result: HessianCurves | HessianSummary) -> dict[str, tuple]:
         else:
             styles[label] = DEPTH(phases.index(phase) / (len(phases) - 1)), _STYLES[n % 4]
     return styles
+
+
+_NAMES = {"sam": "SAM", "asam": "ASAM", "gaussian": "Gaussian"}
+
+
+@figure(width=2.4, height=2.0)
+def _(result: Sharpness, ax: Axes) -> Axes:
+    """A point for each rule with its interval; faint points are mini-batches."""
+    labels = []
+    for x, (rule, rho, steps, mean, low, high, batches) in enumerate(result.means()):
+        if batches:
+            rows = (result.rule == rule) & (result.rho == rho) & (result.steps == steps)
+            values = result.sharpness[rows]
+            ax.plot(np.full(len(values), x), values, ".", color=FAINT, markersize=2)
+        error = [[mean - low], [high - mean]] if np.isfinite(low) else None
+        ax.errorbar([x], [mean], yerr=error, fmt="o", color=INK, markersize=4, capsize=2)
+        labels.append(f"{_NAMES[rule]}\n$\\rho$ = {rho:g}")
+    ax.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
+    ax.set_xticks(range(len(labels)), labels=labels)
+    ax.set(xlim=(-0.6, len(labels) - 0.4), ylabel=Sharpness.infos()["sharpness"].heading)
+    return ax
+
+
+@figure(width=3.0, height=2.1, share=False)
+def _(result: SpectralDensity, ax: Axes) -> Axes:
+    """A stem for each node of each run: the fraction of eigenvalues that it represents."""
+    weight = np.maximum(result.weight / result.runs, 1e-16)
+    ax.vlines(result.node, 1e-16, weight, color=KIND_COLORS["conv"], linewidth=0.8, alpha=0.7)
+    ax.plot(result.node, weight, "o", color=KIND_COLORS["conv"], markersize=2)
+    ax.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
+    ax.set(yscale="log", ylim=(max(1e-12, 0.3 / result.parameters / result.runs), 1.5))
+    infos = SpectralDensity.infos()
+    ax.set(xlabel=infos["node"].label, ylabel=infos["weight"].label)
+    return ax

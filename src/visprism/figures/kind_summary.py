@@ -16,7 +16,7 @@ from visprism.results.kind_summary import (
     KindSummary,
 )
 
-# What tells two quantities of one summary apart, below their points.
+# Labels that distinguish the quantities of one summary, below their points.
 SHORT = {
     TO_MEAN: "to the mean",
     TO_LOWEST: "to the lowest",

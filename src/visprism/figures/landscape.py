@@ -6,22 +6,48 @@ logits.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from functools import singledispatch
+from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import Colormap, Normalize
+from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
-from visprism.figures.perspective import outline_at, project_isometric
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, SIMILARITY, STRIP, tip
-from visprism.results.landscape import Landscape
+from visprism.results.base import Result
+from visprism.results.landscape import BATCH_NORM_LABELS, Landscape, Rings
 from visprism.results.trajectory import Projection
+
+AZIMUTH, ELEVATION = np.radians(-58.0), np.radians(38.0)  # of the viewer
+HEIGHT = 0.75  # of the end of the scale, in sides of the square
+
+
+def project_isometric(
+    x: Float[np.ndarray, "*s"], y: Float[np.ndarray, "*s"], z: Float[np.ndarray, "*s"]
+) -> Float[np.ndarray, "*s 3"]:
+    """Coordinates to the right, up and toward the viewer, of [-1, 1] x [-1, 1] x [0, 1].
+
+    The first two are in half sides of the square; z is from the floor to the end of the scale.
+    """
+    right = np.cos(AZIMUTH) * x - np.sin(AZIMUTH) * y
+    back = np.sin(AZIMUTH) * x + np.cos(AZIMUTH) * y
+    height = 2 * HEIGHT * (z - 0.5)
+    up = np.cos(ELEVATION) * height + np.sin(ELEVATION) * back
+    return np.stack([right, up, np.sin(ELEVATION) * height - np.cos(ELEVATION) * back], axis=-1)
+
+
+def outline_at(z: float) -> Float[np.ndarray, "5 2"]:
+    """The outline of the square at the height `z`; at 0 it is the floor."""
+    corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1)], dtype=float)
+    return project_isometric(corners[:, 0], corners[:, 1], np.full(5, z))[:, :2]
+
 
 View = Literal["contour", "surface", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]
@@ -222,3 +248,61 @@ def _scale(rows: Landscape, quantity: Quantity) -> tuple[Normalize, Colormap]:
     if quantity == "accuracy":
         return Normalize(0, 1), SIMILARITY
     return Normalize(float(rows.l2.min()), float(rows.l2.max())), SIMILARITY
+
+
+_STYLES = {"frozen": "-", "reestimated": "--"}
+
+
+@figure(width=2.6, height=2.2)
+def _(result: Rings, ax: Axes) -> Axes:
+    """The mean over angles: thin lines for direction pairs, bold for their mean."""
+    radii = np.unique(result.radius)
+    for treatment in dict.fromkeys(result.batch_norm.tolist()):
+        style = _STYLES[treatment]
+        pairs = np.array([result.pair_means(treatment, radius) for radius in radii])
+        for values in pairs.T:
+            ax.plot(radii, values, color=STRIP, linewidth=0.7, linestyle=style, label="_pair")
+        label = BATCH_NORM_LABELS[treatment] if result.has_batch_norm else "mean"
+        rings = [ring for ring in result.summary() if ring.batch_norm == treatment]
+        x, y = [ring.radius for ring in rings], [ring.rise for ring in rings]
+        ax.plot(
+            x,
+            y,
+            color=INK,
+            linewidth=1.4,
+            linestyle=style,
+            marker="o",
+            markersize=3,
+            label=label,
+        )
+    if result.has_batch_norm:
+        ax.legend(fontsize="x-small", frameon=False)
+    infos = Rings.infos()
+    ax.set(xlabel=infos["radius"].label, ylabel=infos["rise"].heading, xlim=(0, None))
+    return ax
+
+
+@singledispatch
+def surface_of(result: Result) -> dict[str, Any] | None:  # noqa: ARG001
+    """Heights and colors of a surface, for JSON; None for results that have none.
+
+    ``height`` is a matrix of values between 0 and 1, ``color`` a matrix of the cells between
+    them, ``level`` a height that is outlined with a label, ``axes`` the two labels.
+    """
+    return None
+
+
+@surface_of.register
+def _(result: Landscape) -> dict[str, Any] | None:
+    """The NLL over the first plane, on the scale of the figures; None for lines."""
+    if len(np.unique(result.b)) == 1:
+        return None
+    scale = LossScale(result.classes)
+    height = np.ma.filled(scale(result.table("nll", int(result.pair[0]))), 1.0)
+    cells = (height[1:, 1:] + height[1:, :-1] + height[:-1, 1:] + height[:-1, :-1]) / 4
+    return {
+        "height": height.round(4).tolist(),
+        "color": [[to_hex(LOSSES(z)) for z in row] for row in cells.tolist()],
+        "level": {"height": CHANCE_POSITION, "label": f"log {result.classes}"},
+        "axes": ["1st direction", "2nd direction"],
+    }

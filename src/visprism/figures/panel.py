@@ -1,4 +1,4 @@
-"""Panels: one or several models side by side, with what is needed to read them."""
+"""Panels: one or several models side by side, with titles, key and provenance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
@@ -27,8 +27,8 @@ def panel(
     """A figure of results of one type, one model each, for a paper.
 
     The models share one legend, and their vertical axis where it means the same for all. Each
-    has its name as title, and the protocol stands below in small type. No global figure is
-    opened.
+    has its name as title, and the provenance is printed below in small type. No global figure
+    is opened.
 
     Args:
         results: results by the name of the model, which is the title; without names, the

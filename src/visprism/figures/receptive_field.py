@@ -28,7 +28,7 @@ def _(
     *,
     quantity: Literal["sigma", "side_50", "side_95"] = "sigma",
 ) -> Axes:
-    """Size against depth; the dashed line is that of a field that weighs all pixels alike."""
+    """Size against depth; the dashed line is that of a field with equal weights."""
     sizes = getattr(result, quantity)
     against_depth(ax, result, sizes, result.sigma_error if quantity == "sigma" else 0 * sizes)
     if quantity == "sigma":
@@ -46,7 +46,7 @@ def _(
 
 
 def strength_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A color bar at the side: how strongly a pixel counts."""
+    """A color bar at the side: weight of a pixel."""
     bar = figure.colorbar(
         ScalarMappable(_SCALE, _COLORS),
         ax=list(axes),

@@ -1,4 +1,4 @@
-"""Frames: how a figure comes by its axes, and what it wants beside it."""
+"""The registry of figures: size, axes and key of each figure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ Key = Callable[[Figure, Sequence[Axes]], None]  # explains the colors, once for 
 
 
 def no_legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """The key of a figure that explains itself."""
+    """No key, for a figure that needs none."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The room that a figure wants, in inches, and its key."""
+    """The size of a figure in inches, and its key."""
 
     width: float = 3.0
     height: float = 2.4
@@ -44,7 +44,7 @@ def plot(
 ) -> Axes:
     """Draw `result` on `ax`, or on axes of a new figure, and return the axes.
 
-    On given axes only what belongs to the data is drawn, in the style that is in force there. A
+    On given axes only the data is drawn, in the current style. A
     new figure is opened with pyplot, has the style of a paper, and a legend.
 
     A mapping of names to results of one type, such as ``study["fourier"]``, is drawn on a new
@@ -56,7 +56,7 @@ def plot(
         InputError: if no figure is known for this type of result.
     """
     raise InputError(
-        f"no figure for {type(result).__name__}; add one with @visprism.figures.figure()"
+        f"no figure for {type(result).__name__}. Add one with @visprism.figures.figure()"
     )
 
 
@@ -79,9 +79,9 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Fr
 
             size = (frame.width + frame.key_width, frame.height + frame.key_height)
             with paper_style():
-                whole, ax = pyplot.subplots(figsize=size)
+                figure, ax = pyplot.subplots(figsize=size)
                 draw(result, ax, **options)
-                frame.key(whole, [ax])
+                frame.key(figure, [ax])
             return ax
 
         frame = Frame(**room)

@@ -16,7 +16,7 @@ _MOST = 49  # heads
 
 @figure(width=2.4, height=2.75, share=False)
 def _(result: RelativeScores, ax: Axes) -> Axes:
-    """The attention weights of each head by offset, from 0 (white) to the largest (black).
+    """Attention weights of each head by offset, from 0 (white) to the largest (black).
 
     The cross marks the query. Of more than 49 heads the first 49 are drawn.
     """

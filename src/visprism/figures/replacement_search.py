@@ -22,7 +22,7 @@ def _(result: ReplacementSearch, ax: Axes) -> Axes:
     selected: list[tuple[float, float]] = []
     for candidate in result.candidates():
         x, mean, error = candidate.summary()
-        is_selected = bool(candidate.kept[0])
+        is_selected = bool(candidate.selected[0])
         name = str(candidate.added[0])
         color = msa if name else color_of("conv")
         if selected:

@@ -47,7 +47,7 @@ def _(result: Robustness, ax: Axes) -> Axes:
         place = first, len(names) - 1 - names.index(name)
         wide = len(severities) if clean else 1
         cell = Rectangle(place, wide, 1, facecolor=SIMILARITY(_SCALE(error)), edgecolor="white")
-        cell.set_gid(tip(f"{spelt(name)} · severity {severity} · error rate {error:.1%}"))
+        cell.set_gid(tip(f"{readable(name)} · severity {severity} · error rate {error:.1%}"))
         ax.add_patch(cell)
         ax.text(
             place[0] + wide / 2,
@@ -58,7 +58,7 @@ def _(result: Robustness, ax: Axes) -> Axes:
             fontsize=6,
             color="white" if error < _WHITE_BELOW else "black",
         )
-    ax.set_yticks(np.arange(len(names)) + 0.5, [spelt(name) for name in names[::-1]])
+    ax.set_yticks(np.arange(len(names)) + 0.5, [readable(name) for name in names[::-1]])
     ax.set_xticks(np.arange(len(severities)) + 0.5, [str(s) for s in severities])
     ax.set(xlim=(0, len(severities)), ylim=(0, len(names)), xlabel="Severity")
     ax.tick_params(length=0)
@@ -75,7 +75,7 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
     for bar, name, error in zip(
         bars, result.corruption.tolist(), result.error.tolist(), strict=True
     ):
-        bar.set_gid(tip(f"{spelt(name)} · error rate {error:.1%}"))
+        bar.set_gid(tip(f"{readable(name)} · error rate {error:.1%}"))
     if np.isfinite(result.reference).any():
         ax.plot(
             result.reference, place, linestyle="none", marker="|", markersize=8, color=INK,
@@ -96,9 +96,9 @@ def _(result: Stability, ax: Axes) -> Axes:
     for bar, name, rate in zip(
         bars, result.perturbation.tolist(), result.flip_rate.tolist(), strict=True
     ):
-        bar.set_gid(tip(f"{spelt(name)} · {rate:.2%} of frames"))
+        bar.set_gid(tip(f"{readable(name)} · {rate:.2%} of frames"))
     ax.vlines(place, result.flip_low, result.flip_high, color=INK, linewidth=0.9)
-    labels = [spelt(name) for name in result.perturbation.tolist()]
+    labels = [readable(name) for name in result.perturbation.tolist()]
     ax.set_xticks(place, labels, rotation=45, ha="right", rotation_mode="anchor")
     ax.tick_params(axis="x", length=0)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
@@ -108,7 +108,7 @@ def _(result: Stability, ax: Axes) -> Axes:
 
 
 def _named(ax: Axes, names: np.ndarray, place: np.ndarray) -> None:
-    ax.set_yticks(place, [spelt(name) for name in names.tolist()])
+    ax.set_yticks(place, [readable(name) for name in names.tolist()])
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set_xlim(0, 1)
@@ -129,6 +129,6 @@ def percent(fraction: float) -> str:
     return str(int(hundred + 0.5))
 
 
-def spelt(name: str) -> str:
+def readable(name: str) -> str:
     """The name of a corruption as text."""
     return name.replace("_", " ").replace("jpeg", "JPEG").capitalize().replace("Jpeg", "JPEG")

@@ -1,4 +1,4 @@
-"""Default figures of the shapes of results, for types that have no figure of their own."""
+"""Default figures of the shapes of results, for types without a registered figure."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,6 @@ from visprism.results.shapes import (
     ScalarPerBlock,
     SeriesPerBlock,
     Surface,
-    Z,
 )
 
 _GAP = 0.08  # between pictures, of the width of one
@@ -41,7 +40,7 @@ def _(result: SeriesPerBlock, ax: Axes) -> Axes:
     """A line for each series against depth, with 95 % intervals."""
     for name, rows, color in _colored(result.series()):
         finite = rows[np.isfinite(result.values[rows])]
-        error = Z * result.errors[finite]
+        error = result.margins[finite]
         ax.errorbar(
             result.depth[finite],
             result.values[finite],
@@ -134,7 +133,7 @@ def _(result: Curve, ax: Axes) -> Axes:
     """A line for each curve, with its 95 % interval."""
     x = np.asarray(getattr(result, result.x_name), dtype=float)
     for name, rows, color in _colored(result.series()):
-        value, margin = result.values[rows], Z * result.errors[rows]
+        value, margin = result.values[rows], result.margins[rows]
         if np.isfinite(margin).all():
             ax.fill_between(
                 x[rows], value - margin, value + margin, color=color, alpha=0.18, linewidth=0
@@ -177,7 +176,7 @@ def _(result: Pictures, ax: Axes) -> Axes:
     left = 0.0
     for name, image in pictures.items():
         width = image.shape[1] / image.shape[0]
-        drawn = ax.imshow(
+        picture = ax.imshow(
             image,
             cmap=SIMILARITY,
             vmin=low,
@@ -185,7 +184,7 @@ def _(result: Pictures, ax: Axes) -> Axes:
             extent=(left, left + width, 1, 0),
             interpolation="nearest",
         )
-        drawn.set_gid(tip(name))
+        picture.set_gid(tip(name))
         ax.annotate(
             name,
             (left + width / 2, 1),

@@ -1,4 +1,4 @@
-"""Text that fits: lines no wider than the room for them."""
+"""Text wrapped to a width."""
 
 import re
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def title(name: str, *, width: float, size: float) -> str:
 def caption(
     sentences: Sequence[str], names: Sequence[str], *, width: float, size: float
 ) -> str:
-    """Protocols of several models: what all share, then what each has for itself.
+    """Provenance of several models: shared parts first, then those of each model.
 
     Args:
         sentences: facts between dots, as `Provenance.sentence` gives them.
@@ -50,14 +50,14 @@ def caption(
         width: of a line, in inches.
         size: of the type, in points.
     """
-    facts = [sentence.split(SEPARATOR) for sentence in sentences]
-    shared = [fact for fact in facts[0] if all(fact in other for other in facts)]
-    own = []
-    for name, all_facts in zip(names, facts, strict=True):
+    captions = [sentence.split(SEPARATOR) for sentence in sentences]
+    shared = [fact for fact in captions[0] if all(fact in other for other in captions)]
+    particular = []
+    for name, all_facts in zip(names, captions, strict=True):
         rest = [fact for fact in all_facts if fact not in shared and fact != name]
         named = any(fact.endswith(f":{name}") for fact in rest)  # as in timm:resnet18
         if rest:
-            own.append(("" if named else f"{name}: ") + ", ".join(rest))
-    told = [fact for fact in shared if fact not in names]
-    lines = [fill(group, SEPARATOR, width=width, size=size) for group in (told, own)]
+            particular.append(("" if named else f"{name}: ") + ", ".join(rest))
+    common = [fact for fact in shared if fact not in names]
+    lines = [fill(group, SEPARATOR, width=width, size=size) for group in (common, particular)]
     return "\n".join(line for line in lines if line)

@@ -1,4 +1,4 @@
-"""AlterNet: a CNN with self-attention in the place of some of its Conv blocks."""
+"""AlterNet: a CNN with self-attention instead of some of its Conv blocks."""
 
 from visprism.harmonize.alternet import save_alternet
 from visprism.harmonize.block_selection import Placement, select_blocks

@@ -163,7 +163,7 @@ def search_replacements(
         parameters=np.array([parameters[replaced] for replaced in names]),
         seed=np.array(seed),
         accuracy=np.array(value),
-        kept=np.array(significant),
+        selected=np.array(significant),
         phase=np.array(phase),
         alpha=alpha,
         provenance=run.provenance,

@@ -1,1 +1,1 @@
-"""Measurements: of feature maps, in one pass over the data."""
+"""Measurements of feature maps, the loss, predictions and weights."""

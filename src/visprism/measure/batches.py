@@ -1,4 +1,4 @@
-"""Batches: the one gate through which images, targets and models enter a measurement."""
+"""Batches: validation of images, targets and models at the start of a measurement."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -170,7 +170,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def with_targets(batch: object) -> tuple[Images, Tensor]:
-    """Images and targets of a batch, where they are; classes (B,) or probabilities (B, K).
+    """Images and targets of a batch, on their device; classes (B,) or probabilities (B, K).
 
     Raises:
         InputError: if the batch is not (images, targets), with one target for each image.

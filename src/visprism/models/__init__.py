@@ -1,4 +1,4 @@
-"""Models: a zoo of our own, and every other model by name."""
+"""Models: the zoo of visprism, and models of timm, torchvision and Hugging Face by name."""
 
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.loading import LoadedModel, load_model

@@ -1,9 +1,9 @@
 """Attention as convolution: the multi-head self-attention that computes a given convolution.
 
-With P x P patches as tokens, each head looks at the one token that lies a fixed offset away
-from its query, whatever the image holds. Which offset is said by relative scores alone, since
-queries and keys are zero: 0 at that offset, minus infinity elsewhere, so that the softmax is
-exactly one there. The head's value is that part of the kernel which reads from there.
+With P x P patches as tokens, each head attends to the one token at a fixed offset from its
+query, for any image. Queries and keys are zero, and relative scores alone select the offset: 0
+at that offset and minus infinity elsewhere, so that the softmax is exactly one there. The
+head's value map is the part of the kernel that reads that token.
 
 Source: Cordonnier et al. (2020), On the relationship between self-attention and convolutional
 layers, theorem 1; Li et al. (2021), Can vision transformers perform convolution?, theorem 1,
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from visprism.core.errors import InputError
-from visprism.models.layers.patches import refuse_remainder
+from visprism.models.layers.patches import check_divisible
 
 Offset = tuple[int, int]  # of a key's place from its query's, in tokens
 
@@ -34,8 +34,8 @@ class RelativeAttention(nn.Module):
         out_i = sum over j of softmax_j(q_i . k_j / sqrt(d) + S_h[place_j - place_i]) v_j
 
     over all tokens j within `reach` of token i, with v_j = W_h token_j; the sum over heads and
-    a constant give the output's tokens, which are put together to a map again. Costs, for each
-    head and pair of tokens within reach, a product of a token's width, and W_h of each token.
+    a constant give the output's tokens, which are rearranged to a map. Costs, for each head and
+    pair of tokens within reach, a product of a token's width, and W_h of each token.
     """
 
     scores: Tensor
@@ -67,7 +67,7 @@ class RelativeAttention(nn.Module):
         self.constant = nn.Parameter(constant.clone())
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
-        """The map that the tokens' outputs make together.
+        """The feature map of the tokens' outputs.
 
         Raises:
             InputError: if patches do not divide the map, or it has other channels.
@@ -76,10 +76,10 @@ class RelativeAttention(nn.Module):
         channels = self.value.shape[-1] // p**2
         if x.ndim != 4 or x.shape[1] != channels:
             raise InputError(
-                f"got a tensor of {'x'.join(map(str, x.shape))}; wants a batch of maps of "
-                f"{channels} channels, (B, {channels}, H, W)"
+                f"x must be a batch of feature maps of shape (B, {channels}, H, "
+                f"W), got {tuple(x.shape)}"
             )
-        refuse_remainder((x.shape[2], x.shape[3]), p)
+        check_divisible((x.shape[2], x.shape[3]), p)
         tokens = rearrange(x, "b c (h p) (w q) -> b h w (c p q)", p=p, q=p)
         around = pad(tokens, (0, 0, left, left, up, up))
         query, _ = self.qk(tokens).chunk(2, dim=-1)
@@ -95,7 +95,7 @@ class RelativeAttention(nn.Module):
 
 
 def attention_from_convolution(conv: nn.Module, *, patch_size: int = 1) -> RelativeAttention:
-    """The self-attention that computes what a convolution does, exactly.
+    """The self-attention that computes exactly what a convolution computes.
 
     A K x K convolution takes K^2 heads with one pixel a token, (2 ceil((K - 1) / 2P) + 1)^2
     heads with P x P pixels a token; a dilated one as many as there are offsets between the
@@ -110,9 +110,9 @@ def attention_from_convolution(conv: nn.Module, *, patch_size: int = 1) -> Relat
         patch_size: side of a token in pixels.
 
     Raises:
-        InputError: if it is no two-dimensional convolution, a transposed one, or one with a
-            forward pass of its own, has another stride, padding or an even kernel, or a patch
-            is no whole number of pixels.
+        InputError: if `conv` is not a `torch.nn.Conv2d` or overrides its forward pass, has
+            another stride or padding or an even kernel, or `patch_size` is not a positive
+            integer.
 
     Source: Cordonnier et al. (2020), theorem 1; Li et al. (2021), theorem 1.
     """
@@ -171,24 +171,23 @@ def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out in rows columns"]:
     """The kernel between all channels, with zeros between those of different groups."""
     blocks = conv.weight.detach().chunk(conv.groups)
     width = conv.in_channels // conv.groups
-    whole = blocks[0].new_zeros(conv.out_channels, conv.in_channels, *conv.weight.shape[2:])
+    weight = blocks[0].new_zeros(conv.out_channels, conv.in_channels, *conv.weight.shape[2:])
     for group, block in enumerate(blocks):
         rows = slice(group * len(block), (group + 1) * len(block))
-        whole[rows, group * width : (group + 1) * width] = block
-    return whole
+        weight[rows, group * width : (group + 1) * width] = block
+    return weight
 
 
 def _accepted(conv: nn.Module, patch_size: int) -> nn.Conv2d:
     """The convolution, if it keeps the grid and has a center."""
     if not isinstance(conv, nn.Conv2d):
-        raise InputError(
-            f"got a {type(conv).__name__}; an attention on maps is made of a torch.nn.Conv2d"
-        )
+        raise InputError(f"conv must be a torch.nn.Conv2d, got a {type(conv).__name__}")
     kind = type(conv)
     if (kind.forward, kind._conv_forward) != (nn.Conv2d.forward, nn.Conv2d._conv_forward):
         raise InputError(
-            f"got a {kind.__name__}, which computes something else than torch.nn.Conv2d does "
-            "with its weight; copy the weight that it truly uses into a torch.nn.Conv2d"
+            "conv must compute what torch.nn.Conv2d computes from its weight, "
+            f"got a {kind.__name__}. Copy the weight that it uses into a "
+            "torch.nn.Conv2d."
         )
     sides = [(k, d) for k, d in zip(conv.kernel_size, conv.dilation, strict=True)]
     same = tuple(d * (k - 1) // 2 for k, d in sides)
@@ -204,8 +203,8 @@ def _accepted(conv: nn.Module, patch_size: int) -> nn.Conv2d:
         wrong = f"patches of {patch_size} pixels"
     if wrong:
         raise InputError(
-            f"got {wrong}; a convolution is an attention if its kernel is odd, its stride 1, "
-            f"its padding half the kernel (here {'x'.join(map(str, same))}) of zeros, and a "
-            "patch is a whole number of pixels, 1 or more, wide"
+            "conv must have an odd kernel, stride 1 and zero padding of half "
+            f"the kernel ({'x'.join(map(str, same))}), and patch_size must be a "
+            f"positive integer, got {wrong}"
         )
     return conv

@@ -29,7 +29,7 @@ _IMAGES = Preprocessing((32, 32), (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2
 
 @dataclass(frozen=True)
 class AuthorFormat:
-    """How the authors wrote one network, and which of the zoo it is."""
+    """Names of the tensors of one network of the authors, and its name in the zoo."""
 
     marks: tuple[str, ...]  # keys that only this format has
     classifier: str  # a key; its tensor has a row for each class
@@ -42,19 +42,19 @@ class AuthorFormat:
         return {"num_classes": len(state[self.classifier]), **self.arguments}
 
     def preprocessing(self, state: State) -> Preprocessing | None:
-        """How the network wants its images, if it tells the classes of CIFAR-100 apart."""
+        """The preprocessing of the images, if the network has the classes of CIFAR-100."""
         return _IMAGES if len(state[self.classifier]) == _CLASSES else None
 
     def translated(self, state: State, path: Path) -> dict[str, Tensor]:
         """The weights under the zoo's names.
 
         Raises:
-            InputError: if a key belongs to none of the names, or a constant is not the zoo's.
+            InputError: if a key is unknown, or a constant differs from the zoo's.
         """
         if state[self.classifier].ndim != 2:
             raise InputError(
-                f"{path} was refused: its {self.classifier} should have a row for each class, "
-                f"but has the shape {tuple(state[self.classifier].shape)}"
+                f"{path} was refused: its {self.classifier} must have one row "
+                f"per class, got shape {tuple(state[self.classifier].shape)}"
             )
         ours, unknown = {}, []
         for key, tensor in state.items():
@@ -62,25 +62,26 @@ class AuthorFormat:
             if constant:
                 _check_constant(key, tensor, path, stage=int(constant[1]))
                 continue
-            found = [pair for pair in self.names if re.fullmatch(pair[0], key)]
-            if len(found) == 1:
-                ours[re.sub(*found[0], key)] = tensor
+            matching = [pair for pair in self.names if re.fullmatch(pair[0], key)]
+            if len(matching) == 1:
+                ours[re.sub(*matching[0], key)] = tensor
             else:
                 unknown.append(key)
         if unknown:
             more = ", ..." if len(unknown) > _SHOWN else ""
             raise InputError(
-                f"{path} looks like a checkpoint of the authors of 'How do vision "
-                f"transformers work?', but {len(unknown)} of its {len(state)} tensors "
-                f"({', '.join(unknown[:_SHOWN])}{more}) are none of theirs"
+                f"{path} looks like a checkpoint of the authors of 'How do "
+                f"vision transformers work?', but {len(unknown)} of its "
+                f"{len(state)} tensors ({', '.join(unknown[:_SHOWN])}{more}) "
+                "are not theirs"
             )
         return ours
 
 
 def author_format(name: str, state: State) -> AuthorFormat | None:
     """The format in which the authors wrote the zoo's network `name`, if `state` has it."""
-    known = FORMATS.get(name)
-    return known if known and all(mark in state for mark in known.marks) else None
+    candidate = FORMATS.get(name)
+    return candidate if candidate and all(mark in state for mark in candidate.marks) else None
 
 
 def _check_constant(key: str, tensor: Tensor, path: Path, *, stage: int) -> None:
@@ -94,8 +95,9 @@ def _check_constant(key: str, tensor: Tensor, path: Path, *, stage: int) -> None
         same = torch.equal(tensor, apart * -100.0)
     if not same:
         raise InputError(
-            f"{path} was refused: its {key} is not that of windows of {_WINDOW}x{_WINDOW} "
-            f"tokens shifted by {shift} on a grid of {side}x{side}"
+            f"{path} was refused: its {key} must be that of windows of "
+            f"{_WINDOW}x{_WINDOW} tokens shifted by {shift} on a grid of "
+            f"{side}x{side}"
         )
 
 

@@ -1,10 +1,14 @@
-"""Checkpoints: the weights of a model in a file, and what is known of them."""
+"""Checkpoints: the weights of a model in a file, and metadata about them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from copy import deepcopy
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -12,8 +16,8 @@ from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import Provenance
-from visprism.models.metadata import encoded
-from visprism.models.state_dicts import read_state_dict, some
+from visprism.models.metadata import encode_metadata
+from visprism.models.state_dicts import first_names, read_state_dict
 
 _COUNTER = "num_batches_tracked"  # of BatchNorm, which nothing but training reads
 
@@ -30,21 +34,22 @@ def save_checkpoint(
     metrics: Mapping[str, float] | None = None,
     provenance: Provenance | None = None,
 ) -> None:
-    """Write a model's weights and what is known of it as safetensors, whole or not at all.
+    """Write a model's weights and metadata as safetensors, whole or not at all.
 
     Args:
         model: its state dict is written.
         path: should end in .safetensors, by which `load_checkpoint` knows the format.
         recipe: how it was trained: a dataclass or a dictionary.
-        preprocessing: how it wants its images; `load_model` then follows it.
+        preprocessing: of the images that the model expects; `load_model` then uses it.
         class_names: in the order of the logits.
-        metrics: what was measured, by name.
-        provenance: with which versions, data and command.
+        metrics: values by name.
+        provenance: versions, data and command of the training.
 
     Raises:
-        InputError: if something in the metadata has no place in JSON.
+        InputError: if JSON cannot hold a value of the metadata.
+        OutputError: if the file cannot be written, as on a full disk.
     """
-    head = encoded(
+    head = encode_metadata(
         recipe=recipe,
         preprocessing=preprocessing,
         class_names=tuple(class_names),
@@ -54,11 +59,20 @@ def save_checkpoint(
     # Copies: the format has no place for two names of one tensor.
     state = {k: v.detach().cpu().clone().contiguous() for k, v in model.state_dict().items()}
     with atomic_write(Path(path)) as scratch:
-        save_file(state, scratch, metadata=head)
+        try:
+            save_file(state, scratch, metadata=head)
+        except SafetensorError as error:
+            raise _system_error(error) from error
+
+
+def _system_error(error: SafetensorError) -> Exception:
+    """The error of the system that safetensors reports as a text; the same if there is none."""
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return error if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def load_checkpoint(model: nn.Module, path: Path) -> None:
-    """Give `model` the weights in `path`; it is left alone if they do not fit.
+    """Load the weights in `path` into `model`; it stays unchanged if they do not match.
 
     Raises:
         InputError: if the file is missing, is no checkpoint, would run code, or holds other
@@ -68,89 +82,95 @@ def load_checkpoint(model: nn.Module, path: Path) -> None:
 
 
 def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:
-    """Give `model` the weights that were read from `path`; it is left alone if they do not fit.
+    """Load a state dict read from `path` into `model`; unchanged if it does not match.
 
-    A prefix that all names of the model have in the file is taken off. BatchNorm's counters of
+    A prefix that all names of the model have in the file is removed. BatchNorm's counters of
     batches, which files from before torch 0.4.1 lack, are left at 0, and the classifier of a
     model without one (``num_classes=0``) is left out; both are logged as warnings.
 
     Raises:
-        InputError: if there are other keys, shapes or kinds of numbers than the model has, or
-            numbers that are not finite where the model's are.
+        InputError: if keys, shapes or types differ from the model's, or a value is not finite
+            where the model's is.
     """
-    own = model.state_dict()
-    state = _without_prefix(state, own, path)
-    counters = sorted(k for k in own.keys() ^ state.keys() if k.endswith(_COUNTER))
-    unused = _classifier(state.keys() - own.keys() - set(counters), state, model)
+    expected = model.state_dict()
+    state = _without_prefix(state, expected, path)
+    counters = sorted(k for k in expected.keys() ^ state.keys() if k.endswith(_COUNTER))
+    unused = _classifier(state.keys() - expected.keys() - set(counters), state, model)
     left_out = {*counters, *unused}
     state = {k: v for k, v in state.items() if k not in left_out}
-    own = {k: v for k, v in own.items() if k not in left_out}
+    expected = {k: v for k, v in expected.items() if k not in left_out}
     misfits = {
-        "missing from the file": [k for k in own if k not in state],
-        "not in the model": [k for k in state if k not in own],
+        "missing from the file": [k for k in expected if k not in state],
+        "not in the model": [k for k in state if k not in expected],
         "of another shape": [
-            f"{k} {tuple(state[k].shape)} instead of {tuple(own[k].shape)}"
-            for k in own
-            if k in state and state[k].shape != own[k].shape
+            f"{k} {tuple(state[k].shape)} instead of {tuple(expected[k].shape)}"
+            for k in expected
+            if k in state and state[k].shape != expected[k].shape
         ],
-        "of whole numbers instead of fractions": [
+        "of integers instead of floating-point numbers": [
             f"{k} {state[k].dtype}"
-            for k in own
-            if k in state and own[k].is_floating_point() and not state[k].is_floating_point()
+            for k in expected
+            if k in state
+            and expected[k].is_floating_point()
+            and not state[k].is_floating_point()
         ],
     }
-    found = [f"{len(keys)} {sort} ({some(keys)})" for sort, keys in misfits.items() if keys]
-    if found:
+    problems = [
+        f"{len(keys)} {sort} ({first_names(keys)})" for sort, keys in misfits.items() if keys
+    ]
+    if problems:
         biases = any(k.endswith("qkv.bias") for k in misfits["not in the model"])
-        hint = "; the option qkv_bias=True makes place for its qkv.bias" if biases else ""
-        hint += _other_classes(state, own)
+        hint = ". The option qkv_bias=True adds qkv.bias to the model" if biases else ""
+        hint += _other_classes(state, expected)
         raise InputError(
-            f"{path} does not fit the model's {len(own)} tensors: {'; '.join(found)}{hint}"
+            f"{path} does not match the model's {len(expected)} tensors: "
+            f"{'; '.join(problems)}{hint}"
         )
-    broken = [k for k in own if _breaks_off(state[k], own[k])]
+    broken = [k for k in expected if _not_finite(state[k], expected[k])]
     if broken:
         raise InputError(
-            f"{path} was refused: {len(broken)} of its {len(state)} tensors ({some(broken)}) "
-            "hold NaN or infinite numbers, as of a training that diverged; name a checkpoint "
-            "from before"
+            f"{path} was refused: {len(broken)} of its {len(state)} tensors "
+            f"({first_names(broken)}) hold NaN or infinite values, as after a "
+            "diverged training. Name an earlier checkpoint."
         )
     model.load_state_dict(state, strict=not left_out)
     if counters:
         _log.warning(
-            "%s and the model differ in %d of BatchNorm's counters of batches (%s), which only "
-            "training uses: the model's stay as they are",
-            *(path, len(counters), some(counters)),
+            "%s and the model differ in %d of BatchNorm's num_batches_tracked (%s), which only "
+            "training uses: the model's values stay",
+            *(path, len(counters), first_names(counters)),
         )
     if unused:
-        _log.warning("the classifier of %s (%s) is left out", path, some(sorted(unused)))
+        _log.warning("the classifier of %s (%s) is left out", path, first_names(sorted(unused)))
 
 
-def _breaks_off(stored: Tensor, own: Tensor) -> bool:
-    """Whether numbers are not finite where the model has finite ones (not as in masks)."""
+def _not_finite(stored: Tensor, expected: Tensor) -> bool:
+    """Whether values are not finite where the model's are finite (masks hold infinities)."""
     if not stored.is_floating_point() or bool(stored.isfinite().all()):
         return False
-    return bool(stored.isnan().any()) or bool(own.isfinite().all())
+    return bool(stored.isnan().any()) or bool(expected.isfinite().all())
 
 
 def _without_prefix(
-    state: Mapping[str, Tensor], own: Mapping[str, Tensor], path: Path
+    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path
 ) -> Mapping[str, Tensor]:
     """The tensors under the names that the model has for them.
 
-    Lightning, among others, stores a model as an attribute, such as ``model.``, beside others.
+    Lightning, for example, stores a model as an attribute, with the prefix ``model.``.
 
     Raises:
         InputError: if there are several prefixes with all names of the model.
     """
-    names = [name for name in own if not name.endswith(_COUNTER)]
+    names = [name for name in expected if not name.endswith(_COUNTER)]
     if not names or any(name in state for name in names):
         return state
     ends = [key.removesuffix(names[0]) for key in state if key.endswith(f".{names[0]}")]
     prefixes = [prefix for prefix in ends if all(prefix + name in state for name in names)]
     if len(prefixes) > 1:
         raise InputError(
-            f"{path} holds several sets of weights ({', '.join(sorted(prefixes))}); save the "
-            "one that you want alone, as model.state_dict()"
+            f"{path} must hold one set of weights, got several "
+            f"({', '.join(sorted(prefixes))}). Save the one to load as "
+            "model.state_dict()."
         )
     if not prefixes:
         return _without_shared_prefix(state, names)
@@ -158,7 +178,7 @@ def _without_prefix(
     if others:
         _log.warning(
             "%d tensors of %s (%s) are left out: the model's begin with %s",
-            *(len(others), path, some(others), prefixes[0]),
+            *(len(others), path, first_names(others), prefixes[0]),
         )
     return _inside(state, prefixes[0])
 
@@ -166,7 +186,7 @@ def _without_prefix(
 def _without_shared_prefix(
     state: Mapping[str, Tensor], names: Sequence[str]
 ) -> Mapping[str, Tensor]:
-    """The tensors without what all names begin with, if that makes some of them the model's."""
+    """The tensors without a shared prefix, if some then have names of the model."""
     prefix = ""
     while True:
         heads = {key[len(prefix) :].partition(".")[0] for key in state}
@@ -184,7 +204,7 @@ def _inside(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _classifier(
     extra: AbstractSet[str], state: Mapping[str, Tensor], model: nn.Module
 ) -> AbstractSet[str]:
-    """The names in the file alone, if they are one linear layer and the model wants none."""
+    """Names that only the file has, if they are one linear layer and `num_classes` is 0."""
     layers = {name.rpartition(".")[0] for name in extra}
     if getattr(model, "num_classes", None) != 0 or len(layers) != 1:
         return frozenset()
@@ -194,19 +214,42 @@ def _classifier(
     return extra if linear and weight.ndim == 2 else frozenset()
 
 
-def _other_classes(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str:
-    """What to say where nothing but the number of classes is in the way."""
-    others = [k for k in own if k in state and state[k].shape != own[k].shape]
-    alike = all(state[k].shape[1:] == own[k].shape[1:] and own[k].ndim for k in others)
-    sizes = {(len(state[k]), len(own[k])) for k in others} if alike else set()
-    if len(sizes) == 1 and own.keys() == state.keys():
+def _other_classes(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
+    """The remedy if only the number of classes differs."""
+    others = [k for k in expected if k in state and state[k].shape != expected[k].shape]
+    same_width = all(
+        state[k].shape[1:] == expected[k].shape[1:] and expected[k].ndim for k in others
+    )
+    sizes = {(len(state[k]), len(expected[k])) for k in others} if same_width else set()
+    if len(sizes) == 1 and expected.keys() == state.keys():
         ((stored, wanted),) = sizes
         return (
-            f". The classifier of the file has {stored} rows, that of the model {wanted}: name "
-            f"the model with ?num_classes={stored}"
+            f". The classifier of the file has {stored} rows, that of the model "
+            f"{wanted}. Name the model with ?num_classes={stored}"
         )
-    absent = own.keys() - state.keys()
+    absent = expected.keys() - state.keys()
     layers = {name.rpartition(".")[0] for name in absent}
-    if state.keys() < own.keys() and len(layers) == 1 and not others:
-        return f". Without {layers.pop()}, name the model with ?num_classes=0"
+    if state.keys() < expected.keys() and len(layers) == 1 and not others:
+        return f". To load it without {layers.pop()}, name the model with ?num_classes=0"
     return ""
+
+
+def phases(model: nn.Module, checkpoints: Sequence[Path]) -> Iterator[tuple[str, nn.Module]]:
+    """Name and model of each phase: a copy with the weights of each checkpoint, in turn.
+
+    Without checkpoints the model itself is the only phase, with an empty name. Phases are named
+    after their files, with folders where the names would be equal.
+
+    Raises:
+        InputError: if a checkpoint is given twice, or does not fit the model.
+    """
+    if not checkpoints:
+        yield "", model
+    if len(set(checkpoints)) < len(checkpoints):
+        raise InputError("checkpoints must be different files, got one of them twice")
+    stems = [path.stem for path in checkpoints]
+    unique = len(set(stems)) == len(stems)
+    for path in checkpoints:
+        other = deepcopy(model)
+        load_checkpoint(other, path)
+        yield (path.stem if unique else str(path.with_suffix(""))), other.eval()

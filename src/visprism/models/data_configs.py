@@ -1,7 +1,7 @@
-"""Data configurations: how timm, torchvision, Hugging Face and other models want their images.
+"""Data configurations: the preprocessing that models of any library state.
 
 An `img_size` (or `image_size`) that the user gives to the model is the size of its images.
-Images of another size than the authors' are not cropped: their crop belongs to their size.
+Images of another size than the authors' are not cropped, since the crop applies to that size.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Arguments = Mapping[str, Any]
 
 
 def from_timm(model: nn.Module, arguments: Arguments) -> Preprocessing:
-    """What `timm.data.resolve_model_data_config` says."""
+    """The preprocessing of `timm.data.resolve_model_data_config`."""
     from timm.data import resolve_model_data_config
 
     config: Mapping[str, Any] = resolve_model_data_config(model)
@@ -50,7 +50,7 @@ def from_torchvision(name: str, arguments: Arguments) -> Preprocessing:
 
 
 def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> Preprocessing:
-    """What the image processor of a Hugging Face model says, as a dictionary."""
+    """The configuration of the image processor of a Hugging Face model."""
     resized = _pair(processor.get("size", 224))
     cropped = processor.get("crop_size") if processor.get("do_center_crop") else None
     size = _pair(cropped) if cropped else resized
@@ -68,10 +68,10 @@ def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> 
 def from_attributes(
     model: nn.Module, arguments: Arguments, *, default: tuple[int, int] = (224, 224)
 ) -> Preprocessing:
-    """What a model says by itself.
+    """The preprocessing that a model itself states.
 
     Its attribute ``preprocessing``, or ``img_size``, or ``config.image_size`` as in Hugging
-    Face; otherwise `default`. Mean and deviation are those of ImageNet where it does not say.
+    Face; otherwise `default`. Mean and standard deviation are those of ImageNet by default.
     """
     stated = getattr(model, "preprocessing", None)
     if isinstance(stated, Preprocessing):
@@ -82,7 +82,7 @@ def from_attributes(
 
 
 def states_preprocessing(model: nn.Module, arguments: Arguments) -> bool:
-    """Whether a model says by itself, or its arguments say, how large its images are."""
+    """Whether the model or its arguments state the image size."""
     config = getattr(model, "config", None)
     return (
         isinstance(getattr(model, "preprocessing", None), Preprocessing)

@@ -26,30 +26,29 @@ from visprism.models.stored_names import stored_model_name
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in evaluation mode, and how it wants its images."""
+    """A model in evaluation mode, and the preprocessing of its images."""
 
     model: nn.Module = field(repr=False)
     preprocessing: Preprocessing
     name: str  # as the user wrote it, and what its weights are
     label: str  # the same, short: for the title of a figure
     trained: bool = True  # False: the weights are random
-    preprocessing_stated: bool = True  # False: nothing says how the model takes its images
+    preprocessing_stated: bool = True  # False: nothing states the preprocessing
     recipe: Mapping[str, Any] = field(
         default_factory=dict
     )  # of its training, where it is known
 
 
 def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
-    """The model that `text` names; see `visprism.models.spec` for the ways to name one.
+    """Load a model by name; see `visprism.models.spec` for the names.
 
     Weights are random, drawn from `seed`, unless `text` names a checkpoint, a tag of the zoo's
     pretrained weights (``resnet20.cifar10``) or a Hugging Face folder that holds weights, or
-    `pretrained` asks the zoo, timm, torchvision or Hugging Face. A
-    checkpoint that says how its model wants the images is followed; one that says which model
-    it is of, as those of `visprism train` do, may stand alone if that is a model of the zoo,
-    timm, torchvision or Hugging Face: metadata never run code. Those that the authors of
-    "How do vision transformers work?" publish load as ``resnet50_32@FILE``,
-    ``vit_tiny_patch2_32@FILE``, ``pit_tiny_patch2_32@FILE`` and
+    `pretrained` asks the zoo, timm, torchvision or Hugging Face. The preprocessing stored in a
+    checkpoint is used. A checkpoint that names its model, as those of `visprism train` do,
+    needs no model name if that is a model of the zoo, timm, torchvision or Hugging Face:
+    metadata never run code. The published checkpoints of "How do vision transformers work?"
+    load as ``resnet50_32@FILE``, ``vit_tiny_patch2_32@FILE``, ``pit_tiny_patch2_32@FILE`` and
     ``swin_tiny_patch1_window4_32@FILE``.
 
     Raises:
@@ -58,12 +57,12 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     """
     named = ModelSpec.parse(_with_model(text))
     spec = with_pretrained_weights(named, pretrained=pretrained)
-    asked = pretrained and spec.checkpoint is None
+    load_published = pretrained and spec.checkpoint is None
     stored = _Stored.read(spec)
     spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
     with _wrap_build_errors(spec), torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(stream(seed, "weights").get_state())
-        model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=asked)
+        model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=load_published)
     if spec.checkpoint is not None:
         load_state(model, stored.state, spec.checkpoint)
         preprocessing = stored.preprocessing or preprocessing
@@ -107,12 +106,12 @@ class _Stored:
             return cls()
         state = read_state_dict(spec.checkpoint)
         pickled = spec.checkpoint.suffix != ".safetensors"
-        known = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
-        if known is None:
+        author = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
+        if author is None:
             metadata = read_metadata(spec.checkpoint)
             return cls(state, {}, metadata.preprocessing, metadata.recipe)
-        translated = known.translated(state, spec.checkpoint)
-        return cls(translated, known.options(state), known.preprocessing(state))
+        translated = author.translated(state, spec.checkpoint)
+        return cls(translated, author.options(state), author.preprocessing(state))
 
 
 def _with_model(text: str) -> str:
@@ -122,15 +121,14 @@ def _with_model(text: str) -> str:
     provenance = read_metadata(text).provenance
     if provenance is None or not provenance.model:
         raise InputError(
-            f"{text} does not say which model it is of; name it before the file, as "
-            f"resnet20@{text}"
+            f"{text} does not name its model. Write MODEL@FILE, such as resnet20@{text}."
         )
     return f"{stored_model_name(provenance.model, Path(text))}@{text}"
 
 
 @contextmanager
 def _wrap_build_errors(spec: ModelSpec) -> Iterator[None]:
-    """Turn whatever a library or the user's own file raises into one sentence."""
+    """Turn any error of a library or of the user's file into one sentence."""
     try:
         yield
     except InputError:
@@ -142,18 +140,18 @@ def _wrap_build_errors(spec: ModelSpec) -> Iterator[None]:
             cause += f" ({frame.filename}, line {frame.lineno})"
         elif isinstance(error, OSError):
             raise InputError(
-                f"{spec.text} needs files that are not on this machine and could not be "
-                f"fetched ({cause}); {_what_is_here(spec)}"
+                f"{spec.text} needs files that could not be downloaded "
+                f"({cause}). {_remedy(spec)}"
             ) from error
         raise InputError(
             f"{spec.text} cannot be built: {type(error).__name__}: {cause}"
         ) from error
 
 
-def _what_is_here(spec: ModelSpec) -> str:
+def _remedy(spec: ModelSpec) -> str:
     if spec.source == "hf":
-        return "name a folder that holds them, as hf:FOLDER"
-    return "leave --pretrained out for random weights, or name a checkpoint, as MODEL@FILE"
+        return "Name a local folder, as hf:FOLDER."
+    return "Load it without pretrained for random weights, or name a checkpoint, as MODEL@FILE."
 
 
 def _first_line(error: Exception) -> str:

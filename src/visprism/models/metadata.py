@@ -1,8 +1,6 @@
-"""Metadata: what a checkpoint says of itself, beside the weights.
+"""Metadata of a checkpoint: recipe, preprocessing, class names, metrics and provenance.
 
-A safetensors file has room for text. Ours is one entry, ``visprism``, in JSON: how the model
-was trained, how it wants its images, what its classes are called, how good it was, and where it
-comes from.
+A safetensors file stores text in its header. The entry ``visprism`` holds the metadata as JSON.
 """
 
 import inspect
@@ -25,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a checkpoint says of itself; each part is empty or None where it does not say."""
+    """The metadata of a checkpoint; entries that it lacks are empty or None."""
 
     recipe: Mapping[str, Any] = field(default_factory=dict)  # a training run's fields by name
     preprocessing: Preprocessing | None = None
@@ -35,26 +33,28 @@ class Metadata:
 
 
 def read_metadata(path: Path | str) -> Metadata:
-    """What the checkpoint in `path` says of itself; empty if it is not one of ours.
+    """The metadata of the checkpoint in `path`; empty if visprism did not write it.
 
     Raises:
-        InputError: if the file is missing, is named .safetensors and is none, or its entry is
-            not what `encoded` writes.
+        InputError: if the file does not exist, is not a safetensors file although its name ends
+            in .safetensors, or its metadata are invalid.
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"the checkpoint {path} does not exist or is not a file")
+        raise InputError(f"the checkpoint {path} must be an existing file")
     if path.suffix != ".safetensors":
         return Metadata()
     try:
         with safe_open(path, "pt") as file:
             entries: Mapping[str, str] = file.metadata() or {}
     except SafetensorError as error:
-        raise InputError(f"{path} was refused: it is no safetensors file ({error})") from error
+        raise InputError(
+            f"{path} was refused: it is not a safetensors file ({error})"
+        ) from error
     return _decoded(entries[_ENTRY], path) if _ENTRY in entries else Metadata()
 
 
-def encoded(
+def encode_metadata(
     *,
     recipe: object = None,
     preprocessing: Preprocessing | None = None,
@@ -62,10 +62,10 @@ def encoded(
     metrics: Mapping[str, float] | None = None,
     provenance: Provenance | None = None,
 ) -> dict[str, str]:
-    """The metadata as text for the head of a safetensors file.
+    """The metadata as text for the header of a safetensors file.
 
     Raises:
-        InputError: if something in it has no place in JSON.
+        InputError: if JSON cannot hold a value.
     """
     content = {
         "recipe": _fields(recipe),
@@ -78,7 +78,7 @@ def encoded(
         return {_ENTRY: json.dumps(content)}
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"a checkpoint's metadata are text, numbers, lists and dictionaries, but {error}"
+            f"metadata of a checkpoint must be text, numbers, lists and dictionaries: {error}"
         ) from error
 
 
@@ -90,26 +90,25 @@ def _fields(value: object) -> dict[str, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
     raise InputError(
-        f"a checkpoint keeps a dataclass or a dictionary as its recipe, got a "
-        f"{type(value).__name__}"
+        f"recipe must be a dataclass or a dictionary, got a {type(value).__name__}"
     )
 
 
 def _decoded(text: str, path: Path) -> Metadata:
-    """What stands in the entry of the file `path`, each part of the kind that we write."""
+    """The metadata in the entry of the file `path`, of the types that it was written with."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _refused(path, f"they are no JSON ({error})") from error
+        raise _refused(path, f"they are not JSON ({error})") from error
     if not isinstance(content, dict) or set(content) != _PARTS:
-        raise _refused(path, f"they want the parts {', '.join(sorted(_PARTS))}")
+        raise _refused(path, f"they must have the entries {', '.join(sorted(_PARTS))}")
     names, metrics, recipe = (content[part] for part in ("class_names", "metrics", "recipe"))
     if not _is(names, tuple[str, ...]):
-        raise _refused(path, "class_names wants a list of text")
+        raise _refused(path, "class_names must be a list of text")
     if not (isinstance(metrics, dict) and _is(list(metrics.values()), tuple[float, ...])):
-        raise _refused(path, "metrics wants a number for each name")
+        raise _refused(path, "metrics must be numbers by name")
     if not isinstance(recipe, dict | None):
-        raise _refused(path, "recipe wants fields by name, or null")
+        raise _refused(path, "recipe must be a dictionary of fields, or null")
     return Metadata(
         recipe=recipe or {},
         preprocessing=_made(Preprocessing, content["preprocessing"], "preprocessing", path),
@@ -120,29 +119,29 @@ def _decoded(text: str, path: Path) -> Metadata:
 
 
 def _made(kind: type[T], stated: object, part: str, path: Path) -> T | None:
-    """A `kind` from its fields by name; None if there are none."""
+    """An instance of `kind` from its fields by name; None if there are none."""
     if stated is None:
         return None
     if not isinstance(stated, dict):
-        raise _refused(path, f"{part} wants fields by name, or null")
+        raise _refused(path, f"{part} must be a dictionary of fields, or null")
     kinds = get_type_hints(kind)
     for name, value in stated.items():
         if name not in kinds:
             raise _refused(path, f"{part} has no field {name!r}")
         if not _is(value, kinds[name]):
-            raise _refused(path, f"{part} has {name}={value!r}")
+            raise _refused(path, f"{part} has an invalid value {name}={value!r}")
     try:
         inspect.signature(kind).bind(**stated)
     except TypeError as error:
-        raise _refused(path, f"{part} is not whole ({error})") from error
+        raise _refused(path, f"{part} is incomplete ({error})") from error
     try:
         return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in stated.items()})
-    except InputError as error:  # of the right kinds, but without sense
+    except InputError as error:  # the types are right, but a value is out of range
         raise _refused(path, str(error)) from error
 
 
 def _is(value: object, kind: Any) -> bool:  # noqa: ANN401 (a class, or a tuple of classes)
-    """Whether JSON's `value` is of a field's kind; a list is a tuple."""
+    """Whether a value of JSON has the type of a field; a list counts as a tuple."""
     if get_origin(kind) is not tuple:
         return type(value) in ((int, float) if kind is float else (kind,))
     if not isinstance(value, list):
@@ -155,6 +154,6 @@ def _is(value: object, kind: Any) -> bool:  # noqa: ANN401 (a class, or a tuple 
 
 def _refused(path: Path, fault: str) -> InputError:
     return InputError(
-        f"{path} was refused: its metadata of visprism are damaged: {fault}; write it again "
-        "by save_checkpoint, or name a copy without them"
+        f"{path} was refused: its visprism metadata are invalid: {fault}. Save "
+        "it again with save_checkpoint, or remove the metadata."
     )

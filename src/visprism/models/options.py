@@ -1,7 +1,7 @@
-"""Options: whether what a user chose for a network of the zoo is of the kind it wants.
+"""Validation of the options of networks of the zoo.
 
-What an option wants is said by its annotation in the family's signature, and by its name where
-a number has bounds. Whether options fit each other is for the family to say.
+The type of an option is its annotation in the signature of the family; bounds of numbers depend
+on its name. The family itself checks whether options match each other.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from visprism.core.errors import InputError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RATES = ("drop_rate", "drop_path_rate", "mc_dropout")  # probabilities
-_LEAST: Mapping[str, int] = {  # of whole numbers; kernels and MSAs are judged by families
+_LEAST: Mapping[str, int] = {  # of integers; families check kernels and MSAs
     "num_classes": 0,
     **dict.fromkeys(("in_chans", "img_size", "patch_size", "window"), 1),
     **dict.fromkeys(("depth", "depths", "num_heads", "head_dim"), 1),
@@ -24,26 +24,25 @@ _LEAST: Mapping[str, int] = {  # of whole numbers; kernels and MSAs are judged b
 
 
 def checked(function: F) -> F:
-    """`function`, which refuses options of another kind than its signature wants."""
+    """`function`, with the types and bounds of its options checked."""
     parameters = inspect.signature(function).parameters
 
     @wraps(function)
     def build(**chosen: Any) -> Any:  # noqa: ANN401 (as the function takes and gives)
-        refuse_misfits(function.__name__, parameters, chosen)
+        check_network_options(function.__name__, parameters, chosen)
         return function(**chosen)
 
     return build  # pyrefly: ignore (takes what `function` takes)
 
 
-def refuse_misfits(
+def check_network_options(
     name: str, parameters: Mapping[str, inspect.Parameter], chosen: Mapping[str, Any]
 ) -> None:
-    """Check that each option that was chosen for the network `name` is of its kind.
+    """Check the types and bounds of the options of the network `name`.
 
     Raises:
-        InputError: if a whole number, a number for each stage, a rate, a word, or True or False
-            is wanted and something else was given.
-        TypeError: if there is no such option, in Python's words, which `load_model` mends.
+        InputError: if an option has another type, or is out of range.
+        TypeError: if there is no such option; `load_model` makes an `InputError` of it.
     """
     for key, value in chosen.items():
         if key not in parameters:
@@ -52,14 +51,14 @@ def refuse_misfits(
         kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
         if not any(_is(value, one, key) for one in kinds):
             wanted = " or ".join(_words(one, key) for one in kinds)
-            raise InputError(f"{name} got {key}={value!r}; choose {wanted}")
+            raise InputError(f"{key} of {name} must be {wanted}, got {value!r}")
 
 
 def _is(value: object, kind: object, key: str) -> bool:
     if kind is int:
-        return _is_whole(value, key)
+        return _is_integer(value, key)
     if kind == Sequence[int]:
-        return isinstance(value, list | tuple) and all(_is_whole(part, key) for part in value)
+        return isinstance(value, list | tuple) and all(_is_integer(part, key) for part in value)
     if kind is float:
         number = isinstance(value, Real) and not isinstance(value, bool)
         return number and (key not in _RATES or 0 <= float(value) < 1)
@@ -70,22 +69,22 @@ def _is(value: object, kind: object, key: str) -> bool:
     return True
 
 
-def _is_whole(value: object, key: str) -> bool:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and (key not in _LEAST or int(value) >= _LEAST[key])
+def _is_integer(value: object, key: str) -> bool:
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    return is_integer and (key not in _LEAST or int(value) >= _LEAST[key])
 
 
 def _words(kind: object, key: str) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
-    bound = f" from {_LEAST[key]} up" if key in _LEAST else ""
-    rate = " from 0 to less than 1" if key in _RATES else ""
+    bound = f" of at least {_LEAST[key]}" if key in _LEAST else ""
+    rate = " in [0, 1)" if key in _RATES else ""
     words = {
-        int: f"a whole number{bound}",
-        Sequence[int]: f"a tuple of one whole number{bound} for each stage",
+        int: f"an integer{bound}",
+        Sequence[int]: f"a tuple with one integer{bound} per stage",
         float: f"a number{rate}",
         bool: "True or False",
-        str: "a word",
+        str: "text",
         NoneType: "None",
     }
     return words[kind]  # pyrefly: ignore (other kinds take any value)

@@ -186,8 +186,8 @@ def _available(name: str) -> str:
 
 
 def _order(card: PretrainedCard) -> tuple[str, int, str]:
-    known = card.tag in _TAGS
-    return card.architecture, _TAGS.index(card.tag) if known else len(_TAGS), card.tag
+    listed = card.tag in _TAGS
+    return card.architecture, _TAGS.index(card.tag) if listed else len(_TAGS), card.tag
 
 
 def _read(path: Path) -> PretrainedCard:

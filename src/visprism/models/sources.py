@@ -1,7 +1,7 @@
-"""Sources of models: for each, one function that builds a model and says how it wants images.
+"""Sources of models: one function each, which builds a model and states its preprocessing.
 
 A builder takes a `ModelSpec` and whether to ask for pretrained weights. It returns the model,
-its `Preprocessing`, and in words what its weights are (none where only the user knows).
+its `Preprocessing`, and a phrase for its weights (empty where only the user knows).
 """
 
 import sys
@@ -15,14 +15,13 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
-from visprism.models.build_errors import explain_unknown_argument, unknown_model
 from visprism.models.data_configs import (
     from_attributes,
     from_image_processor,
     from_timm,
     from_torchvision,
 )
-from visprism.models.spec import ModelSpec, Source
+from visprism.models.spec import ModelSpec, Source, explain_unknown_argument, unknown_model
 from visprism.models.stored_names import LOADING_OPTIONS, check_configuration
 from visprism.models.timm_entries import PREFIX
 from visprism.models.zoo_registry import MODELS, image_size
@@ -84,7 +83,7 @@ def _check_architecture_only(spec: ModelSpec) -> None:
 
 
 def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
-    """A local folder that holds weights gives them without being asked; a name does not.
+    """Weights in a local folder are always loaded; those of a name only if requested.
 
     Python code in the folder or repository runs only with ``?trust_remote_code=True``.
     """
@@ -92,11 +91,12 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
         from transformers import AutoConfig, AutoModelForImageClassification
     except ImportError as error:
         raise InputError(
-            "hf: models need the package transformers; pip install 'visprism[hf]'"
+            "hf: models need the package transformers. Install it with pip "
+            "install 'visprism[hf]'."
         ) from error
     folder = Path(spec.name).expanduser()
     if not folder.is_dir() and (folder.is_absolute() or spec.name.count("/") > 1):
-        raise InputError(f"the folder {spec.name} of {spec.text} does not exist")
+        raise InputError(f"the folder {spec.name} of {spec.text} must exist")
     source = str(folder) if folder.is_dir() else spec.name
     options = dict(spec.arguments)
     trusted = options.pop("trust_remote_code", False)
@@ -111,8 +111,9 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
         unknown = {k: v for k, v in unknown.items() if k != "trust_remote_code"}
         if unknown:
             raise InputError(
-                f"{spec.text} takes no argument {', '.join(map(repr, unknown))}; "
-                f"it takes those of {type(config).__name__}"
+                f"{spec.text} takes no argument "
+                f"{', '.join(map(repr, unknown))}. It takes those of "
+                f"{type(config).__name__}."
             )
         if not trusted:
             kernel = getattr(config, "_attn_implementation", None)  # which `to_dict` leaves out
@@ -134,7 +135,7 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
 
 @contextmanager
 def _code_refused(spec: ModelSpec, source: str, *, trusted: bool) -> Iterator[None]:
-    """Say of code in a folder or repository how it is allowed to run."""
+    """Explain how code in a folder or repository can be allowed to run."""
     try:
         yield
     except ValueError as error:
@@ -142,8 +143,9 @@ def _code_refused(spec: ModelSpec, source: str, *, trusted: bool) -> Iterator[No
             raise
         joint = "&" if spec.arguments else "?"
         raise InputError(
-            f"{source} holds Python code of its own, which is not run. Read it, and if you "
-            f"trust it name the model as {spec.text}{joint}trust_remote_code=True."
+            f"{source} contains Python code, which is not run. Read it, and if "
+            "you trust it name the model as "
+            f"{spec.text}{joint}trust_remote_code=True."
         ) from error
 
 
@@ -176,12 +178,12 @@ def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the f
         builder = names.get(name)
         if not callable(builder):
             ours = [k for k, v in names.items() if callable(v) and not k.startswith("_")]
-            raise InputError(f"{path} has no function {name!r}; it has {', '.join(ours)}")
+            raise InputError(f"{path} has no function {name!r}. It has {', '.join(ours)}.")
         with explain_unknown_argument(spec, builder):
             model = builder(**spec.arguments)
     if not isinstance(model, nn.Module):
         raise InputError(
-            f"{spec.name} should return a torch.nn.Module, got a {type(model).__name__}"
+            f"{spec.name} must return a torch.nn.Module, got a {type(model).__name__}"
         )
     return model, from_attributes(model, spec.arguments), ""
 
@@ -190,15 +192,15 @@ def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the f
 def _imported(path: Path) -> Iterator[Mapping[str, Any]]:
     """The names in a Python file; it may import its neighbors, also inside its functions."""
     if not path.is_file():
-        raise InputError(f"the file {path} does not exist")
+        raise InputError(f"the file {path} must exist")
     name = f"visprism_file_{path.stem}"
-    found = spec_from_file_location(name, path)
-    assert found is not None  # a name that ends in .py is always importable
-    assert found.loader is not None
-    module = sys.modules[name] = module_from_spec(found)
+    module_spec = spec_from_file_location(name, path)
+    assert module_spec is not None  # a name that ends in .py is always importable
+    assert module_spec.loader is not None
+    module = sys.modules[name] = module_from_spec(module_spec)
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        found.loader.exec_module(module)
+        module_spec.loader.exec_module(module)
         yield vars(module)
     finally:
         sys.path.pop(0)

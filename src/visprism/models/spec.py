@@ -9,7 +9,12 @@ where it is not one, the text itself. FILE is a checkpoint.
 """
 
 import ast
+import difflib
+import inspect
 import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -34,7 +39,7 @@ class ModelSpec:
 
     @classmethod
     def parse(cls, text: str) -> "ModelSpec":
-        """Take one line of text apart.
+        """Parse a specification.
 
         Raises:
             InputError: if it has no name, an unknown prefix, or an argument without a value.
@@ -47,8 +52,9 @@ class ModelSpec:
         parts = _SPEC.fullmatch(text)
         if parts is None:
             raise InputError(
-                f"{text!r} names no model; it should read like timm:resnet18, "
-                "timm:resnet18?num_classes=10 or timm:resnet18@weights.safetensors"
+                f"{text!r} must name a model, such as timm:resnet18, "
+                "timm:resnet18?num_classes=10 or "
+                "timm:resnet18@weights.safetensors"
             )
         source, name = _source(parts["name"])
         checkpoint = Path(parts["checkpoint"]) if parts["checkpoint"] else None
@@ -68,13 +74,13 @@ def _source(name: str) -> tuple[Source, str]:
         return "file", name
     if name.endswith(".py"):
         raise InputError(
-            f"{name} does not say which function builds the model: {name}:FUNCTION"
+            f"{name} must name the function that builds the model, as {name}:FUNCTION"
         )
     if colon:
         raise InputError(
-            f"unknown prefix {prefix + ':'!r} in {name!r}; a model is timm:NAME, "
+            f"unknown prefix {prefix + ':'!r} in {name!r}. A model is timm:NAME, "
             "torchvision:NAME, hf:NAME-OR-FOLDER, path/to/file.py:function or a name that "
-            "`visprism models` lists"
+            "`visprism models` lists."
         )
     return "zoo", name
 
@@ -84,9 +90,11 @@ def _arguments(text: str) -> dict[str, Any]:
     for pair in filter(None, text.split("&")):
         key, equals, value = pair.partition("=")
         if not (equals and key.isidentifier()):
-            raise InputError(f"the argument {pair!r} of a model should read key=value")
+            raise InputError(f"an argument of a model must be key=value, got {pair!r}")
         if key in arguments:
-            raise InputError(f"the argument {key!r} of a model stands twice in {text!r}")
+            raise InputError(
+                f"the argument {key!r} of a model must be given once, got it twice in {text!r}"
+            )
         arguments[key] = _literal(value)
     return arguments
 
@@ -101,3 +109,40 @@ def _literal(text: str) -> Any:  # noqa: ANN401 (whatever the user wrote)
         RecursionError,
     ):  # of deep nesting the last two
         return text
+
+
+def unknown_model(spec: ModelSpec, available: Iterable[str]) -> InputError:
+    """What to say when no model has this name; `available`: full names with prefix."""
+    bare = spec.name
+    bare_of = {name: name.rpartition(":")[2] for name in available}
+    longer = [name for name, other in bare_of.items() if other.startswith(bare)]
+    close = difflib.get_close_matches(bare, set(bare_of.values()))
+    similar = [name for word in close for name, other in bare_of.items() if other == word]
+    best = list(dict.fromkeys(similar[:3] + longer[:3]))
+    remedy = f"Did you mean {', '.join(best)}?" if best else "`visprism models` lists names."
+    return InputError(f"unknown model {spec.text!r}. {remedy}")
+
+
+@contextmanager
+def explain_unknown_argument(spec: ModelSpec, builder: Callable[..., Any]) -> Iterator[None]:
+    """Say which argument the model does not take, and which it does.
+
+    timm and torchvision hand arguments on to a class in the builder's module, so only the call
+    itself can tell.
+
+    Raises:
+        InputError: if the body calls `builder`, or its class, with an unknown argument.
+    """
+    try:
+        yield
+    except TypeError as error:
+        parts = re.match(r"(\w+)(?:\.__init__)?\(\) got an unexpected .* '(\w+)'", str(error))
+        if parts is None or parts[2] not in spec.arguments:
+            raise
+        owner = getattr(sys.modules[builder.__module__], parts[1], builder)
+        taken = [k for k in inspect.signature(owner).parameters if not k.startswith("_")]
+        close = difflib.get_close_matches(parts[2], taken, cutoff=0.7)
+        remedy = (
+            f"Did you mean {' or '.join(close)}?" if close else f"It takes {', '.join(taken)}."
+        )
+        raise InputError(f"{spec.text} takes no argument {parts[2]!r}. {remedy}") from error

@@ -1,4 +1,4 @@
-"""State dictionaries: tensors by name, out of a file and whatever is wrapped around them.
+"""State dicts: tensors by name, from a file in any of the usual formats.
 
 A ``.safetensors`` file can hold tensors only. Any other file is read by torch with
 ``weights_only=True``, which refuses a pickle that would call a function. An index, as
@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from visprism.core.archives import check_uncompressed
 from visprism.core.errors import InputError
+from visprism.core.files import check_uncompressed
 
 _PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
-    """The tensors in a checkpoint by name; what wraps them or their names is taken off.
+    """The tensors in a checkpoint by name, without wrapping dictionaries and prefixes.
 
     Of weights and their moving average the average is taken, as timm does, with a warning.
 
@@ -53,22 +53,24 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         InputError: if the file is missing, is no checkpoint, or would run code.
     """
     if not path.is_file():
-        raise InputError(f"the checkpoint {path} does not exist or is not a file")
+        raise InputError(f"the checkpoint {path} must be an existing file")
     content = _shards(path) if path.name.endswith(_INDEX) else _read(path)
     content = _unnested(content, path)
     if not isinstance(content, Mapping) or not content:
-        raise InputError(f"{path} holds no state dict but {_what(content)}")
+        raise InputError(f"{path} must hold a state dict, got {_what(content)}")
     odd = [k for k, v in content.items() if not isinstance(v, Tensor)]
     if odd:
         raise InputError(
-            f"{path} holds no state dict: {len(odd)} of its {len(content)} entries "
-            f"({some(odd)}) are not tensors; save model.state_dict() alone"
+            f"{path} must hold a state dict, and {len(odd)} of its "
+            f"{len(content)} entries ({first_names(odd)}) are not tensors. Save "
+            "model.state_dict() alone."
         )
     unusual = [k for k, v in content.items() if not _is_dense(v)]
     if unusual:
         raise InputError(
             f"{path} was refused: {len(unusual)} of its {len(content)} tensors "
-            f"({some(unusual)}) are sparse, quantized or without values; save dense ones"
+            f"({first_names(unusual)}) are sparse, quantized or without values. "
+            "Save dense tensors."
         )
     names = [str(name) for name in content if name != _COUNT]
     averaged = all(name.startswith(_WRAPPERS[0]) for name in names)
@@ -80,21 +82,21 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
 
 
 def _unnested(content: Any, path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
-    """What lies inside the dictionaries that training scripts put around a state dict."""
+    """The state dict inside the dictionaries of training scripts."""
     while isinstance(content, Mapping):
-        here = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
-        if len(here) > 1 and here[0] in _AVERAGES:
+        entries = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
+        if len(entries) > 1 and entries[0] in _AVERAGES:
             _log.warning(
                 "%s holds several sets of weights (%s); %s, a moving average, is loaded. To "
                 "load another one, save it alone: torch.save(torch.load(path)[%r], other_path)",
                 path,
-                ", ".join(here),
-                here[0],
-                here[-1],
+                ", ".join(entries),
+                entries[0],
+                entries[-1],
             )
-        if not here:
+        if not entries:
             break
-        content = content[here[0]]
+        content = content[entries[0]]
     return content
 
 
@@ -102,8 +104,8 @@ def _shards(index: Path) -> dict[str, Tensor]:
     """The tensors of all files that an index names.
 
     Raises:
-        InputError: if it is not an index, names a file that is not beside it, or a file lacks a
-            tensor that the index says is in it.
+        InputError: if it is not an index, names a file outside its folder, or a file lacks a
+            tensor that the index lists.
     """
     try:
         places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
@@ -111,20 +113,21 @@ def _shards(index: Path) -> dict[str, Tensor]:
         shards = {name: index.with_name(name) for name in sorted(names)}  # none with a folder
         right = names and all(p.name == name for name, p in shards.items())
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{index} was refused: it is no index of a checkpoint") from error
+        raise InputError(f"{index} was refused: it is not an index of a checkpoint") from error
     if not right:
         raise InputError(f"{index} was refused: it must name files in its own folder")
     missing = [name for name, shard in shards.items() if not shard.is_file()]
     if missing:
         raise InputError(
             f"{index} names {len(shards)} files, of which {len(missing)} do not exist "
-            f"({some(missing)})"
+            f"({first_names(missing)})"
         )
     contents = {name: _read(shard) for name, shard in shards.items()}
     absent = [key for key, name in places.items() if key not in contents[name]]
     if absent:
         raise InputError(
-            f"{index} names {len(absent)} tensors ({some(absent)}) that its files do not hold"
+            f"{index} names {len(absent)} tensors ({first_names(absent)}) that its "
+            "files do not hold"
         )
     return {key: contents[name][key] for key, name in places.items()}
 
@@ -135,7 +138,7 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
             return load_file(path)
         except SafetensorError as error:
             raise InputError(
-                f"{path} was refused: it is no safetensors file ({error})"
+                f"{path} was refused: it is not a safetensors file ({error})"
             ) from error
     check_uncompressed(path)
     quiet = warnings.catch_warnings(action="ignore")  # of a pickle, which is refused below
@@ -157,16 +160,17 @@ def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
             AssertionError,
         ) as error:
             code = re.search(r"GLOBAL ([\w.]+)", str(error))
-            found = "is no checkpoint"
+            fault = "is not a checkpoint"
             if _begins(path) == _PICKLE:
-                found = (
-                    "is a pickle that torch's safe reader does not know, so it might run code"
+                fault = (
+                    "is a pickle that torch.load with weights_only=True "
+                    "refuses, so it might run code"
                 )
             if code:
-                found = f"would run code when loaded ({code[1]})"
+                fault = f"would run code when loaded ({code[1]})"
             raise InputError(
-                f"{path} was refused: it {found}; save the weights alone, by "
-                "torch.save(model.state_dict(), path) or as safetensors"
+                f"{path} was refused: it {fault}. Save the weights alone, with "
+                "torch.save(model.state_dict(), path) or as safetensors."
             ) from error
 
 
@@ -176,7 +180,7 @@ def _begins(path: Path) -> bytes:
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    """Whether each element of the tensor has a place of its own in memory."""
+    """Whether no two elements of the tensor share memory."""
     plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
     if not plain or tensor.is_quantized or tensor.is_nested:
         return False
@@ -194,7 +198,7 @@ def _what(content: object) -> str:
     return "nothing" if content in ({}, None) else f"a {type(content).__name__}"
 
 
-def some(keys: Sequence[object]) -> str:
+def first_names(keys: Sequence[object]) -> str:
     """The first names of a list, for a message."""
     more = ", ..." if len(keys) > _SHOWN else ""
     return ", ".join(map(str, keys[:_SHOWN])) + more

@@ -1,7 +1,7 @@
 """The zoo inside timm: `timm.create_model("visprism_resnet50_32", features_only=True)`.
 
-timm drops what stands before a slash in a name and would find a network of its own, so the
-prefix is joined by an underscore. Networks with weights inside the package give them to
+timm ignores the part of a name before a slash and would build another network, so the prefix
+ends in an underscore. Networks with weights inside the package give them to
 `timm.create_model("visprism_resnet20.cifar10", pretrained=True)`.
 """
 
@@ -15,9 +15,8 @@ from timm.models._features import FeatureGetterNet, FeatureHookNet
 from torch import nn
 
 from visprism.core.errors import InputError
-from visprism.models.build_errors import explain_unknown_argument
 from visprism.models.pretrained import PretrainedCard, pretrained_cards
-from visprism.models.spec import ModelSpec
+from visprism.models.spec import ModelSpec, explain_unknown_argument
 
 PREFIX = "visprism_"
 default_cfgs: dict[str, Any] = {}  # timm looks for this name in the module of an entry
@@ -25,7 +24,7 @@ __all__: list[str] = ["PREFIX", "offer"]  # and adds the entry's name here
 
 
 def offer(function: Callable[..., Any], side: int) -> None:
-    """Register with timm what `function` builds, a network for images of `side` pixels."""
+    """Register a network for images of `side` pixels with timm."""
     name = PREFIX + function.__name__
     options = inspect.signature(function).parameters
     classes = options["num_classes"].default if "num_classes" in options else 1000
@@ -65,7 +64,7 @@ def offer(function: Callable[..., Any], side: int) -> None:
 
 
 def _source(card: PretrainedCard) -> dict[str, Any]:
-    """Where the weights are, and how their images are prepared, in timm's words."""
+    """File and preprocessing of the weights, as in timm's `pretrained_cfg`."""
     images = card.preprocessing
     return {
         "file": str(card.weights),
@@ -80,7 +79,7 @@ def _source(card: PretrainedCard) -> dict[str, Any]:
 
 
 def _ends(model: nn.Module) -> dict[str, Any]:
-    """The names of the first convolution and of the last layers, in timm's words."""
+    """Names of the first convolution and the classifiers, as in timm's `pretrained_cfg`."""
     names = {id(module): name for name, module in model.named_modules()}
     first = next(m for m in model.modules() if isinstance(m, nn.Conv2d))
     ends = getattr(model, "get_classifier")()  # noqa: B009 (nn.Module does not declare it)
@@ -107,8 +106,8 @@ def _features(
     beyond = [i for i in chosen if not -stages <= i < stages]
     if beyond:
         raise InputError(
-            f"out_indices names feature map {beyond[0]}, but {type(model).__name__} has "
-            f"{stages}, so 0 ... {stages - 1}"
+            f"out_indices must be 0 to {stages - 1} for a "
+            f"{type(model).__name__}, got {beyond[0]}"
         )
     indices = tuple(i % stages for i in chosen)
     if hasattr(model, "forward_intermediates"):

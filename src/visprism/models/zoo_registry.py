@@ -12,7 +12,7 @@ from typing import Any
 
 from visprism.core.registry import F, Registry
 from visprism.models import timm_entries
-from visprism.models.options import refuse_misfits
+from visprism.models.options import check_network_options
 
 _SMALL = 32  # pixels, of a network whose name does not say
 
@@ -84,7 +84,7 @@ def _variant(
     }
 
     def build(**chosen: Any) -> Any:  # noqa: ANN401 (as the family takes and gives)
-        refuse_misfits(name, options, chosen)
+        check_network_options(name, options, chosen)
         return family(**{**arguments, **chosen})
 
     build.__name__ = build.__qualname__ = name

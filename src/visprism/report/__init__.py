@@ -1,4 +1,4 @@
-"""Reports: results of several models as one HTML page that needs nothing else."""
+"""Reports: results of several models as one self-contained HTML page."""
 
 from visprism.report.content import (
     Cell,

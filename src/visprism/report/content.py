@@ -76,11 +76,11 @@ class SectionContent:
     @property
     def findings(self) -> dict[str, list[Finding]]:
         """Findings by model, or by pair of models."""
-        found = {
+        by_label = {
             label_of(models): [f for result in results for f in result.findings()]
             for models, results in self.results.items()
         }
-        return {label: findings for label, findings in found.items() if findings}
+        return {label: findings for label, findings in by_label.items() if findings}
 
 
 @dataclass(frozen=True)

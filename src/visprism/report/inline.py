@@ -1,4 +1,4 @@
-"""Inline figures: SVG inside a page, small, and with what the script of the page needs."""
+"""Inline figures: compact SVG inside a page, with data for its script."""
 
 import re
 from collections.abc import Set as AbstractSet
@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from visprism.figures.style import MODEL, TIP
 
-# What a file of its own needs and a part of a page must not have.
+# Parts that a stand-alone file needs and an inline figure must not have.
 _STANDALONE = re.compile(
     r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>| xmlns(?::\w+)?=\"[^\"]*\"",
     re.DOTALL,

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from visprism.figures.surfaces import surface_of
+from visprism.figures.landscape import surface_of
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.inline import Glyphs, inline_svg
@@ -75,8 +75,8 @@ class PageFigures:
 def page_html(content: Content, figures: PageFigures) -> str:
     """The page; equal contents give the same text.
 
-    It shows everything without the network and forbids its script any. It links to nothing but
-    the tables that stand beside it, if the content names any.
+    It needs no network, and its script has no access to it. It links only to the
+    tables next to it, if the content names any.
     """
     script = _template_text("script.js")
     digest = b64encode(sha256(script.encode()).digest()).decode()
@@ -86,15 +86,17 @@ def page_html(content: Content, figures: PageFigures) -> str:
         script=Markup(script),
         style=Markup(_template_text("style.css")),
         script_hash=digest,
-        sections={part.anchor: _shown(part) for c in content.chapters for part in c.sections},
+        sections={
+            part.anchor: _section_context(part) for c in content.chapters for part in c.sections
+        },
         codes={code: (CODES[code], places) for code, places in content.codes.items()},
         marks=_MARKS,
         meanings=_MEANINGS,
     )
 
 
-def _shown(part: SectionContent) -> dict[str, Any]:
-    """What the template needs for one section beside its figures."""
+def _section_context(part: SectionContent) -> dict[str, Any]:
+    """Values of the template for one section, without its figures."""
     labeled = [
         (label_of(models) + (f", {number}" if number > 1 else ""), result)
         for models, results in part.results.items()

@@ -282,12 +282,13 @@ class JointAblations(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """Each number of blocks: joint drop, range over draws, and sum of single drops."""
+        images = images_text(self.provenance.images, self.provenance.split)
         return tuple(
             Finding(
                 f"{self.num_blocks[i]} blocks removed together: mean accuracy drop "
                 f"{100 * self.drop[i]:.1f} percentage points ({100 * self.drop_min[i]:.1f} to "
                 f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single "
-                f"drops {100 * self.sum_of_drops[i]:.1f}"
+                f"drops {100 * self.sum_of_drops[i]:.1f} ({images})"
             )
             for i in range(len(self))
         )

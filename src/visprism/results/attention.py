@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer
 from visprism.results.base import Result, result_type, scalar
 from visprism.results.base import column as quantity
 from visprism.results.findings import Finding
-from visprism.results.shapes import Z
+from visprism.results.text import images_text, interval_text
 
 # Quantities whose means over all heads are answers, by column.
 MEANS_OVER_HEADS = {
@@ -110,15 +111,19 @@ class AttentionStatistics(Result):
         values = getattr(self, name)
         means = [float(values[self.block == block].mean()) for block in blocks]
         least, most = int(np.argmin(means)), int(np.argmax(means))
-        mean, error = getattr(self, f"mean_{name}"), getattr(self, f"mean_{name}_error")
-        text = f"{words} {mean:.3g}"
-        if np.isfinite(error):
-            text += f" [{mean - Z * error:.3g}, {mean + Z * error:.3g}]"
+        text = f"{words} {interval_text(*self._mean(name))}"
+        images = images_text(self.provenance.images, self.provenance.split)
         return Finding(
-            f"{text}{unit}, mean over {len(self)} heads; of {len(blocks)} attentions (mean "
-            f"over heads) the smallest is {means[least]:.3g} ({blocks[least]}) and the largest "
-            f"{means[most]:.3g} ({blocks[most]})"
+            f"{text}{unit}, mean over {len(self)} heads and {images}; of {len(blocks)} "
+            f"attentions (mean over heads) the smallest is {means[least]:.3g} "
+            f"({blocks[least]}) and the largest {means[most]:.3g} ({blocks[most]})"
         )
+
+    def _mean(self, name: str) -> tuple[float, float, float]:
+        """Mean over heads and images, with the ends of its interval over images."""
+        mean, error = getattr(self, f"mean_{name}"), getattr(self, f"mean_{name}_error")
+        margin = t_quantile(self.provenance.images) * error
+        return mean, mean - margin, mean + margin
 
     def answers(self) -> tuple[Answer, ...]:
         """Mean distance and mutual information over all heads."""
@@ -126,21 +131,21 @@ class AttentionStatistics(Result):
             ("How far does attention reach?", "distance", "pixels"),
             ("Do queries attend to different keys?", "nmi", ""),
         )
-        found = []
+        answers = []
         for question, name, unit in rows:
-            value, error = getattr(self, f"mean_{name}"), getattr(self, f"mean_{name}_error")
-            found.append(
+            value, low, high = self._mean(name)
+            answers.append(
                 Answer(
                     question=question,
                     quantity=MEANS_OVER_HEADS[name],
                     value=value,
-                    low=value - Z * error,
-                    high=value + Z * error,
+                    low=low,
+                    high=high,
                     unit=unit,
                     over="images",
                 )
             )
-        return tuple(found)
+        return tuple(answers)
 
 
 @result_type("attention-maps")

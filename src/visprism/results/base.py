@@ -18,9 +18,8 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 
-from visprism.core.archives import check_uncompressed
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write
+from visprism.core.files import atomic_write, check_uncompressed
 from visprism.core.provenance import Provenance
 from visprism.core.registry import load_plugins
 from visprism.results.answers import Answer

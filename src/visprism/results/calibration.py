@@ -75,7 +75,7 @@ class Calibration(Result):
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
         )
         sentences = [Finding(accuracy), *self._chance()]
-        ece = f"ECE {self.of('ece'):.1%}"
+        ece = f"ECE {self.of('ece'):.1%} over {images}"
         if "debiased_ece" not in self.metric:  # a file of version 0.1
             return (*sentences, Finding(f"{ece}, {self._direction()}"))
         sentences.append(
@@ -212,12 +212,18 @@ class Temperature(Result):
     temperature_high: float = scalar(
         "High", "", "upper end of the 95 % interval over the fitted images", default=nan
     )
+    folds: int = scalar(
+        "Folds",
+        "",
+        "of the cross-fitted effect; 0: the effect is that of the temperature on other images",
+        default=0,
+    )
     fitted_images: int = scalar(
         "Fitted images", "", "images that the temperature is fitted on", default=0
     )
-    images: int = scalar("Images", "", "other images, for the effect", default=0)
-    nll_before: float = scalar("NLL before", "nats", "of the other images", default=nan)
-    nll_after: float = scalar("NLL after", "nats", "of the other images", default=nan)
+    images: int = scalar("Images", "", "that the effect is measured on", default=0)
+    nll_before: float = scalar("NLL before", "nats", "of these images", default=nan)
+    nll_after: float = scalar("NLL after", "nats", "of these images", default=nan)
     nll_change: float = scalar("Change of NLL", "nats", "after minus before", default=nan)
     nll_change_low: float = scalar(
         "Low", "nats", "lower end of the paired 95 % interval of the change", default=nan
@@ -225,33 +231,96 @@ class Temperature(Result):
     nll_change_high: float = scalar(
         "High", "nats", "upper end of the paired 95 % interval of the change", default=nan
     )
-    ece_before: float = scalar("ECE before", "", "of the other images", default=nan)
-    ece_after: float = scalar("ECE after", "", "of the other images", default=nan)
+    ece_before: float = scalar("ECE before", "", "of these images", default=nan)
+    ece_after: float = scalar("ECE after", "", "of these images", default=nan)
+    debiased_before: float = scalar("Debiased ECE before", "", "of the model", default=nan)
+    debiased_before_low: float = scalar("Low", "", "of its 95 % interval", default=nan)
+    debiased_before_high: float = scalar("High", "", "of its 95 % interval", default=nan)
+    debiased_after: float = scalar(
+        "Debiased ECE after", "", "of the model with scaled logits", default=nan
+    )
+    debiased_after_low: float = scalar("Low", "", "of its 95 % interval", default=nan)
+    debiased_after_high: float = scalar("High", "", "of its 95 % interval", default=nan)
+    reason: str = scalar("Reason", "", "why there is no temperature", default="")
 
     def findings(self) -> tuple[Finding, ...]:
         """The temperature with its effect on NLL and ECE."""
+        if self.reason:
+            return (Finding(f"no temperature: {self.reason}"),)
         fitted = interval_text(self.temperature, self.temperature_low, self.temperature_high)
         change = interval_text(self.nll_change, self.nll_change_low, self.nll_change_high)
         significant = self.nll_change_low > 0 or self.nll_change_high < 0
         verdict = "" if significant or np.isnan(self.nll_change_low) else ", not significant"
+        split = self.provenance.split
+        text = f"temperature {fitted}, fitted on {images_text(self.fitted_images, split)}"
+        effect = (
+            f"NLL from {self.nll_before:.3g} to {self.nll_after:.3g} (change "
+            f"{change}{verdict}) and ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
+        )
+        if not self.folds:  # a file of version 0.1
+            over = images_text(self.images)
+            return (
+                Finding(text),
+                Finding(f"on {over} that it was not fitted on, it changes {effect}"),
+            )
         return (
-            Finding(f"temperature {fitted}, fitted on {images_text(self.fitted_images)}"),
+            Finding(f"{text}{self._direction()}"),
             Finding(
-                f"on {images_text(self.images)} that it was not fitted on, it changes NLL from "
-                f"{self.nll_before:.3g} to {self.nll_after:.3g} (change {change}{verdict}) and "
-                f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
+                f"temperature scaling, cross-fitted in {self.folds} folds, changes {effect} "
+                f"over {images_text(self.images, split)}"
             ),
+            Finding(self._remainder()),
         )
 
     def answers(self) -> tuple[Answer, ...]:
-        """The temperature."""
-        return (
-            Answer(
-                "Which temperature calibrates the model?",
-                "temperature",
-                self.temperature,
-                self.temperature_low,
-                self.temperature_high,
-                over="images",
-            ),
+        """The temperature, and the debiased ECE of the scaled logits."""
+        if self.reason:
+            return ()
+        temperature = Answer(
+            "Which temperature calibrates the model?",
+            "temperature",
+            self.temperature,
+            self.temperature_low,
+            self.temperature_high,
+            over="images",
+            claim="C12",
         )
+        remainder = Answer(
+            "Is the model calibrated?",
+            "debiased ECE after temperature scaling",
+            self.debiased_after,
+            self.debiased_after_low,
+            self.debiased_after_high,
+            unit="%",
+            over="images",
+        )
+        return (temperature, remainder) if self.folds else (temperature,)
+
+    def _direction(self) -> str:
+        """Whether the logits are too large or too small, where the interval excludes 1."""
+        if self.temperature_low > 1:
+            return ": the logits are too large (overconfident)"
+        if self.temperature_high < 1:
+            return ": the logits are too small (underconfident)"
+        if np.isnan(self.temperature_low):
+            return ""
+        return ": not significantly different from 1"
+
+    def _remainder(self) -> str:
+        """What of the calibration error is not one of the scale of the logits."""
+        before, after = (
+            interval_text(
+                getattr(self, name),
+                getattr(self, f"{name}_low"),
+                getattr(self, f"{name}_high"),
+                ".1%",
+            )
+            for name in ("debiased_before", "debiased_after")
+        )
+        over = images_text(self.images, self.provenance.split)
+        text = f"debiased ECE {before}, after temperature scaling {after}, over {over}"
+        if self.debiased_after_low > 0:
+            return f"{text}: a significant calibration error is not one of the logits' scale"
+        if self.debiased_before_low > 0:
+            return f"{text}: no significant calibration error remains beside the logits' scale"
+        return f"{text}: neither is significant"

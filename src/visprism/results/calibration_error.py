@@ -4,28 +4,31 @@ The ECE of n images is sum_b |c_b - k_b| / n over bins b, with k_b the number of
 and c_b the sum of confidences. Absolute values do not average out: with few images, the ECE of
 a calibrated model is well above 0. Let the accuracy of a bin be
 
-    p_b(t) = conf_b + t (acc_b - conf_b),
+    p_b(h) = conf_b + sign(g_b) max(|g_b| - h s_b, 0),  g_b = acc_b - conf_b,
 
-from calibrated at t = 0 to as observed at t = 1. With k_b binomial, the mean and the variance
-of the ECE at t are exact. The debiased ECE is that of the model at the t whose expected ECE is
-the observed one. The interval holds each t at which the observed ECE is within 1.96 standard
-deviations of the expected one.
+with s_b = sqrt(conf_b (1 - conf_b)) the standard deviation of one image: as observed at h = 0,
+calibrated at a large h. A bin whose gap is small beside that of others becomes calibrated
+first, so that bins without a calibration error do not add to that of the model. With k_b
+binomial, the mean and the variance of the ECE at h are exact. The debiased ECE is that of the
+model at the h whose expected ECE is the observed one. The interval holds each h at which the
+observed ECE is within 1.96 standard deviations of the expected one.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Bool, Float, Float32, Int
 
 from visprism.core.statistics import NORMAL_95
 
-_WIDEST = 64.0  # of t: far beyond any model that the sample is compatible with
-_HALVINGS = 32
+_SMALLEST, _LARGEST = -8.0, 64.0  # of h: beyond any model that is compatible with the sample
+_HALVINGS = 36
+_ROUNDING = 1e-9  # images; a smaller gap of a bin is 0
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Images, sum of confidences and correct images of each bin; one row for each resample."""
+    """Images, sum of confidences and correct images of each bin; one row for each sample."""
 
     images: Float[np.ndarray, "r m"]
     confidence: Float[np.ndarray, "r m"]
@@ -37,53 +40,58 @@ class Bins:
         confidence: Float32[np.ndarray, " n"],
         correct: Bool[np.ndarray, " n"],
         bins: int,
-        counts: Float[np.ndarray, "r n"] | None = None,
     ) -> "Bins":
-        """Bins (i/m, (i+1)/m] of images that count `counts` times, once by default."""
-        edges = (np.arange(1, bins) / bins).astype(np.float32)
-        member = np.eye(bins)[np.searchsorted(edges, confidence, side="left")]
-        counts = np.ones((1, len(confidence))) if counts is None else counts
-        values = confidence.astype(np.float64)[:, None]
-        return cls(
-            counts @ member, counts @ (member * values), counts @ (member * correct[:, None])
-        )
+        """Bins (i/m, (i+1)/m] of one sample."""
+        number = _bin_numbers(confidence, bins)
+        sums = [
+            np.bincount(number, weights, minlength=bins).astype(np.float64)[None]
+            for weights in (None, confidence.astype(np.float64), correct.astype(np.float64))
+        ]
+        return cls(*sums)
 
     @property
     def ece(self) -> Float[np.ndarray, " r"]:
         """Sum over bins of |accuracy - mean confidence|, weighted by their images."""
         return np.abs(self.correct - self.confidence).sum(1) / self.images.sum(1)
 
-    def expected(
-        self, t: Float[np.ndarray, " r"]
-    ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
-        """Mean and standard deviation of the sample's ECE, and the model's ECE, at t."""
-        n, total = self.images, self.images.sum(1)
-        filled = np.maximum(n, 1)
+    def accuracies(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, "r m"]:
+        """Accuracy of the model in each bin at h."""
+        filled = np.maximum(self.images, 1)
         confidence = self.confidence / filled
         gap = self.correct / filled - confidence
-        accuracy = np.clip(confidence + t[:, None] * gap, 0, 1)
+        deviation = np.sqrt(np.maximum(confidence * (1 - confidence), 0))
+        size = np.maximum(np.abs(gap) - h[:, None] * deviation, 0)
+        return np.clip(confidence + np.sign(gap) * size, 0, 1)
+
+    def expected(
+        self, h: Float[np.ndarray, " r"]
+    ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
+        """Mean and standard deviation of the sample's ECE, and the model's ECE, at h."""
+        n, total = self.images, self.images.sum(1)
+        confidence = self.confidence / np.maximum(n, 1)
+        accuracy = self.accuracies(h)
         mean, variance = _absolute_deviation(n, accuracy, self.confidence)
         model = (n * np.abs(accuracy - confidence)).sum(1) / total
         return mean.sum(1) / total, np.sqrt(variance.sum(1)) / total, model
 
-    def solve(self, deviations: float) -> Float[np.ndarray, " r"]:
-        """The model's ECE at the t where mean + `deviations` · deviation is the sample's ECE.
+    def threshold(self, deviations: float | Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
+        """The h at which mean + `deviations` · deviation is the sample's ECE.
 
-        It is 0 where already a calibrated model reaches the sample's ECE.
+        It is the largest h where already a calibrated model reaches the sample's ECE.
         """
         ece = self.ece
-
-        def excess(t: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-            mean, deviation, _ = self.expected(t)
-            return mean + deviations * deviation - ece
-
-        low, high = np.zeros(len(ece)), np.full(len(ece), _WIDEST)
+        low, high = np.full(len(ece), _SMALLEST), np.full(len(ece), _LARGEST)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            below = excess(middle) < 0
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        model = self.expected(high)[2]
-        return np.where(excess(np.zeros(len(ece))) >= 0, 0.0, model)
+            mean, deviation, _model = self.expected(middle)
+            below = mean + deviations * deviation < ece
+            low, high = np.where(below, low, middle), np.where(below, middle, high)
+        mean, deviation, _model = self.expected(np.full(len(ece), _LARGEST))
+        return np.where(mean + deviations * deviation >= ece, _LARGEST, low)
+
+    def solve(self, deviations: float | Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
+        """The model's ECE at that threshold: 0 where a calibrated one reaches the sample's."""
+        return self.expected(self.threshold(deviations))[2]
 
 
 @dataclass(frozen=True)
@@ -107,17 +115,45 @@ def calibration_error(
         correct: whether it is the target.
         bins: number of bins of equal width.
 
-    Source: Kumar, Liang and Ma (2019), Verified uncertainty calibration, on the bias.
+    In simulations (`benchmarks/coverage_of_intervals.py`) the interval covers the model's ECE
+    in 93 to 97 % of samples of 100 images or more, with bins wrong in one direction, in both,
+    or only some of them.
+
+    Source: Kumar, Liang and Ma (2019), Verified uncertainty calibration, on the bias; Donoho
+    and Johnstone (1994), Ideal spatial adaptation by wavelet shrinkage, on soft thresholds.
     """
     binned = Bins.of(confidence, correct, bins)
-    zero = np.zeros(1)
+    copies = (
+        np.repeat(v, 3, axis=0) for v in (binned.images, binned.confidence, binned.correct)
+    )
+    debiased, low, high = Bins(*copies).solve(np.array([0.0, NORMAL_95, -NORMAL_95])).tolist()
     return CalibrationError(
         value=float(binned.ece[0]),
-        debiased=float(binned.solve(0.0)[0]),
-        low=float(binned.solve(NORMAL_95)[0]),
-        high=float(binned.solve(-NORMAL_95)[0]),
-        calibrated=float(binned.expected(zero)[0][0]),
+        debiased=debiased,
+        low=low,
+        high=high,
+        calibrated=float(binned.expected(np.full(1, _LARGEST))[0][0]),
     )
+
+
+def calibration_contributions(
+    confidence: Float32[np.ndarray, " n"], correct: Bool[np.ndarray, " n"], *, bins: int = 10
+) -> Float[np.ndarray, " n"]:
+    """Contribution of each image to the debiased ECE, up to its mean.
+
+    It is sign(g_b) (correct - confidence) with g_b the debiased gap of the image's bin, and 0
+    in a bin that counts as calibrated. Their correlation between two models is that of the two
+    debiased ECEs.
+    """
+    binned = Bins.of(confidence, correct, bins)
+    gap = binned.accuracies(binned.threshold(0.0)) * binned.images - binned.confidence
+    sign = np.where(np.abs(gap[0]) > _ROUNDING, np.sign(gap[0]), 0.0)
+    return sign[_bin_numbers(confidence, bins)] * (correct - confidence.astype(np.float64))
+
+
+def _bin_numbers(confidence: Float32[np.ndarray, " n"], bins: int) -> Int[np.ndarray, " n"]:
+    edges = (np.arange(1, bins) / bins).astype(np.float32)
+    return np.searchsorted(edges, confidence, side="left")
 
 
 def _absolute_deviation(
@@ -131,10 +167,10 @@ def _absolute_deviation(
 
     trials = np.maximum(n, 1).astype(np.int64)
     fewer = np.maximum(trials - 1, 1)
-    whole = np.floor(np.minimum(a, n))
-    below = np.where(n > 0, bdtr(whole, trials, p), 1.0)
-    before = np.where(n > 1, bdtr(np.clip(whole - 1, 0, fewer), fewer, p), 1.0)
-    before = np.where(whole >= 1, before, 0.0)
+    floor = np.floor(np.minimum(a, n))
+    below = np.where(n > 0, bdtr(floor, trials, p), 1.0)
+    before = np.where(n > 1, bdtr(np.clip(floor - 1, 0, fewer), fewer, p), 1.0)
+    before = np.where(floor >= 1, before, 0.0)
     mean = n * p - a + 2 * (a * below - n * p * before)
     variance = n * p * (1 - p) + (n * p - a) ** 2 - mean**2
     return mean, np.maximum(variance, 0)

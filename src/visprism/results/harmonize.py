@@ -14,8 +14,10 @@ SEARCH, CONFIRMATION = "search", "confirmation"
 def _with_phase(stored: dict[str, Any]) -> dict[str, Any]:
     """Values of version 0.1, where a gain of one standard error was enough."""
     seeds = len(np.unique(stored["seed"]))
+    selected = stored.pop("kept")
     return {
         **stored,
+        "selected": selected,
         "phase": np.full(len(stored["seed"]), SEARCH),
         "alpha": float(t_tail(1.0, seeds - 1)),
     }
@@ -52,7 +54,7 @@ class ReplacementSearch(Result):
     accuracy: np.ndarray = column(
         "Validation accuracy", "", "fraction of validation images classified correctly"
     )
-    kept: np.ndarray = column(
+    selected: np.ndarray = column(
         "Selected", "", "whether the added block was selected, with all blocks before it"
     )
     phase: np.ndarray = column(
@@ -65,7 +67,7 @@ class ReplacementSearch(Result):
     @property
     def best(self) -> tuple[str, ...]:
         """Names of the replaced blocks of the selected network; empty for the CNN."""
-        last = np.flatnonzero(self.kept & (self.phase == SEARCH))[-1]
+        last = np.flatnonzero(self.selected & (self.phase == SEARCH))[-1]
         return tuple(filter(None, str(self.placement[last]).split(",")))
 
     def candidates(self) -> list["ReplacementSearch"]:
@@ -122,7 +124,7 @@ class ReplacementSearch(Result):
         )
         gain, low, high = self.confirmed_gain()
         if not np.isfinite(gain):
-            last = [candidate for candidate in tried if candidate.kept[0]][-1]
+            last = [candidate for candidate in tried if candidate.selected[0]][-1]
             searched, _ = paired_gain(tried[0].accuracy, last.accuracy)
             return (
                 selected,

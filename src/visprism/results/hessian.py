@@ -18,6 +18,7 @@ from visprism.results.hessian_statistics import (
     average_positive,
     geometric_mean,
     kernel_density,
+    linearized_ratio,
     negative_proportion,
 )
 from visprism.results.loss import (
@@ -25,6 +26,13 @@ from visprism.results.loss import (
     objective_label,
     stability_findings,
 )
+from visprism.results.per_image import PerImage
+
+# Quantities, as answers and values of mini-batches name them.
+_APE = "mean of positive leading Hessian eigenvalues (APE)"
+_GEOMETRIC = "geometric mean of positive leading Hessian eigenvalues"
+_NEP = "negative leading Hessian eigenvalues (NEP)"
+_LARGEST = "largest Hessian eigenvalue, mean over mini-batches"
 
 Key = tuple[str, str, float]  # phase, data, weight decay
 
@@ -116,6 +124,32 @@ class HessianSpectrum(Result):
             tol=self.tol,
             requested=self.requested,
             learning_rate=self.learning_rate,
+            provenance=self.provenance,
+        )
+
+    def per_mini_batch(self) -> PerImage:
+        """NEP, both means of positive eigenvalues and the largest one, of each mini-batch.
+
+        Their means over mini-batches are the numbers of `summary`. The means of positive
+        eigenvalues are ratios of sums over mini-batches, so that their values are linearized,
+        see `linearized_ratio`. Left out is what has no interval: everything for fewer than 10
+        mini-batches, APE of heavy-tailed ones, and the largest eigenvalue unless it converged
+        in each.
+        """
+        summary = self.summary()
+        names: list[str] = []
+        values: list[np.ndarray] = []
+        numbers: list[np.ndarray] = []
+        for row, (_, part) in enumerate(self._parts()):
+            for quantity, of_batches in _by_mini_batch(part, summary, row).items():
+                names += [f"{quantity}, {summary.name_of(row)}"] * len(of_batches)
+                values.append(of_batches)
+                numbers.append(np.unique(part.batch))
+        return PerImage(
+            quantity=np.array(names, dtype=str),
+            image=np.concatenate([*numbers, np.zeros(0, dtype=int)]),
+            value=np.concatenate([*values, np.zeros(0)]),
+            over="mini-batches",
             provenance=self.provenance,
         )
 
@@ -236,10 +270,10 @@ class HessianSummary(Result):
         return tuple(findings)
 
     def answers(self) -> tuple[Answer, ...]:
-        """NEP, APE and the geometric mean of the positive eigenvalues."""
+        """NEP, APE, the geometric mean of the positive eigenvalues, and the largest one."""
         answers = []
         for row in range(len(self)):
-            name = self._name(row)
+            name = self.name_of(row)
             answers += [
                 Answer(
                     SHARPNESS_QUESTION,
@@ -251,15 +285,20 @@ class HessianSummary(Result):
                     claim="C1",
                 )
                 for field, quantity in (
-                    ("ape_log_mean", "geometric mean of positive leading Hessian eigenvalues"),
-                    ("ape", "mean of positive leading Hessian eigenvalues (APE)"),
+                    ("ape_log_mean", _GEOMETRIC),
+                    ("ape", _APE),
                 )
                 if np.isfinite(getattr(self, field)[row])
             ]
+            if self.largest_converged[row] == 1:
+                largest = float(self.largest[row])
+                answers.append(
+                    Answer(SHARPNESS_QUESTION, f"{_LARGEST}, {name}", largest, claim="C1")
+                )
             answers.append(
                 Answer(
                     "Is the loss convex?",
-                    f"negative leading Hessian eigenvalues (NEP), {name}",
+                    f"{_NEP}, {name}",
                     float(self.nep[row]),
                     float(self.nep_low[row]),
                     float(self.nep_high[row]),
@@ -270,7 +309,7 @@ class HessianSummary(Result):
             )
         return tuple(answers)
 
-    def _name(self, row: int) -> str:
+    def name_of(self, row: int) -> str:
         """Objective, images, phase and data of a row."""
         names = [str(name) for name in (self.phase[row], self.data[row]) if name]
         label = objective_label(self.provenance.split, float(self.weight_decay[row]))
@@ -294,7 +333,7 @@ class HessianSummary(Result):
         few = f", too few for an interval (at least {MIN_BATCHES})"
         findings = [
             Finding(
-                f"leading Hessian eigenvalues of the {self._name(row)}: {nep}, {positive}; "
+                f"leading Hessian eigenvalues of the {self.name_of(row)}: {nep}, {positive}; "
                 f"{batches} {plural}{of}{few if batches < MIN_BATCHES else ''}"
             )
         ]
@@ -302,7 +341,7 @@ class HessianSummary(Result):
             findings.append(
                 Finding(
                     f"{1 - self.converged[row]:.0%} of the leading Hessian eigenvalues of the "
-                    f"{self._name(row)} did not converge to a relative residual of "
+                    f"{self.name_of(row)} did not converge to a relative residual of "
                     f"{self.tol:g}; each is within its residual of an eigenvalue",
                     code="VP106",
                 )
@@ -349,6 +388,29 @@ def _summary_of(part: HessianSpectrum) -> tuple[int | float, ...]:
         float(leading.nll[leading.rank == 1].mean()),
         float(leading.converged.mean()),
     )
+
+
+def _by_mini_batch(
+    part: HessianSpectrum, summary: HessianSummary, row: int
+) -> dict[str, np.ndarray]:
+    """Values of each mini-batch of one phase, data set and objective by quantity."""
+    if summary.batches[row] < MIN_BATCHES:
+        return {}
+    leading = part.select(part.rank > 0)
+    values = [leading.value[leading.batch == n] for n in np.unique(part.batch)]
+    quantities = {_NEP: np.array([(v < 0).mean() for v in values])}
+    positive = [v[v > 0] for v in values]
+    counts = np.array([len(v) for v in positive], dtype=float)
+    if np.isfinite(summary.ape_log_mean_low[row]):
+        logs = linearized_ratio(np.array([np.log(v).sum() for v in positive]), counts)
+        geometric = float(summary.ape_log_mean[row])
+        quantities[_GEOMETRIC] = geometric * (1 + logs - np.log(geometric))
+    if np.isfinite(summary.ape_low[row]):
+        quantities[_APE] = linearized_ratio(np.array([v.sum() for v in positive]), counts)
+    if summary.largest_converged[row] == 1:
+        ends = part.select((part.rank == 0) & (part.which == "LA"))
+        quantities[_LARGEST] = ends.value[np.argsort(ends.batch)]
+    return quantities
 
 
 def _end(part: HessianSpectrum, which: str, *, required: bool) -> tuple[float, float]:

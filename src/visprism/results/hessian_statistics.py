@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from visprism.core.statistics import t_interval
+from visprism.core.statistics import t_interval, t_quantile
+from visprism.results.per_image import MIN_UNITS
 
-MIN_BATCHES = 10  # intervals over fewer mini-batches do not hold their level
+MIN_BATCHES = MIN_UNITS
 
 _MIN_BANDWIDTH = 0.02  # decades; narrower peaks cannot be seen
 _MAX_LOG_SPREAD = 0.6  # of mini-batches: with heavier tails the interval of a mean is too short
@@ -21,12 +22,15 @@ def negative_proportion(values: Sequence[np.ndarray]) -> tuple[float, float, flo
 
     With p the proportion and v the variance of its mean over n mini-batches of k eigenvalues,
     the effective number is n k / D with the design effect D = n k v / (p (1 - p)), within 1 and
-    k. As v is uncertain for few mini-batches, D is averaged with its maximum k, with the weight
-    of two mini-batches. Where all mini-batches agree D = k, so that 0 negative eigenvalues have
-    an upper end above 0. The quantile is Student's with n - 1 degrees of freedom.
+    k. Where all mini-batches agree D = k, so that 0 negative eigenvalues have an upper end
+    above 0. The quantile is Student's with n - 1 degrees of freedom.
 
-    In simulations of beta-binomial mini-batches (n = 10 to 32, p = 2 to 50 %, correlations 0.1
-    to 0.8) the interval covered the truth in 92 to 99.5 % of cases, in 97 % at the median.
+    In simulations of beta-binomial mini-batches (n = 10 to 32, correlations 0 to 0.8) the
+    interval covers the truth in 94 to 97 % of samples for each p from 0.5 to 50 %, as a mean
+    over n and correlations. Single cases are between 89 and 99 %: the number of mini-batches
+    with negative eigenvalues is an integer, and near 0 no interval has the same coverage
+    everywhere. Jeffreys' and Clopper and Pearson's intervals with the same effective number
+    cover more, up to 99.9 %.
 
     Sources: Wilson (1927), Probable inference; Korn & Graubard (1998), Confidence intervals for
     proportions with small expected number of positive counts estimated from survey data.
@@ -37,13 +41,11 @@ def negative_proportion(values: Sequence[np.ndarray]) -> tuple[float, float, flo
     if n < MIN_BATCHES:
         return p, float("nan"), float("nan")
     variance = float(((negative - p * sizes) ** 2).sum() * n / (n - 1) / sizes.sum() ** 2)
-    k, design = float(sizes.mean()), float(sizes.mean())
+    design = k = float(sizes.mean())
     if variance > 0:
-        design = variance * sizes.sum() / (p * (1 - p))
-    weight = (n - 1) / (n + 1)
-    design = min(max(weight * design + (1 - weight) * k, 1.0), k)
+        design = min(max(variance * sizes.sum() / (p * (1 - p)), 1.0), k)
     effective = float(sizes.sum()) / design
-    t = t_interval(0.0, 1.0, n)[1]
+    t = t_quantile(n)
     center = (p + t**2 / (2 * effective)) / (1 + t**2 / effective)
     half = t / (1 + t**2 / effective)
     half *= (p * (1 - p) / effective + t**2 / (4 * effective**2)) ** 0.5
@@ -79,6 +81,19 @@ def geometric_mean(values: Sequence[np.ndarray]) -> tuple[float, float, float]:
         return float(np.exp(mean)), float("nan"), float("nan")
     low, high = t_interval(mean, error, int((counts > 0).sum()))
     return float(np.exp(mean)), float(np.exp(low)), float(np.exp(high))
+
+
+def linearized_ratio(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """A value for each mini-batch, whose mean is the ratio of the sums over mini-batches.
+
+    It is the ratio plus the influence of the mini-batch, r + (total - r count) / mean count, so
+    that the spread of the values gives the standard error of the ratio, and the spread of
+    paired differences that of the difference of two ratios.
+
+    Source: Cochran (1977), Sampling techniques, sec. 6.3 and 6.9.
+    """
+    ratio = totals.sum() / counts.sum()
+    return ratio + (totals - ratio * counts) / counts.mean()
 
 
 def _ratio(totals: np.ndarray, counts: np.ndarray) -> tuple[float, float]:

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.core.errors import InputError
+from visprism.core.statistics import t_quantile
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
-from visprism.results.kind_summary import KindSummary, t_quantile
+from visprism.results.kind_summary import KindSummary
 
 FEWEST_SEEDS = 3
 
@@ -32,10 +33,10 @@ class KindReplication(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """A sentence for each kind and quantity."""
-        found = []
+        findings = []
         for i in range(len(self)):
             significant = self.high[i] < 0 or self.low[i] > 0
-            found.append(
+            findings.append(
                 Finding(
                     f"{self.kind[i]} blocks, {self.quantity[i]}: mean change "
                     f"{self.mean[i]:+.3g} [{self.low[i]:+.3g}, {self.high[i]:+.3g}] over "
@@ -43,7 +44,7 @@ class KindReplication(Result):
                     f"{self.positive[i]} positive){'' if significant else ', not significant'}"
                 )
             )
-        return tuple(found)
+        return tuple(findings)
 
 
 def replicate_by_kind(summaries: Sequence[KindSummary]) -> KindReplication:

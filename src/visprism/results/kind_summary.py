@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer, Verdict
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
-from visprism.results.shapes import PerBlock, Z
+from visprism.results.shapes import PerBlock
 
 TO_MEAN = "high-frequency log amplitude relative to the mean"
 TO_LOWEST = "high-frequency log amplitude relative to the lowest frequency"
@@ -45,15 +46,6 @@ def mean_change(quantity: str, kind: str) -> str:
     return f"{_RATIOS.get(quantity, quantity)}, mean change across {kind} blocks"
 
 
-def t_quantile(count: int) -> float:
-    """97.5 % point of Student's t for a mean of `count` values; 1.96 for an unknown count."""
-    if count < 2:
-        return Z if count == 0 else float("nan")
-    from scipy.special import stdtrit
-
-    return float(stdtrit(count - 1, 0.975))
-
-
 def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     """Files of 0.1 counted blocks without their errors, and had intervals over blocks."""
     rows = len(values["kind"])
@@ -72,7 +64,8 @@ def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
 class KindSummary(Result):
     """Change of a quantity across the blocks of each kind; one row for each kind and quantity.
 
-    A block falls or rises if its change is more than 1.96 standard errors over images from 0.
+    A block falls or rises if the 95 % interval of its change over images, by Student's t,
+    excludes 0.
     """
 
     kind: np.ndarray = column("Kind", "", "'conv', 'attention', 'mlp', ...")
@@ -123,8 +116,9 @@ def summarize(
                 continue
             values, errors = columns[change][counted], columns[f"{change}_error"][counted]
             error = columns[f"kind_{change}_error"][counted][0]
-            falls, rises = int((values < -Z * errors).sum()), int((values > Z * errors).sum())
-            mean, margin = float(values.mean()), t_quantile(images) * float(error)
+            t = t_quantile(images)
+            falls, rises = int((values < -t * errors).sum()), int((values > t * errors).sum())
+            mean, margin = float(values.mean()), t * float(error)
             undecided = len(values) - falls - rises
             counts = (len(values), falls, rises, undecided)
             rows.append((kind, name, *counts, mean, mean - margin, mean + margin))
@@ -147,19 +141,19 @@ def _table(rows: Sequence[tuple], result: PerBlock) -> KindSummary:
 
 def _findings(summary: KindSummary) -> tuple[Finding, ...]:
     """A sentence for each kind."""
-    found = []
+    findings = []
     for kind in dict.fromkeys(summary.kind.tolist()):
         rows = {q: int(i) for i, q in enumerate(summary.quantity) if summary.kind[i] == kind}
         if TO_MEAN in rows:
-            found.append(_fourier(summary, kind, rows))
+            findings.append(_fourier(summary, kind, rows))
         elif VARIANCE in rows:
-            found.append(_variance(summary, kind, rows))
+            findings.append(_variance(summary, kind, rows))
         else:
-            found += [
+            findings += [
                 Finding(f"{kind} blocks, {q}: {_number(summary, i)} {_counts(summary, i)}")
                 for q, i in rows.items()
             ]
-    return tuple(found)
+    return tuple(findings)
 
 
 def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
@@ -247,7 +241,7 @@ def _over(summary: KindSummary) -> str:
 
 def _answers(summary: KindSummary) -> tuple[Answer, ...]:
     """The mean change of each kind, with a verdict where the paper makes a claim."""
-    found = []
+    answers = []
     directions = summary.directions()
     for kind in dict.fromkeys(summary.kind.tolist()):
         rows = {q: int(i) for i, q in enumerate(summary.quantity) if summary.kind[i] == kind}
@@ -259,10 +253,10 @@ def _answers(summary: KindSummary) -> tuple[Answer, ...]:
             agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
             for quantity in pair:
                 if quantity in rows:
-                    found.append(
+                    answers.append(
                         _answer(summary, rows[quantity], kind, question, claim, agreed)
                     )
-    return tuple(found)
+    return tuple(answers)
 
 
 def _answer(

@@ -188,7 +188,7 @@ class Trace(Curvature):
             Finding(
                 f"trace of the Hessian of the {self.objective}: {self.mean:.4g}"
                 f"{_interval_text(low, high)}; {self.parameters:,} parameters, "
-                f"{self.provenance.images} images, interval over random vectors"
+                f"{self.provenance.images} images, interval over {len(self)} random vectors"
             ),
         )
 
@@ -264,6 +264,10 @@ class Sharpness(Result):
             where = _RULE_TEXT[rule].format(rho=rho)
             ascent = f" ({steps} ascent steps)" if steps > 1 else ""
             over = f"; mean over {n} mini-batches" if n else ""
+            if not n and rule == "gaussian":
+                over = f"; mean over {self.draws} directions"
+            if self.provenance.images:
+                over += f", {self.provenance.images} images"
             findings.append(
                 Finding(
                     f"{data} rises by {mean:.3g}{_interval_text(low, high)} {where}{ascent}"

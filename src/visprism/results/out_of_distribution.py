@@ -7,7 +7,7 @@ import numpy as np
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.shapes import SeriesPerBlock, Z
+from visprism.results.shapes import SeriesPerBlock
 
 MSP, ENERGY, MAX_LOGIT = "maximum softmax", "energy", "max-logit"
 NEIGHBOR, MAHALANOBIS = "k-NN distance", "Mahalanobis distance"
@@ -45,6 +45,16 @@ class OutOfDistribution(SeriesPerBlock):
     fitted_on: str = scalar("Fitted on", "", "images of k-NN and Mahalanobis distance")
     pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
 
+    @property
+    def units(self) -> int:
+        """Number of images of the smaller of the two data sets."""
+        return min(self.provenance.images, self.other_images)
+
+    @property
+    def units_text(self) -> str:
+        """The images of both data sets."""
+        return f"images of both data sets (at least {self.units:,} of each)"
+
     def findings(self) -> tuple[Finding, ...]:
         """Each score, and what was compared."""
         best = int(np.argmax(self.auroc))
@@ -63,7 +73,7 @@ class OutOfDistribution(SeriesPerBlock):
         rows = np.flatnonzero(self.score == MSP)
         if not len(rows):
             return ()
-        value, half = float(self.auroc[rows[0]]), Z * float(self.auroc_error[rows[0]])
+        value, half = float(self.auroc[rows[0]]), float(self.margins[rows[0]])
         return (
             Answer(
                 question=f"Does the confidence tell {self.other_data} apart?",

@@ -39,14 +39,14 @@ class PatchComponents(Valued, PerBlock):
         """Red, green and blue from the three components, by block and image."""
         colors = np.stack([self.first, self.second, self.third], axis=1)
         keys = list(dict.fromkeys(zip(self.block.tolist(), self.image.tolist(), strict=True)))
-        found = {}
+        colored = {}
         for block, image in keys:
             rows = (self.block == block) & (self.image == image)
             shape = self.row[rows].max() + 1, self.column[rows].max() + 1
             picture = np.full((*shape, 3), np.nan)
             picture[self.row[rows], self.column[rows]] = colors[rows]
-            found[block, image] = picture
-        return found
+            colored[block, image] = picture
+        return colored
 
     def findings(self) -> tuple[Finding, ...]:
         """Explained variance of the first and the last block."""

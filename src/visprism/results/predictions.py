@@ -8,13 +8,13 @@ from jaxtyping import Float
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.core.statistics import NORMAL_95, resample_counts
+from visprism.core.statistics import FEWEST_DIFFERENT, NORMAL_95
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.calibration_error import Bins
+from visprism.results.calibration_error import calibration_contributions, calibration_error
 from visprism.results.findings import Finding
 from visprism.results.per_image import Differences, PerImage
-from visprism.results.text import interval_text
+from visprism.results.text import images_text, interval_text
 
 
 @result_type("outcomes")
@@ -92,6 +92,7 @@ class ErrorConsistency(Result):
         """Kappa with its agreement, and the number of images on which the models differ."""
         first, second = self.first_model or "first model", self.second_model or "second model"
         only = int(self.only_first.sum())
+        images = images_text(self.images, self.provenance.split)
         agreement = (
             f"observed agreement {self.observed:.1%}, {self.expected:.1%} expected of "
             "independent errors"
@@ -104,13 +105,13 @@ class ErrorConsistency(Result):
         else:
             kappa = (
                 f"error consistency of {first} and {second}: kappa "
-                f"{interval_text(self.kappa, self.low, self.high)} over {self.images} images "
+                f"{interval_text(self.kappa, self.low, self.high)} over {images} "
                 f"({agreement})"
             )
         return (
             Finding(kappa),
             Finding(
-                f"{only} of {self.images} images are classified correctly by {first} only, "
+                f"{only} of {images} are classified correctly by {first} only, "
                 f"{len(self) - only} by {second} only"
             ),
         )
@@ -134,8 +135,9 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
 
     With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
     errors, c_obs the fraction of images both correct or both wrong, and
-    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is from the large-sample standard error
-    of kappa. Kappa is NaN where 1 - c_exp is 0.
+    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is tanh(artanh(k) ± 1.96 s / (1 - k^2))
+    with k and its large-sample standard error s from the counts plus 1/2; there is none where
+    one of the models has fewer than 5 errors. Kappa is NaN where 1 - c_exp is 0.
 
     Args:
         first: outcomes of the first model.
@@ -156,7 +158,7 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
     observed = float(np.trace(table))
     expected = float(table.sum(1) @ table.sum(0))
     kappa = (observed - expected) / (1 - expected) if expected < 1 else nan
-    half = NORMAL_95 * _kappa_error(table, kappa, n)
+    low, high = _kappa_interval(table * n)
     differ = np.flatnonzero(a != b)
     return ErrorConsistency(
         image=differ,
@@ -167,8 +169,8 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
         observed=observed,
         expected=expected,
         kappa=kappa,
-        low=max(kappa - half, -1.0),
-        high=min(kappa + half, 1.0),
+        low=min(low, kappa),
+        high=max(high, kappa),
         first_model=first.provenance.model,
         second_model=second.provenance.model,
         provenance=_both(first, second),
@@ -176,54 +178,77 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
 
 
 def calibration_differences(
-    first: Outcomes, second: Outcomes, *, bins: int = 10, resamples: int = 1000, seed: int = 0
+    first: Outcomes, second: Outcomes, *, bins: int = 10
 ) -> Differences:
-    """Difference of the debiased ECE of two models, with a paired bootstrap interval.
+    """Difference of the debiased ECE of two models, with a paired interval over images.
 
-    Each resample draws the same images for both models. The interval is the difference ± 1.96
-    standard deviations of the difference over resamples.
+    With estimates a and b, their intervals [la, ua] and [lb, ub], and r the correlation of the
+    contributions of the images, the interval of b - a is
+
+        b - a - sqrt((b - lb)^2 + (ua - a)^2 - 2 r (b - lb)(ua - a)) to
+        b - a + sqrt((ub - b)^2 + (a - la)^2 - 2 r (ub - b)(a - la)).
+
+    Where la or lb is 0 the model may be calibrated exactly. Its debiased ECE is then too large
+    on average and not normal, and r = -1 is taken at that end: the two distances are added.
 
     Args:
         first: outcomes of the first model.
         second: outcomes of the second model on the same images.
         bins: bins of the confidence.
-        resamples: bootstrap resamples.
-        seed: of the bootstrap.
 
     Raises:
-        InputError: if the two are not of the same images, or `resamples` is below 2.
+        InputError: if the two are not of the same images.
 
-    Source: Efron and Tibshirani (1993), An introduction to the bootstrap, ch. 8.
+    Source: Zou and Donner (2008), Construction of confidence limits about effect measures: a
+    general approach.
     """
     _check_same_images(first, second)
-    if resamples < 2:
-        raise InputError(f"resamples must be at least 2, got {resamples}")
-    pair = [(result.confidence, result.correct) for result in (first, second)]
-    values = [float(Bins.of(*columns, bins).solve(0.0)[0]) for columns in pair]
-    changes: list[Float[np.ndarray, " r"]] = []
-    for counts in resample_counts(len(first), resamples, seed):
-        a, b = (Bins.of(*columns, bins, counts).solve(0.0) for columns in pair)
-        changes.append(b - a)
-    difference = values[1] - values[0]
-    half = NORMAL_95 * float(np.concatenate(changes).std(ddof=1))
+    pair = [(result.confidence, result.correct.astype(bool)) for result in (first, second)]
+    a, b = (calibration_error(*columns, bins=bins) for columns in pair)
+    r = _correlation(*(calibration_contributions(*columns, bins=bins) for columns in pair))
+    down = _distance(b.debiased - b.low, a.high - a.debiased, r if b.low > 0 else -1.0)
+    up = _distance(b.high - b.debiased, a.debiased - a.low, r if a.low > 0 else -1.0)
+    difference = b.debiased - a.debiased
     return Differences(
         quantity=np.array(["debiased ECE"]),
-        first=np.array(values[:1]),
-        second=np.array(values[1:]),
+        first=np.array([a.debiased]),
+        second=np.array([b.debiased]),
         difference=np.array([difference]),
-        low=np.array([difference - half]),
-        high=np.array([difference + half]),
+        low=np.array([difference - down]),
+        high=np.array([difference + up]),
         images=np.array([len(first)]),
         first_model=first.provenance.model,
         second_model=second.provenance.model,
-        provenance=replace(_both(first, second), seed=seed),
+        provenance=_both(first, second),
     )
 
 
-def _kappa_error(table: Float[np.ndarray, "2 2"], kappa: float, n: int) -> float:
+def _distance(x: float, y: float, correlation: float) -> float:
+    return float(np.sqrt(max(x**2 + y**2 - 2 * correlation * x * y, 0.0)))
+
+
+def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
+    """Of values whose expectation is 0; 0 where one of them is 0 for all images."""
+    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
+    return float(a @ b) / scale if scale > 0 else 0.0
+
+
+def _kappa_interval(counts: Float[np.ndarray, "2 2"]) -> tuple[float, float]:
+    """The 95 % interval of kappa from the counts of a table; NaN for few errors."""
+    errors = min(counts[0].sum(), counts[:, 0].sum())
+    if round(errors) < FEWEST_DIFFERENT:
+        return nan, nan
+    n = counts.sum() + 2
+    table = (counts + 0.5) / n
+    expected = float(table.sum(1) @ table.sum(0))
+    kappa = (float(np.trace(table)) - expected) / (1 - expected)
+    half = NORMAL_95 * _kappa_error(table, kappa, n) / (1 - kappa**2)
+    center = np.arctanh(kappa)
+    return float(np.tanh(center - half)), float(np.tanh(center + half))
+
+
+def _kappa_error(table: Float[np.ndarray, "2 2"], kappa: float, n: float) -> float:
     """Standard error of kappa from a table of joint proportions."""
-    if np.isnan(kappa):
-        return nan
     rows, columns = table.sum(1), table.sum(0)
     expected = rows @ columns
     diagonal = np.diag(table) @ (1 - (rows + columns) * (1 - kappa)) ** 2

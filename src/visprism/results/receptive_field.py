@@ -12,9 +12,10 @@ from visprism.results.answers import Answer
 from visprism.results.base import Result, result_type, scalar
 from visprism.results.base import column as quantity
 from visprism.results.findings import Finding
-from visprism.results.shapes import ScalarPerBlock, Z
+from visprism.results.shapes import ScalarPerBlock
 
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
+LAST_SIGMA = f"{SIGMA} of the last block's effective receptive field"
 
 
 @result_type("receptive-field")
@@ -79,6 +80,7 @@ class ReceptiveField(ScalarPerBlock):
             Finding(
                 f"effective receptive field, {SIGMA}: {', '.join(sizes)}; half of it lies in a "
                 f"square around its center of mass of about {', '.join(squares)} pixels"
+                f"{self.over()}"
             ),
         )
 
@@ -87,14 +89,14 @@ class ReceptiveField(ScalarPerBlock):
         rows = np.flatnonzero(np.isfinite(self.sigma))
         if not len(rows):
             return ()
-        value, error = (float(c[rows[-1]]) for c in (self.sigma, self.sigma_error))
+        value, margin = float(self.sigma[rows[-1]]), float(self.margins[rows[-1]])
         return (
             Answer(
                 question="How large is the receptive field?",
-                quantity=f"{SIGMA} of the last block's effective receptive field",
+                quantity=LAST_SIGMA,
                 value=value,
-                low=value - Z * error,
-                high=value + Z * error,
+                low=value - margin,
+                high=value + margin,
                 unit="pixels",
                 over="images",
             ),

@@ -222,11 +222,12 @@ class Robustness(Result):
             value, low, high = (0.0 - end[worst] for end in ends)
             drop = f", paired drop {interval_text(value, low, high, '.1%')}"
         conditions = len(accuracy)
+        images = images_text(self.provenance.images, self.provenance.split)
         selection = "" if conditions == 1 else ", intervals not adjusted for this selection"
         return (
             Finding(
                 f"lowest accuracy of {_number(conditions, 'condition')}: {name} at severity "
-                f"{accuracy.severity[worst]}, {accuracy_text}{drop}{selection}"
+                f"{accuracy.severity[worst]}, {accuracy_text}{drop}, over {images}{selection}"
             ),
         )
 
@@ -273,9 +274,10 @@ class CorruptionErrors(Result):
         plural = "y" if self.severities.isdigit() else "ies"
         severities = f" at severit{plural} {self.severities}" if self.severities else ""
         worst = int(self.error.argmax())
+        images = images_text(self.provenance.images, self.provenance.split)
         sentences = [
             f"mean error rate {self.mean_error:.1%} over {_number(len(self), 'corruption')}"
-            f"{severities}{clean}",
+            f"{severities}{clean} ({images})",
             f"highest of {len(self)}: {self.corruption[worst].replace('_', ' ')}, "
             f"{self.error[worst]:.1%}",
         ]

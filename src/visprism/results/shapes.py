@@ -10,8 +10,8 @@ error, where there is one, is the column ``<value_name>_error``::
         norm: np.ndarray = column("Token norm", "", "mean Euclidean norm of the tokens")
         norm_error: np.ndarray = column("Standard error of the norm", "", "over images")
 
-`visprism.figures.shapes` draws every shape; a subclass may have a figure and findings of its
-own.
+`visprism.figures.shapes` draws every shape; a subclass may have other figures and
+findings.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from typing import ClassVar, TypeVar, dataclass_transform
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from visprism.core.statistics import t_quantile
 from visprism.results.base import ColumnInfo, Result, column, scalar
 from visprism.results.findings import Finding
-
-Z = 1.96  # half the width of a 95 % interval, in standard errors
+from visprism.results.text import images_text
 
 R = TypeVar("R", bound=Result)
 
@@ -64,6 +64,32 @@ class Valued(Result):
         missing = np.full(len(self), np.nan)
         return np.asarray(getattr(self, f"{self.value_name}_error", missing), dtype=float)
 
+    @property
+    def units(self) -> int:
+        """Number of units that the standard errors are taken over: images, unless overridden.
+
+        0 if it is not recorded.
+        """
+        return self.provenance.images
+
+    @property
+    def margins(self) -> Float[np.ndarray, "rows"]:
+        """Half the width of the 95 % intervals: Student's t quantile times the errors."""
+        return t_quantile(self.units) * self.errors
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over: ``128 test images``."""
+        if not self.units:
+            return "images"
+        return images_text(self.units, self.provenance.split)
+
+    def over(self) -> str:
+        """What the intervals are taken over, as the end of a sentence; "" without intervals."""
+        if not np.isfinite(self.margins).any():
+            return ""
+        return f"; intervals over {self.units_text}"
+
     @classmethod
     def value_info(cls) -> ColumnInfo:
         """Label, unit and meaning of the main column."""
@@ -71,11 +97,11 @@ class Valued(Result):
 
     def _interval(self, row: int | np.integer) -> str:
         """Value, 95 % interval and unit of one row."""
-        value, error = self.values[row], self.errors[row]
+        value, margin = self.values[row], self.margins[row]
         unit = self.value_info().unit
         text = f"{value:.3g}"
-        if np.isfinite(error):
-            text += f" [{value - Z * error:.3g}, {value + Z * error:.3g}]"
+        if np.isfinite(margin):
+            text += f" [{value - margin:.3g}, {value + margin:.3g}]"
         return f"{text} {unit}" if unit else text
 
 
@@ -118,7 +144,7 @@ class ScalarPerBlock(Valued, PerBlock):
             Finding(
                 f"{label} {self._interval(first)} at {self.block[first]}, "
                 f"{self._interval(last)} at {self.block[last]}; largest of {len(rows)} blocks: "
-                f"{self._interval(most)} at {self.block[most]}"
+                f"{self._interval(most)} at {self.block[most]}{self.over()}"
             ),
         )
 
@@ -147,12 +173,13 @@ class SeriesPerBlock(Valued, PerBlock):
                 continue
             first, last, most = finite[0], finite[-1], finite[np.argmax(self.values[finite])]
             if len(finite) == 1:
-                texts.append(f"{name}: {label} {self._interval(first)} at {self.block[first]}")
+                value = f"{self._interval(first)} at {self.block[first]}"
+                texts.append(f"{name}: {label} {value}{self.over()}")
                 continue
             texts.append(
                 f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
                 f"{self._interval(last)} at {self.block[last]}; largest of {len(finite)} "
-                f"blocks: {self._interval(most)} at {self.block[most]}"
+                f"blocks: {self._interval(most)} at {self.block[most]}{self.over()}"
             )
         return tuple(map(Finding, texts))
 
@@ -238,7 +265,7 @@ class BlockMatrix(Valued, PerBlock):
             Finding(
                 f"{label}, mean over {len(pairs)} pairs of different blocks: "
                 f"{self.values[pairs].mean():.3g}; largest of them: {self._interval(most)} "
-                f"({self.block[most]}, {self.other[most]})"
+                f"({self.block[most]}, {self.other[most]}){self.over()}"
             ),
         )
 
@@ -270,17 +297,17 @@ class Curve(Valued):
         x, x_info = getattr(self, self.x_name), self.infos()[self.x_name]
         label = in_sentence(self.value_info().label)
         unit = f" {x_info.unit}" if x_info.unit else ""
-        found = []
+        findings = []
         for name, rows in self.series().items():
             first, last = rows[0], rows[-1]
-            found.append(
+            findings.append(
                 Finding(
                     f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
                     f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
-                    f"{x[last]:.3g}{unit}"
+                    f"{x[last]:.3g}{unit}{self.over()}"
                 )
             )
-        return tuple(found)
+        return tuple(findings)
 
 
 @result_shape
@@ -302,7 +329,8 @@ class Surface(Valued):
         ends = [rows[np.argmin(self.values[rows])], rows[np.argmax(self.values[rows])]]
         least, most = (f"{self._interval(i)} at ({x[i]:.3g}, {y[i]:.3g})" for i in ends)
         label = in_sentence(self.value_info().label)
-        return (Finding(f"{label}: smallest of {len(rows)} points {least}, largest {most}"),)
+        text = f"{label}: smallest of {len(rows)} points {least}, largest {most}{self.over()}"
+        return (Finding(text),)
 
 
 @result_shape
@@ -315,13 +343,13 @@ class Pictures(Valued):
 
     def pictures(self) -> dict[str, Float[np.ndarray, "h w"]]:
         """Each picture as an array, by its name."""
-        found = {}
+        images = {}
         for name in dict.fromkeys(self.picture.tolist()):
             rows = self.picture == name
             image = np.full((self.row[rows].max() + 1, self.column[rows].max() + 1), np.nan)
             image[self.row[rows], self.column[rows]] = self.values[rows]
-            found[name] = image
-        return found
+            images[name] = image
+        return images
 
     def findings(self) -> tuple[Finding, ...]:
         """Range of the values of each picture."""

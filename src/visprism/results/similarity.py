@@ -10,15 +10,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from visprism.core.errors import InputError
+from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.kind_summary import t_quantile
 from visprism.results.shapes import BlockMatrix
 
 FEWEST_GROUPS = 5  # of batches, for an interval of the block structure
 _NULL_QUANTILE = 0.975
-_NEAR_NULL = 0.05  # fraction of pairs below the null's quantile from which a reader is told
+_NEAR_NULL = 0.05  # fraction of pairs below the null's quantile that makes a finding
 
 
 def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
@@ -72,6 +72,21 @@ class Similarity(BlockMatrix):
     )
     groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
 
+    @property
+    def units(self) -> int:
+        """Number of batches; 1, which has no interval, for fewer than 5."""
+        return self.batches if self.batches >= FEWEST_GROUPS else 1
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over: ``8 batches``."""
+        return f"{self.batches} batches"
+
+    def __repr__(self) -> str:
+        """Both models, of which the provenance names the first alone."""
+        models = " and ".join(filter(None, (self.provenance.model, self.other_model)))
+        return f"<Similarity{f' of {models}' if models else ''}: {len(self)} rows>"
+
     def findings(self) -> tuple[Finding, ...]:
         """Mean over pairs, the largest of them, and how many are near the permutation null."""
         pairs = np.flatnonzero(self._different_pairs())
@@ -79,7 +94,7 @@ class Similarity(BlockMatrix):
             return ()
         cka = self.cka[pairs]
         most = pairs[np.argmax(cka)]
-        found = [
+        findings = [
             Finding(
                 f"debiased CKA, mean over {len(pairs)} pairs of "
                 f"{'blocks of two models' if self.other_model else 'different blocks'}: "
@@ -92,14 +107,14 @@ class Similarity(BlockMatrix):
             bound = float(np.quantile(null, _NULL_QUANTILE))
             near = int((cka <= bound).sum())
             if near > _NEAR_NULL * len(pairs):
-                found.append(
+                findings.append(
                     Finding(
                         f"CKA of {near} of {len(pairs)} pairs is not above that of shuffled "
                         f"images ({_NULL_QUANTILE:.1%} quantile over pairs: {bound:.2g})",
                         "VP104",
                     )
                 )
-        return tuple(found)
+        return tuple(findings)
 
     def _different_pairs(self) -> Bool[np.ndarray, "rows"]:
         """Each unordered pair of different blocks once; of two models every pair."""
@@ -119,7 +134,7 @@ class Similarity(BlockMatrix):
         the mean CKA of the pairs in two stages that lie as many blocks apart; distances at
         which only one of the two occurs are left out. It is 1 where CKA is 1 within stages and
         0 between, and 0 where CKA depends on the distance alone. Blocks whose CKA is not
-        defined are left out, and so is the stem, which is a stage of its own.
+        defined are left out, and so is the stem, which is a separate stage.
 
         Raises:
             InputError: if the similarity is that of two models.
@@ -219,7 +234,7 @@ class BlockStructure(Result):
         return (
             Finding(
                 f"{text} (CKA within less between {stages} stages, at equal distance): "
-                f"{verdict}; interval over batches"
+                f"{verdict}; interval over {self.groups} groups of batches"
             ),
         )
 

@@ -47,7 +47,7 @@ class Stability(Result):
             Finding(f"mean flip rate {mean} over {len(self)} perturbation{several} ({images})"),
             Finding(
                 f"highest of {len(self)}: {self.perturbation[worst].replace('_', ' ')}, "
-                f"{highest}"
+                f"{highest} over {images}"
             ),
         )
 

@@ -21,10 +21,13 @@ def images_text(images: int, split: str = "") -> str:
 
 
 def points_text(value: float, low: float, high: float) -> str:
-    """A difference of two fractions in percentage points, with its interval.
+    """A difference of two fractions in percentage points, with its interval, if there is one.
 
     Example:
         >>> points_text(0.215, 0.17, 0.26)
         '21.5 percentage points [17.0, 26.0]'
     """
-    return f"{100 * value:.1f} percentage points [{100 * low:.1f}, {100 * high:.1f}]"
+    text = f"{100 * value:.1f} percentage points"
+    if not (isfinite(low) and isfinite(high)):
+        return text
+    return f"{text} [{100 * low:.1f}, {100 * high:.1f}]"

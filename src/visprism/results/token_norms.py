@@ -4,10 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock, Z
+from visprism.results.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
 
 GROUP_NAMES = {
     "grid": "grid",
@@ -59,10 +60,15 @@ class OutlierTokens(ScalarPerBlock):
     mean_share: float = scalar("Share of outlier tokens, all blocks", "", "mean over blocks")
     mean_share_error: float = scalar("Standard error of the mean share", "", "over images")
 
+    @property
+    def _margin(self) -> float:
+        """Half the width of the 95 % interval of the mean share."""
+        return t_quantile(self.provenance.images) * self.mean_share_error
+
     def findings(self) -> tuple[Finding, ...]:
         """Mean over blocks, and the block with the most."""
         most = int(np.argmax(self.share))
-        mean, half = 100 * self.mean_share, 100 * Z * self.mean_share_error
+        mean, half = 100 * self.mean_share, 100 * self._margin
         interval = f" [{max(mean - half, 0):.3g}, {mean + half:.3g}]" if half == half else ""
         text = (
             f"outlier tokens (norm above {self.threshold:g} times the median of the image): "
@@ -74,7 +80,7 @@ class OutlierTokens(ScalarPerBlock):
 
     def answers(self) -> tuple[Answer, ...]:
         """The share, mean over blocks."""
-        half = Z * self.mean_share_error
+        half = self._margin
         return (
             Answer(
                 question="Are there outlier tokens?",

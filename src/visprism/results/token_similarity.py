@@ -6,7 +6,7 @@ import numpy as np
 
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type
-from visprism.results.shapes import SeriesPerBlock, Z
+from visprism.results.shapes import SeriesPerBlock
 
 # The last two for blocks that have tokens off the grid.
 SERIES = ("grid", "grid, mean removed", "all tokens", "all tokens, mean removed")
@@ -36,7 +36,7 @@ class TokenSimilarity(SeriesPerBlock):
         rows = self.series().get(SERIES[0], np.zeros(0, dtype=int))
         if not len(rows) or not np.isfinite(self.cosine[rows[-1]]):
             return ()
-        value, half = float(self.cosine[rows[-1]]), Z * float(self.cosine_error[rows[-1]])
+        value, half = float(self.cosine[rows[-1]]), float(self.margins[rows[-1]])
         return (
             Answer(
                 question="Are the tokens of an image alike at the end?",

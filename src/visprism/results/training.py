@@ -74,7 +74,7 @@ class History(Result):
         row, best = self.last_evaluation, int(np.nanargmax(self.test_accuracy))
         low, high = self.accuracy_interval(row)
         interval = f" [{100 * low:.1f}, {100 * high:.1f}]" if self.test_images else ""
-        over = f" ({self.test_images} images, 95% interval)" if self.test_images else ""
+        over = f" ({self.test_images} test images, 95% interval)" if self.test_images else ""
         findings = [
             training,
             Finding(

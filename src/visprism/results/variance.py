@@ -20,6 +20,7 @@ from visprism.results.kind_summary import (
 from visprism.results.shapes import ScalarPerBlock
 
 _NAMED = 3  # blocks that a finding names
+_UNCHANGED = 1e-6  # relative change of features that is rounding
 _NEW = (
     "log_ratio", "log_ratio_error", "relative_log_ratio", "relative_log_ratio_error",
     "kind_log_ratio_error", "kind_relative_log_ratio_error", "dead_channels",
@@ -36,7 +37,12 @@ def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-@result_type("variances", schema=1, upgrades={0: _upgrade})
+def _without_features(values: dict[str, Any]) -> dict[str, Any]:
+    """Files of schema 1 have no change of the features."""
+    return {"feature_change": np.full(len(values["block"]), np.nan)} | values
+
+
+@result_type("variances", schema=2, upgrades={0: _upgrade, 1: _without_features})
 class Variances(ScalarPerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position."""
 
@@ -88,6 +94,12 @@ class Variances(ScalarPerBlock):
         "",
         "over images, of the mean over blocks of one kind",
     )
+    feature_change: np.ndarray = column(
+        "Change of the features",
+        "",
+        "root mean square of output less input over that of the input, from 4 random "
+        "projections; NaN if the shapes differ",
+    )
     dead_channels: np.ndarray = column(
         "Dead channels", "", "fraction of channels that are 0 everywhere in all images"
     )
@@ -111,20 +123,20 @@ class Variances(ScalarPerBlock):
 
     def findings(self) -> tuple[Finding, ...]:
         """Dead channels, blocks that change nothing, and changes across blocks off the grid."""
-        found = list(gaps(self.block, self.previous, self.between))
+        findings = list(gaps(self.block, self.previous, self.between))
         dead = np.flatnonzero(self.dead_channels > 0)
         if len(dead):
             parts = [f"{self.block[i]} {self.dead_channels[i]:.1%}" for i in dead]
-            found.append(
+            findings.append(
                 Finding(
                     f"dead channels (0 everywhere in all images) in {len(dead)} of {len(self)} "
                     f"blocks: {_few(parts)}",
                     "VP108",
                 )
             )
-        idle = np.flatnonzero((self.log_ratio == 0) & (self.relative_log_ratio == 0))
+        idle = np.flatnonzero(self.feature_change < _UNCHANGED)
         if len(idle):
-            found.append(
+            findings.append(
                 Finding(
                     f"blocks that change nothing: {len(idle)} "
                     f"({_few([str(self.block[i]) for i in idle])}). Residual branches that "
@@ -132,7 +144,7 @@ class Variances(ScalarPerBlock):
                     "VP109",
                 )
             )
-        return tuple(found)
+        return tuple(findings)
 
 
 def _few(names: list[str]) -> str:

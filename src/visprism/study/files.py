@@ -24,6 +24,7 @@ def save_study(study: Study, folder: Path) -> None:
 
     Raises:
         InputError: if the folder cannot be written to.
+        OutputError: if the disk is full.
     """
     keys = [entry.key or f"entry {number}" for number, entry in enumerate(study.entries)]
     header = {
@@ -32,7 +33,7 @@ def save_study(study: Study, folder: Path) -> None:
         "failures": [vars(failure) for failure in study.failures],
         "keys": keys,
     }
-    with output_folder(folder) as scratch:
+    with output_folder(folder, last=INDEX) as scratch:
         store = Store(scratch, header)
         for key, entry in zip(keys, study.entries, strict=True):
             store.put(
@@ -63,8 +64,8 @@ def load_study(folder: Path) -> Study:
         keys = header.get("keys") or list(stored)
         entries = tuple(_entry(folder, key, stored[key]) for key in keys)
         failures = tuple(Failure(**values) for values in header.get("failures", ()))
-        found = dict.fromkeys(m for e in entries if len(e.models) == 1 for m in e.models)
-        models = tuple(header.get("models", found))
+        measured = dict.fromkeys(m for e in entries if len(e.models) == 1 for m in e.models)
+        models = tuple(header.get("models", measured))
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{index} must be the index of a study ({error!r})") from error
     return Study(models, entries, failures, header)
@@ -93,7 +94,8 @@ def write_report(study: Study, path: Path) -> None:
 def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -> None:
     """Write ``report.html``, ``study.md``, ``results.json`` and the figures, all or none.
 
-    Each figure is drawn once; the page and its files are made from that.
+    Each figure is drawn once; the page and its files are made from that. Afterwards ``figures``
+    holds the figures of this study only: what an earlier run left there is removed.
 
     Args:
         study: what to write.
@@ -103,9 +105,10 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
     Raises:
         InputError: if the folder cannot be written to, a format is unknown, or an analysis is
             not registered.
+        OutputError: if the disk is full.
     """
     formats = check_formats(formats)
-    with output_folder(folder) as scratch:
+    with output_folder(folder, replaced=["figures"], last="report.html") as scratch:
         content = content_of(study, files=_tables_beside(folder / "report.html"))
         figures = PageFigures(content)
         (scratch / "figures").mkdir()

@@ -5,30 +5,27 @@ model decides what a time budget allows.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import ceil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, inf, isfinite
 
 import torch
 
-from visprism.analyses.base import Analysis, FeatureAnalysis
+from visprism.analyses.base import Analysis, FeatureAnalysis, Timing
 from visprism.analyses.subject import Subject
 from visprism.anatomy import forward
+from visprism.core.errors import InputError
 from visprism.core.processes import gather
 from visprism.core.run import Run
 from visprism.measure.batches import on_device
+from visprism.measure.loss.objective import Objective
+from visprism.measure.loss.products import Products
 
 _COMFORTABLE = 128  # images: an analysis is made coarser before it is given fewer
-_RESERVE = 0.85  # part of a budget that is planned; estimates err
+_RESERVE = 0.8  # part of a budget that is planned; estimates err
 _TIMED, _REPEATS = 32, 3  # images of a timed pass, and how often it is repeated
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds that one image takes, measured on a few."""
-
-    forward: float  # of the model, without gradients
-    load: float  # reading and preparing the image
+_MINI_BATCH, _FEWEST_TIMED = 16, 4  # images of timed derivatives
+_LOSS_SECONDS = 0.05  # of a forward pass, by which the number of these images is chosen
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,11 @@ class Step:
     analyses: tuple[Analysis, ...]  # one, or all that share the pass over feature maps
     images: int
     seconds: Mapping[str, float]  # expected, by model
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the analyses."""
+        return frozenset(a.name for a in self.analyses)
 
     @property
     def total(self) -> float:
@@ -71,10 +73,14 @@ class Plan:
         return [*rows, f"{'total':<{width}}  expected {self.seconds:.0f} s{limit}"]
 
 
-def timing_of(subject: Subject, run: Run) -> Timing:
+def timing_of(subject: Subject, run: Run, *, of_loss: bool = False) -> Timing:
     """Seconds per image of a forward pass and of loading; the same in every process.
 
-    Cost: three forward passes of at most 32 images.
+    With `of_loss`, also of evaluations and derivatives of the loss. A model whose loss cannot
+    be differentiated twice has no times of these; its analyses report why.
+
+    Cost: three forward passes of at most 32 images, and of the loss two evaluations, gradients
+    and Hessian-vector products of at most 16 images.
     """
     few = subject.limited(min(_TIMED, subject.num_images))
     begin = time.perf_counter()
@@ -89,7 +95,49 @@ def timing_of(subject: Subject, run: Run) -> Timing:
             passes.append(time.perf_counter() - begin)
     number = few.num_images
     # The fastest: the first pass is slow, and other programs slow down any of them.
-    return Timing(max(gather(min(passes))) / number, max(gather(load)) / number)
+    timing = Timing(max(gather(min(passes))) / number, max(gather(load)) / number)
+    if not of_loss:
+        return timing
+    images, *seconds = _loss_seconds(subject, run, timing.forward)
+    shared = [max(gather(value)) / images for value in seconds]
+    if not all(isfinite(value) for value in shared):
+        return timing
+    evaluation, gradient, product = shared
+    return replace(timing, evaluation=evaluation, gradient=gradient, product=product)
+
+
+def _loss_seconds(
+    subject: Subject, run: Run, forward_seconds: float
+) -> tuple[int, float, float, float]:
+    """Number of images; seconds of an evaluation, a gradient, a Hessian-vector product."""
+    fitting = max(_FEWEST_TIMED, int(_LOSS_SECONDS / max(forward_seconds, 1e-9)))
+    number = min(_MINI_BATCH, fitting, subject.num_images)
+    try:
+        objective = Objective(
+            subject.model,
+            list(subject.limited(number).training_batches(number)),
+            run=replace(run, progress=None),
+            shared=False,
+        )
+        theta, products = objective.theta, Products(objective)
+        vectors = torch.ones_like(theta)[None, None]
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: objective.value(theta),
+            lambda: objective.gradient(theta),
+            lambda: products(vectors),
+        )
+        evaluation, gradient, product = map(_second_call, calls)
+        return number, evaluation, gradient, product
+    except (InputError, RuntimeError, ValueError):
+        return number, inf, inf, inf
+
+
+def _second_call(call: Callable[[], object]) -> float:
+    """Seconds of the second of two calls; the first also builds graphs and caches."""
+    call()
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
 @dataclass(frozen=True)
@@ -99,6 +147,23 @@ class Workload:
     subjects: Sequence[Subject]
     applicable: Mapping[str, frozenset[str]]  # analysis -> names of models
     timings: Mapping[str, Timing]  # by model
+
+    @classmethod
+    def timed(
+        cls,
+        subjects: Sequence[Subject],
+        analyses: Iterable[Analysis],
+        applicable: Mapping[str, frozenset[str]],
+        run: Run,
+    ) -> "Workload":
+        """Time the models, and their losses where an analysis computes these."""
+        analyses = tuple(analyses)
+        timings = {}
+        for subject in subjects:
+            costs = [a.cost(subject) for a in analyses if subject.name in applicable[a.name]]
+            of_loss = any(cost.of_loss for cost in costs)
+            timings[subject.name] = timing_of(subject, run, of_loss=of_loss)
+        return cls(subjects, applicable, timings)
 
     def subjects_of(self, group: Sequence[Analysis]) -> list[Subject]:
         """The models that at least one of these analyses applies to."""
@@ -122,9 +187,10 @@ class Workload:
             if subject.name in self.applicable[a.name]
         ]
         shared = 1.0 if len(costs) > 1 else 0.0
-        passes = sum(c.per_image - shared for c in costs) + shared
-        each = passes * timing.forward + sum(c.seconds_per_image for c in costs) + timing.load
-        return images * each + sum(c.fixed for c in costs) * timing.forward
+        # What analyses of one pass cost beyond it, and the pass once.
+        extra = [replace(c, per_image=c.per_image - shared) for c in costs]
+        seconds = sum(c.seconds(images, replace(timing, load=0.0)) for c in extra)
+        return seconds + images * (shared * timing.forward + timing.load)
 
 
 def plan_of(workload: Workload, analyses: Iterable[Analysis], budget: float | None) -> Plan:

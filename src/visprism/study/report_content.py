@@ -123,7 +123,7 @@ def _omissions(study: Study) -> list[Omission]:
 def _manifest(study: Study) -> dict[str, str]:
     """Facts about the study, with their values as text."""
     origin = next((r.provenance for e in study.entries for r in e.results), Provenance())
-    facts = {
+    entries = {
         "Models": ", ".join(study.models),
         "Data": origin.data,
         "Split": origin.split,
@@ -141,4 +141,4 @@ def _manifest(study: Study) -> dict[str, str]:
         "torch": origin.torch,
         "Python": origin.python,
     }
-    return {fact: value for fact, value in facts.items() if value}
+    return {fact: value for fact, value in entries.items() if value}

@@ -105,8 +105,8 @@ class Study:
             return self.model(name)
         if name in self.analyses:
             return self.analysis(name)
-        known = [*self.models, *self.analyses]
-        raise InputError(f"the study has no {name!r}. {suggestion(name, known)}")
+        names = [*self.models, *self.analyses]
+        raise InputError(f"the study has no {name!r}. {suggestion(name, names)}")
 
     def model(self, name: str) -> ModelStudy:
         """The results of one model.

@@ -15,12 +15,8 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
 from visprism.data import ImageSet, load_data
 from visprism.data.dataset import image_set_of, normalization_of
-from visprism.data.study_images import (
-    StudyImages,
-    TensorImages,
-    ordered,
-    tensor_images,
-)
+from visprism.data.study_images import StudyImages, ordered
+from visprism.data.tensor_images import TensorImages, tensor_images
 from visprism.models import LoadedModel, load_model
 
 _TRAIN = "train"

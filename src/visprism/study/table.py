@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import exp
+from math import exp, isfinite
 from typing import Literal
 
 from visprism.results.answers import Answer
@@ -23,9 +23,10 @@ class Difference:
     """
 
     value: float  # second model less first, or the ratio
-    low: float  # 95 % interval over images
+    low: float  # 95 % interval; NaN where there is none
     high: float
     form: Literal["difference", "ratio"] = "difference"
+    over: str = "images"  # what the interval is taken over
 
     @property
     def significant(self) -> bool:
@@ -35,9 +36,11 @@ class Difference:
 
     def text(self, unit: str) -> str:
         """Value and interval; a difference is in the unit of the two answers."""
+        over = "" if self.over == "images" else f" over {self.over}"
         if self.form == "ratio":
-            return f"ratio of 1 + change {Answer('', '', self.value, self.low, self.high)}"
-        return str(Answer("", "", self.value, self.low, self.high, unit))
+            number = Answer("", "", self.value, self.low, self.high)
+            return f"ratio of 1 + change {number}{over}"
+        return f"{Answer('', '', self.value, self.low, self.high, unit)}{over}"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Row:
         if self.difference is None:
             return ""
         suffix = "" if self.difference.significant else " (not significant)"
+        if not isfinite(self.difference.low):
+            suffix = " (no interval)"
         return f"{self.difference_value()}{suffix}"
 
 
@@ -107,7 +112,7 @@ def differences_of(first: Sequence[Result], second: Sequence[Result]) -> list[Di
         for a in first
         if isinstance(a, PerImage)
         for b in second
-        if isinstance(b, PerImage) and set(a.quantity) & set(b.quantity)
+        if isinstance(b, PerImage) and set(a.quantities) & set(b.quantities)
     ]
     return [paired_differences(a, b) for a, b in pairs]
 
@@ -117,7 +122,7 @@ def _in_form_of(answer: Answer, difference: Difference | None) -> Difference | N
     if difference is None or answer.average == "arithmetic":
         return difference
     logs = difference.value, difference.low, difference.high
-    return Difference(*(exp(value) for value in logs), form="ratio")
+    return Difference(*(exp(value) for value in logs), form="ratio", over=difference.over)
 
 
 def _differences(results: Mapping[str, Sequence[Result]]) -> dict[str, Difference]:
@@ -125,7 +130,7 @@ def _differences(results: Mapping[str, Sequence[Result]]) -> dict[str, Differenc
         return {}
     first, second = results.values()
     return {
-        str(name): Difference(float(value), float(low), float(high))
+        str(name): Difference(float(value), float(low), float(high), over=table.over)
         for table in differences_of(first, second)
         for name, value, low, high in zip(
             table.quantity, table.difference, table.low, table.high, strict=True

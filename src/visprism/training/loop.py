@@ -202,7 +202,7 @@ def _located(guard: DivergenceGuard) -> Iterator[None]:
     """Errors of an evaluation, such as logits that overflow, name the step before it.
 
     Raises:
-        InputError: in the place of one without the step.
+        InputError: with the step added.
     """
     try:
         yield

@@ -51,7 +51,7 @@ def check_optimizer(recipe: Recipe, compute: Compute) -> None:
     """Require that an optimizer of timm can step on this machine, tested on a small layer.
 
     Raises:
-        InputError: if it cannot, for example for want of a package or a GPU.
+        InputError: if it cannot, for example without a package or a GPU.
     """
     if recipe.optimizer in OPTIMIZERS:
         return

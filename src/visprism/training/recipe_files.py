@@ -43,8 +43,8 @@ def recipe_fields(recipe: Recipe) -> dict[str, Any]:
 def upgraded_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that an earlier version wrote, under their present names.
 
-    It reads recipe files, the metadata of checkpoints (where the augmentation is a field of
-    its own) and the states of runs.
+    It reads recipe files, the metadata of checkpoints (where the augmentation is a separate
+    field) and the states of runs.
 
     Raises:
         InputError: if a field stands there under both names.

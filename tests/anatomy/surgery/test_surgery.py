@@ -260,6 +260,6 @@ def test_a_pass_that_takes_another_way_is_refused(built):
 
 
 def test_an_unknown_block_is_named_with_those_that_there_are(built):
-    wanted = r"no block is called '3'; the blocks are stem, 1, 2, head"
+    wanted = r"unknown block '3'\. The blocks are stem, 1, 2, head"
     with pytest.raises(InputError, match=wanted):
         built("residual")["3"]

@@ -10,10 +10,9 @@ from torchvision.transforms import functional as F  # noqa: N812
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.data.augmentation import STRONG, Augmentation
+from visprism.data.augmentation.crops import framed
 from visprism.data.augmentation.erasing import boxes, draw_boxes, erased
-from visprism.data.augmentation.mix_pairs import share
-from visprism.data.augmentation.mixing import Mix, cut, draw_mix, mixed, soft
-from visprism.data.augmentation.pad_crop_flip import framed
+from visprism.data.augmentation.mixing import Mix, batch_share, cut, draw_mix, mixed, soft
 
 
 @pytest.fixture
@@ -40,15 +39,15 @@ def test_mixing_is_that_of_timm_at_the_same_draw(images, cutmix, seed, monkeypat
     got = mixed(images.clone(), images.flip(0), mix)
     assert torch.equal(got, wanted)
     rows = soft(targets, 5, 0.1)
-    torch.testing.assert_close(mix.own * rows + (1 - mix.own) * rows.flip(0), wanted_soft)
+    torch.testing.assert_close(mix.weight * rows + (1 - mix.weight) * rows.flip(0), wanted_soft)
 
 
 def test_the_box_leaves_the_part_that_the_target_says(images):
     mix = cut(0.7, (0.02, 0.5), (20, 14))  # over the upper border
     got = mixed(images.clone(), images.flip(0), mix)
     kept = (got == images).all(1).double().mean((1, 2))
-    torch.testing.assert_close(kept, torch.full((6,), mix.own, dtype=torch.float64))
-    assert mix.own > 0.75
+    torch.testing.assert_close(kept, torch.full((6,), mix.weight, dtype=torch.float64))
+    assert mix.weight > 0.75
 
 
 def test_mixup_and_cutmix_take_turns_and_a_part_is_left_alone():
@@ -58,7 +57,7 @@ def test_mixup_and_cutmix_take_turns_and_a_part_is_left_alone():
     alone = sum(mix == Mix() for mix in mixes)
     assert alone == pytest.approx(1000, abs=4 * np.sqrt(500))
     assert cuts == pytest.approx(200, abs=4 * np.sqrt(180))
-    parts = np.array([mix.own for mix in mixes if mix.box is None and mix != Mix()])
+    parts = np.array([mix.weight for mix in mixes if mix.box is None and mix != Mix()])
     assert np.quantile(parts, [0.25, 0.5, 0.75]) == pytest.approx([0.25, 0.5, 0.75], abs=0.07)
 
 
@@ -69,7 +68,7 @@ def test_one_of_the_two_may_be_off():
         for how in only
     ]
     assert boxes == [{True}, {False}, {True}]
-    assert draw_mix(only[2], (8, 8), stream(0, "mix")).own == 1
+    assert draw_mix(only[2], (8, 8), stream(0, "mix")).weight == 1
 
 
 def test_soft_targets_by_hand():
@@ -169,14 +168,14 @@ def test_the_number_of_boxes_follows_the_probability():
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 13])
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
-    shares = [share(count, (rank, world), mixes=True) for rank in range(world)]
-    own = [s.places[s.own] for s in shares]
+    shares = [batch_share(count, (rank, world), mixes=True) for rank in range(world)]
+    own = [s.places[s.assigned] for s in shares]
     assert sorted(torch.cat(own).tolist()) == list(range(count))
     assert max(map(len, own)) - min(map(len, own)) <= 1
     for s, mine in zip(shares, own, strict=True):
         assert torch.equal(s.places[s.partner], count - 1 - mine)
         assert len(s.places) <= len(mine) + 2
-        assert len(share(count, (0, 1), mixes=False).places) == count
+        assert len(batch_share(count, (0, 1), mixes=False).places) == count
 
 
 # Errors.

@@ -6,7 +6,7 @@ import torch
 
 from visprism.core.errors import InputError
 from visprism.data.corruptions import COMMON, CORRUPTIONS, EXTRA, corrupt, table_for
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.severities import severity_parameters
 
 EVERY = [*COMMON, *EXTRA]
 
@@ -80,7 +80,7 @@ def test_the_severities_are_those_of_the_nearest_published_size(size, table):
 
 def test_severities_are_those_of_the_published_sets():
     # The number that tells the three sets apart most.
-    noise = [[settings("gaussian_noise", s, torch.zeros(1, 3, n, n)) for s in (1, 5)]
+    noise = [[severity_parameters("gaussian_noise", s, torch.zeros(1, 3, n, n)) for s in (1, 5)]
              for n in (32, 64, 224)]  # fmt: skip
     assert noise == [[0.04, 0.10], [0.04, 0.18], [0.08, 0.38]]
 

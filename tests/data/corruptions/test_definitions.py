@@ -16,7 +16,7 @@ from visprism.data.corruptions.filters import motion_taps, zoomed
 from visprism.data.corruptions.glass import copied_from
 from visprism.data.corruptions.layers import ice, plasma
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.severities import severity_parameters
 from visprism.data.corruptions.spatter import distances, edges, equalised
 
 IMAGENET = 130  # a side whose severities are those of ImageNet-C
@@ -161,7 +161,7 @@ def test_zoom_blur_is_the_published_mean_of_scipys_zooms(images, side, severity)
 
 def test_zoom_blur_has_as_many_factors_as_numpys_arange():
     counts = {
-        side: [len(settings("zoom_blur", s, gray(0, 1, side))) for s in range(1, 6)]
+        side: [len(severity_parameters("zoom_blur", s, gray(0, 1, side))) for s in range(1, 6)]
         for side in (32, 64, 224)
     }
     assert counts == {

@@ -1,5 +1,7 @@
 """Laws of CKA between two models (src/visprism/measure/features/cka_between_models.py)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -56,6 +58,18 @@ def test_two_models_by_what_their_blocks_give(images):
     assert 0 < result.cka[0] < 1
     assert result.other_model == "wide"
     assert result.provenance.images == 12
+
+
+def test_its_line_names_both_models(images):
+    result = compare(network(0), network(1), images.split(6), other_model="wide")
+    rows = len(result)
+    assert (
+        repr(result.with_provenance(model="deep"))
+        == f"<Similarity of deep and wide: {rows} rows>"
+    )
+    alone = replace(result, other_model="")
+    assert repr(alone.with_provenance(model="deep")) == f"<Similarity of deep: {rows} rows>"
+    assert repr(alone) == f"<Similarity: {rows} rows>"
 
 
 def test_changing_places_transposes_it(images):

@@ -79,6 +79,25 @@ def test_blocks_that_change_nothing_are_named(measure, noise):
     assert finding.text.startswith("blocks that change nothing: 2 (block1, block3)")
 
 
+def test_a_block_that_moves_features_and_leaves_their_variance_changes_something(
+    measure, noise
+):
+    x = noise(5, 3, 4, 4)
+    result = variances(measure, x, x.roll(1, 3), -x.roll(1, 3), x.flip(1))
+    assert not [finding for finding in result.findings() if finding.code == "VP109"]
+    np.testing.assert_allclose(result.log_ratio[1:], 0, atol=1e-12)  # of which it says nothing
+
+
+@pytest.mark.parametrize("factor", [1e-3, 0.1, 2.0])
+def test_the_change_of_features_is_that_of_their_differences(measure, noise, factor):
+    x, step = noise(400, 3, 8, 8), factor * noise(400, 3, 8, 8)
+    change = variances(measure, x, x + step).feature_change
+    assert np.isnan(change[0])
+    # 400 images of 4 projections each: a standard error of 1 / sqrt(2 * 1600) = 1.8 %.
+    truth = (step.square().mean() / x.square().mean()).sqrt().item()
+    assert change[1] == pytest.approx(truth, rel=0.08)
+
+
 def test_the_change_in_logs_is_the_mean_log_ratio_over_images(measure, noise):
     x, y = noise(7, 3, 4, 4) + 1, 2 * noise(7, 3, 4, 4)
     before, after = (m.numpy().var((2, 3)).mean(1) for m in (x, y))

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torchmetrics.functional.classification import (
     multiclass_accuracy,
     multiclass_calibration_error,
@@ -16,7 +15,6 @@ from visprism.core.errors import InputError
 from visprism.measure.outputs import Predictions, calibration, outcomes
 from visprism.measure.outputs.calibration import check_bins
 from visprism.results.base import Result
-from visprism.results.predictions import Outcomes
 
 # What it measures: closed forms.
 
@@ -237,133 +235,6 @@ def test_agrees_with_torchmetrics_where_no_confidence_is_1(drawn):
         assert found.of(metric) == pytest.approx(float(theirs), abs=1e-6)
     theirs = torch.nn.functional.cross_entropy(predictions.logits, t)
     assert found.of("nll") == pytest.approx(float(theirs), abs=1e-5)
-
-
-# Intervals.
-
-
-def test_the_interval_of_a_share_is_that_of_the_binomial(by_hand):
-    n, p = 4000, 0.7
-    found = calibration(by_hand(np.full(n, 0.8), np.arange(n) < p * n), resamples=1000)
-    (row,) = np.flatnonzero(found.metric == "accuracy")
-    half = 1.96 * np.sqrt(p * (1 - p) / n)
-    assert found.low[row] == pytest.approx(p - half, abs=0.15 * half)
-    assert found.high[row] == pytest.approx(p + half, abs=0.15 * half)
-
-
-def test_intervals_cover_the_truth_as_often_as_they_say(drawn):
-    # The NLL of a large sample stands for the truth.
-    truth = calibration(drawn(200_000, 3), resamples=0).of("nll")
-    inside = 0
-    for seed in range(60):
-        found = calibration(drawn(150, 3, seed=seed + 1), resamples=200, seed=seed)
-        (row,) = np.flatnonzero(found.metric == "nll")
-        inside += found.low[row] <= truth <= found.high[row]
-    assert 51 <= inside <= 60  # 57 expected, deviation 1.7
-
-
-@pytest.mark.parametrize("metric", ["accuracy", "signed_ece", "debiased_ece"])
-def test_no_interval_leaves_out_its_value(drawn, metric):
-    for seed in range(20):
-        found = calibration(drawn(100, seed=seed), resamples=100)
-        low, high = found.interval(metric)
-        assert low <= found.of(metric) <= high
-
-
-def test_intervals_depend_on_the_seed_and_not_on_how_resamples_are_cut(drawn, monkeypatch):
-    predictions = drawn(100)
-    first, again, other = (
-        calibration(predictions, resamples=30, seed=s).low for s in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    monkeypatch.setattr("visprism.core.statistics._RESAMPLED", 700)
-    np.testing.assert_allclose(calibration(predictions, resamples=30).low, first, rtol=1e-12)
-
-
-def test_without_resamples_only_intervals_in_closed_form_are_given(drawn):
-    found = calibration(drawn(), resamples=0)
-    closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
-    assert set(found.metric[np.isfinite(found.low)]) == closed
-    assert set(found.metric[np.isfinite(found.high)]) == closed
-
-
-def test_biased_metrics_have_no_interval(drawn):
-    found = calibration(drawn(), resamples=20)
-    biased = {"ece", "mce", "adaptive_ece"}
-    assert set(found.metric[np.isnan(found.low)]) == biased
-
-
-def test_intervals_of_fractions_are_wilson_intervals(by_hand):
-    confidence = [0.95] * 30 + [0.6] * 20
-    correct = [1] * 27 + [0] * 3 + [1] * 12 + [0] * 8
-    found = calibration(by_hand(confidence, correct), resamples=0)
-    for metric, cutoff, successes, trials in (
-        ("accuracy", None, 39, 50),
-        ("acc", 0.9, 27, 30),
-        ("freq", 0.9, 30, 50),
-        ("unc", 0.9, 8, 11),
-        ("top5", None, 50, 50),
-    ):
-        expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
-        np.testing.assert_allclose(
-            found.interval(metric, cutoff), (expected.low, expected.high), atol=1e-12
-        )
-
-
-def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
-    generator = np.random.default_rng(0)
-    inside = 0
-    for seed in range(120):
-        logits = 2 + 1.5 * generator.normal(size=200)
-        chance = 1 / (1 + np.exp(-np.abs(logits)))
-        correct = generator.random(200) < chance - 0.07
-        outcomes = Outcomes(
-            target=np.zeros(200, int), predicted=np.where(correct, 0, 1), correct=correct,
-            top5=np.ones(200, bool), confidence=chance.astype(np.float32), nll=np.zeros(200),
-            brier=np.zeros(200), classes=2,
-        )  # fmt: skip
-        low, high = calibration(outcomes, resamples=100, seed=seed).interval("signed_ece")
-        inside += low <= 0.07 <= high
-    assert 105 <= inside <= 120  # 114 expected, deviation 2.4
-
-
-# Findings.
-
-
-def test_a_calibrated_model_is_called_neither_over_nor_underconfident(drawn):
-    calls = [
-        calibration(drawn(300, seed=s), resamples=100).findings()[1].text for s in range(20)
-    ]
-    assert sum("not significant" in text for text in calls) >= 16  # 19 expected, deviation 1
-
-
-@pytest.mark.parametrize(
-    ("factor", "verdict"), [(3.0, "overconfident"), (0.3, "underconfident")]
-)
-def test_a_direction_is_named_where_the_interval_excludes_0(drawn, factor, verdict):
-    predictions = drawn(600)
-    scaled = Predictions(factor * predictions.logits, predictions.targets)
-    accuracy, ece = calibration(scaled, resamples=100).findings()[:2]
-    assert f", {verdict} (confidence - accuracy " in ece.text
-    assert accuracy.text.startswith("accuracy ")
-    assert accuracy.text.endswith("over 600 images")
-
-
-def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(drawn):
-    codes = [f.code for f in calibration(drawn(60), resamples=0).findings()]
-    assert codes == ["", "", "VP102"]
-    predictions = drawn(4000)
-    scaled = Predictions(3 * predictions.logits, predictions.targets)
-    assert [f.code for f in calibration(scaled, resamples=0).findings()] == ["", ""]
-
-
-def test_answers_are_accuracy_nll_and_calibration_errors_with_their_intervals(drawn):
-    found = calibration(drawn(), resamples=50)
-    answers = {answer.quantity: answer for answer in found.answers()}
-    assert list(answers)[:3] == ["accuracy", "NLL", "debiased ECE"]
-    assert (answers["NLL"].low, answers["NLL"].high) == found.interval("nll")
-    assert all(answer.low <= answer.value <= answer.high for answer in answers.values())
 
 
 # Contracts and errors.

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from visprism.core.errors import InputError
+from visprism.core.statistics import mean_interval
 from visprism.measure.outputs import (
     Predictions,
     calibration,
@@ -13,6 +14,7 @@ from visprism.measure.outputs import (
     risk_coverage,
     temperature,
 )
+from visprism.measure.outputs.temperature import temperature_if_finite
 
 # Closed forms.
 
@@ -51,23 +53,55 @@ def test_a_curve_has_as_many_points_as_asked_for_and_ends_with_all_images(drawn,
     assert found.coverage[-1] == 1
 
 
+def frequencies(logit: float, ones: int, images: int) -> Predictions:
+    """Logits 0 and `logit` of two classes for each image, of which `ones` are of the second."""
+    logits = torch.tensor([0.0, logit], dtype=torch.float64).repeat(images, 1)
+    return Predictions(logits, (torch.arange(images) < ones).long())
+
+
+@pytest.mark.parametrize("factor", [0.2, 1.0, 7.0])
+def test_the_temperature_of_two_classes_is_the_logit_over_the_log_odds(factor):
+    # Three of four images are of the second class, so that log 3 is the calibrated logit.
+    found, _ = temperature(frequencies(factor * np.log(3), 75, 100))
+    assert found.temperature == pytest.approx(factor, rel=1e-7)
+
+
 @pytest.mark.parametrize("factor", [0.25, 3.0])
 def test_the_temperature_undoes_a_factor_on_the_logits(drawn, factor):
-    true = drawn(6000, 5)
-    base, _ = temperature(true, seed=1)
+    true = drawn(3000, 5)
+    base, calibrated = temperature(true, seed=1)
     found, scaled = temperature(Predictions(true.logits * factor, true.targets), seed=1)
-    assert base.temperature == pytest.approx(1, abs=0.08)  # by chance
+    assert base.temperature_low <= 1 <= base.temperature_high
     assert found.temperature == pytest.approx(factor * base.temperature, rel=1e-5)
+    torch.testing.assert_close(scaled.logits, calibrated.logits, rtol=1e-4, atol=1e-5)
     assert found.nll_after < found.nll_before
-    assert found.ece_after < found.ece_before
-    assert len(scaled) == found.images == 3000
+    assert found.debiased_after_low == 0 < found.debiased_before_low
+    direction, _, remainder = (finding.text for finding in found.findings())
+    words = "large (overconfident)" if factor > 1 else "small (underconfident)"
+    assert direction.endswith(f"fitted on 3,000 images: the logits are too {words}")
+    assert remainder.endswith(
+        "no significant calibration error remains beside the logits' scale"
+    )
+
+
+def test_an_error_that_is_not_of_scale_remains(drawn):
+    # Every fifth target is wrong: the confident images are too confident, the others are not.
+    true = drawn(3000, 5, scale=6.0)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(3000, generator=generator) < 0.2
+    targets = torch.where(noise, (true.targets + 1) % 5, true.targets)
+    found, _ = temperature(Predictions(true.logits, targets))
+    assert found.debiased_after_low > 0
+    assert found.findings()[-1].text.endswith(
+        "a significant calibration error is not one of the logits' scale"
+    )
 
 
 @pytest.mark.parametrize("members", [1, 3])
-def test_no_other_temperature_has_a_lower_nll_on_the_part_it_is_fitted_on(drawn, members):
+def test_no_other_temperature_has_a_lower_nll(drawn, members):
     predictions = drawn(600, 4, scale=3.0, members=members, seed=2)
     doubled = Predictions(2 * predictions.logits, predictions.targets)
-    found, _ = temperature(doubled, fitted_fraction=0.999)  # all but one
+    found, _ = temperature(doubled)
     tried = [0.9, 0.99, 1.0, 1.01, 1.1]
     nll = [
         outcomes(
@@ -78,18 +112,21 @@ def test_no_other_temperature_has_a_lower_nll_on_the_part_it_is_fitted_on(drawn,
     assert int(np.argmin(nll)) == 2
 
 
-def test_the_part_that_is_measured_is_not_the_part_that_is_fitted(drawn):
-    predictions = drawn(100)
-    _, scaled = temperature(predictions, fitted_fraction=0.3)
-    assert len(scaled) == 70
-    found, _ = temperature(predictions, fitted_fraction=0.3, seed=1)
-    assert found.provenance.seed == 1
+def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(drawn):
+    predictions = drawn(60, 4)
+    _, scaled = temperature(predictions, folds=60)
+    for image in (0, 17):
+        targets = predictions.targets.clone()
+        targets[image] = (targets[image] + 1) % 4
+        _, other = temperature(Predictions(predictions.logits, targets), folds=60)
+        torch.testing.assert_close(other.logits[image], scaled.logits[image], rtol=0, atol=0)
+        assert not torch.equal(other.logits, scaled.logits)
 
 
 def test_the_interval_of_the_temperature_holds_the_truth_in_95_percent(drawn):
     inside = 0
     for seed in range(120):
-        true = drawn(400, 4, seed=seed)  # targets are drawn from the softmax of these logits
+        true = drawn(200, 4, seed=seed)  # targets are drawn from the softmax of these logits
         found, _ = temperature(Predictions(2 * true.logits, true.targets), seed=seed)
         inside += found.temperature_low <= 2 <= found.temperature_high
     assert 105 <= inside <= 119  # 114 expected, deviation 2.4
@@ -97,16 +134,14 @@ def test_the_interval_of_the_temperature_holds_the_truth_in_95_percent(drawn):
 
 def test_the_change_of_the_nll_is_paired(drawn):
     predictions = drawn(400, 4)
-    result, scaled = temperature(Predictions(2 * predictions.logits, predictions.targets))
-    rest = Predictions(scaled.logits * result.temperature, scaled.targets)
-    change = outcomes(scaled).nll - outcomes(rest).nll
+    doubled = Predictions(2 * predictions.logits, predictions.targets)
+    result, scaled = temperature(doubled)
+    change = outcomes(scaled).nll - outcomes(doubled).nll
     assert result.nll_change == pytest.approx(change.mean(), rel=1e-4)
-    half = 1.96 * change.std(ddof=1) / np.sqrt(200)
-    assert result.nll_change_high - result.nll_change == pytest.approx(half, rel=1e-3)
-    fitted, effect = (finding.text for finding in result.findings())
-    assert fitted.startswith(f"temperature {result.temperature:.3g} [")
-    assert "fitted on 200 images" in fitted
+    assert (result.nll_change_low, result.nll_change_high) == mean_interval(change)
+    _, effect, _ = (finding.text for finding in result.findings())
     assert "not significant" not in effect  # the logits were doubled
+    assert effect.endswith("over 400 images")
 
 
 # Consistency.
@@ -124,11 +159,8 @@ def test_the_diagram_the_curve_and_the_metrics_agree(drawn):
 
 def test_parts_that_cannot_be_are_refused(drawn):
     predictions = drawn(10)
-    with pytest.raises(
-        InputError,
-        match=r"fitted_fraction must leave at least one image .*, got 0\.0 of 10 images",
-    ):
-        temperature(predictions, fitted_fraction=0.0)
+    with pytest.raises(InputError, match=r"folds must be between 2 and 10 \(images\), got 1"):
+        temperature(predictions, folds=1)
     with pytest.raises(InputError, match="points must be at least 1, got 0"):
         risk_coverage(predictions, points=0)
     with pytest.raises(InputError, match="bins must be an integer of at least 1, got 0"):
@@ -139,8 +171,14 @@ def test_where_no_finite_temperature_is_best_it_says_why():
     right = torch.eye(4).repeat(5, 1)
     targets = torch.arange(4).repeat(5)
     with pytest.raises(
-        InputError, match=r"at least one of the 10 images .* highest at temperature 0"
+        InputError, match=r"at least one of the 20 images .* highest at temperature 0"
     ):
         temperature(Predictions(2 * right, targets))
     with pytest.raises(InputError, match=r"better than by chance, .* infinite temperature"):
         temperature(Predictions(-2 * right, targets))
+    missing = temperature_if_finite(Predictions(2 * right, targets))
+    assert np.isnan(missing.temperature)
+    assert missing.answers() == ()
+    assert missing.findings()[0].text.startswith(
+        "no temperature: at least one of the 20 images"
+    )

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import timm
 import torch
 from torch import nn
 
 import visprism as vp
+from visprism.measure.weights import relative_score_tables
 from visprism.models.layers.shifted_windows import ShiftedWindowAttention
 from visprism.models.layers.window_attention import WindowAttention
 
@@ -84,3 +86,43 @@ def test_a_head_that_looks_nowhere_is_refused():
     table[1] = -torch.inf
     with pytest.raises(vp.InputError, match="and head 2 has none"):
         vp.relative_scores(table)
+
+
+# Tables of a model.
+
+
+def test_tables_of_timms_swin_are_its_bias_by_offset_of_the_key():
+    torch.manual_seed(0)
+    model = timm.create_model(
+        "swin_tiny_patch4_window7_224", img_size=56, window_size=(7, 7), depths=(2, 2),
+        num_heads=(2, 4), embed_dim=24, num_classes=3,
+    )  # fmt: skip
+    tables = relative_score_tables(model)
+    assert list(tables) == [
+        f"layers.{layer}.blocks.{block}.attn" for layer in (0, 1) for block in (0, 1)
+    ]
+    for name, table in tables.items():
+        attention = model.get_submodule(name)
+        bias = attention._get_rel_pos_bias()[0]  # heads, queries, keys: what timm adds
+        rows, columns = attention.window_size
+        y, x = (k.ravel() for k in np.divmod(np.arange(rows * columns), columns))
+        dy, dx = (k[None, :] - k[:, None] for k in (y, x))  # of the key from the query
+        torch.testing.assert_close(table[:, dy + rows - 1, dx + columns - 1], bias)
+
+
+def test_tables_of_this_librarys_layers_are_found_in_forward_order():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = WindowAttention(8, num_heads=2, head_dim=4, window=4)
+            self.second = ShiftedWindowAttention(8, 4, window=(2, 4))
+
+    tables = relative_score_tables(Two())
+    assert {name: tuple(table.shape) for name, table in tables.items()} == {
+        "first": (2, 7, 7),
+        "second": (4, 3, 7),
+    }
+
+
+def test_a_model_without_relative_scores_has_no_tables():
+    assert relative_score_tables(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(4, 4))) == {}

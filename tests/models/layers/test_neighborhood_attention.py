@@ -72,16 +72,16 @@ def test_away_from_the_border_a_shift_of_the_image_shifts_the_output():
 
 
 def test_rejects_a_kernel_without_a_center():
-    with pytest.raises(ValueError, match="kernel=4 has no pixel in its center"):
+    with pytest.raises(ValueError, match="kernel must be an odd number of pixels, got 4"):
         NeighborhoodAttention(8, 8, kernel=4, num_heads=2)
 
 
 @pytest.mark.parametrize(
     ("heads", "message"),
     [
-        (3, "8 channels do not divide into 3 heads of two halves.*that divides 4"),
-        (8, "8 channels do not divide into 8 heads of two halves"),
-        (0, "do not divide into 0 heads"),
+        (3, "must divide half of the 8 channels .*, got 3. Choose a divisor of 4"),
+        (8, "must divide half of the 8 channels .*, got 8"),
+        (0, "got 0"),
     ],
 )
 def test_rejects_heads_that_do_not_fit(heads, message):

@@ -1,1 +1,1 @@
-"""Blocks: a traced model as a row of blocks with kinds and layouts."""
+"""Blocks: a traced model as a sequence of blocks with kinds and layouts."""

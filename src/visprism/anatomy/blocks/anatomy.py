@@ -1,9 +1,10 @@
-"""Blocks: the parts of a model that the residual stream passes through, in forward order."""
+"""Anatomy: the blocks of a model in forward order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import overload
 
+import numpy as np
 from torch import nn
 
 from visprism.anatomy.blocks.kinds import Kind
@@ -11,6 +12,7 @@ from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.operations import WORK
 from visprism.core.errors import InputError
+from visprism.results.anatomy import Costs, map_size
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Block:
     depth: float  # 0 for the stem ... 1 for the last block before the head
     subsampling: bool  # its grid is smaller than that of the block before
     shape: tuple[int, ...]  # (C, H, W) of its feature map; without a layout, of its output
-    layout: Layout | None  # None: its output does not lie on a grid (as the head's)
+    layout: Layout | None  # None: its output has no spatial grid (such as the head's)
     parameters: tuple[str, ...] = field(default=(), repr=False)  # names, as the model has them
     start: int = field(default=0, repr=False)  # node of the graph whose output comes in
     end: int = field(default=0, repr=False)  # node of the graph whose output goes out
@@ -55,8 +57,8 @@ class Anatomy:
             for block in self.blocks:
                 if block.name == index:
                     return block
-            known = ", ".join(block.name for block in self.blocks)
-            raise InputError(f"no block is called {index!r}; the blocks are {known}")
+            names = ", ".join(block.name for block in self.blocks)
+            raise InputError(f"unknown block {index!r}. The blocks are {names}.")
         return self.blocks[index]
 
     @property
@@ -66,13 +68,13 @@ class Anatomy:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of any result must know of these blocks, in sentences."""
+        """Caveats for every result about these blocks, in sentences."""
         notes = []
         off_grid = [b.name for b in self.blocks[1:-1] if b.layout is None]
         if off_grid:
             notes.append(
-                f"Not on a grid, so not shown: {', '.join(off_grid)} (positions of the image "
-                "could not be followed through)."
+                f"Not on a grid, and therefore not shown: {', '.join(off_grid)} (their "
+                "positions in the image are unknown)."
             )
         nodes = [self.graph.nodes[b.start + 1 : b.end + 1] for b in self.blocks]
         hidden = [
@@ -83,7 +85,7 @@ class Anatomy:
         if hidden:
             notes.append(
                 f"The inside of {', '.join(hidden)} is hidden from torch (a scripted module or "
-                "foreign code), so its kind is not known."
+                "foreign code), so its kind is unknown."
             )
         operations = [sum(node.role in WORK for node in inside) for inside in nodes]
         macs = [self.graph.macs(b.start, b.end) for b in self.blocks]
@@ -91,7 +93,7 @@ class Anatomy:
             if many > _MOST * sum(operations) and much > _MOST * sum(macs):
                 notes.append(
                     f"{block.name} holds {much / sum(macs):.0%} of the arithmetic: streams run "
-                    "side by side in it, so the blocks inside it cannot be told apart."
+                    "in parallel in it, so the blocks inside it cannot be distinguished."
                 )
         return tuple(notes)
 
@@ -100,3 +102,27 @@ class Anatomy:
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self.blocks)
+
+
+def costs(anatomy: Anatomy) -> Costs:
+    """Parameters and multiply-accumulates of each block, for one image.
+
+    Matrix products, convolutions and attention are counted, elementwise operations are not, as
+    in published tables of FLOPs (4.1 G for ResNet-50). A parameter that two blocks share is
+    counted in both rows. The counts were taken when the model was dissected.
+    """
+    numbers = {name: p.numel() for name, p in anatomy.model.named_parameters()}
+    sizes = np.array([map_size(block.shape) for block in anatomy])
+    return Costs(
+        block=np.array([b.name for b in anatomy]),
+        kind=np.array([b.kind for b in anatomy]),
+        stage=np.array([b.stage for b in anatomy]),
+        depth=np.array([b.depth for b in anatomy]),
+        subsampling=np.array([b.subsampling for b in anatomy]),
+        channels=sizes[:, 0],
+        height=sizes[:, 1],
+        width=sizes[:, 2],
+        parameters=np.array([sum(numbers[p] for p in b.parameters) for b in anatomy]),
+        macs=np.array([anatomy.graph.macs(b.start, b.end) for b in anatomy]),
+        distinct_parameters=sum(numbers.values()),
+    )

@@ -1,8 +1,8 @@
-"""Attentions: the operations that weigh tokens by tokens, and where those tokens lie.
+"""Attentions of a model: their operations, and the positions of their tokens.
 
-An attention is a fused operation, or a softmax that stands between two products: of queries and
-keys before it, of its weights and the values after it. Attention without a softmax (linear
-attention) has no weights that add up to 1, and is none here.
+An attention is a fused operation, or a softmax between two products: of queries and keys before
+it, of its weights and the values after it. Attention without a softmax (linear attention) has
+no weights that sum to 1, and does not count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,17 +44,17 @@ def attentions(anatomy: Anatomy) -> tuple[Attention, ...]:
 
     Attention over channels (XCiT) is left out: its tokens have no places.
     """
-    found = []
+    all_attentions = []
     height, width = anatomy.image_shape[-2:]
     for block in anatomy:
         if block.layout is None:  # its tokens are not those of one grid
             continue
         inside = anatomy.graph.nodes[block.start + 1 : block.end + 1]
-        here = list(_attentions(anatomy.graph, inside))
-        for number, (node, geometry) in enumerate(here, start=1):
+        in_block = list(_attentions(anatomy.graph, inside))
+        for number, (node, geometry) in enumerate(in_block, start=1):
             name = block.name if number == 1 else f"{block.name}#{number}"
-            found.append(Attention(name, block, node.index, (height, width), geometry))
-    return tuple(found)
+            all_attentions.append(Attention(name, block, node.index, (height, width), geometry))
+    return tuple(all_attentions)
 
 
 def _attentions(
@@ -80,9 +80,9 @@ def _attentions(
 
 def _before(graph: Graph, node: Node, inside: set[int]) -> list[int]:
     """Nodes of the block that lead to `node` through nothing but `_BETWEEN`, in order."""
-    found, left = set[int](), [node.index]
+    ancestors, left = set[int](), [node.index]
     while left:
-        new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in found]
-        found.update(new)
+        new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in ancestors]
+        ancestors.update(new)
         left.extend(i for i in new if graph.nodes[i].role in _BETWEEN)
-    return sorted(found)
+    return sorted(ancestors)

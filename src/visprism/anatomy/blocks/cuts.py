@@ -15,12 +15,12 @@ from visprism.anatomy.trace.torch_functions import SUMS
 
 @dataclass(frozen=True)
 class CutSegment:
-    """What lies between two neighboring cuts: one operation, or several ways side by side.
+    """The operations between two neighboring cuts: one operation, or parallel paths.
 
-    ``branches``  several ways, joined by a sum, a concatenation or an attention, with work on
-                  at least one: a residual block, a dense block, an inception module
-    ``work``      one operation with weights or a window
-    ``trivial``  the rest: norm, activation, gate (squeeze-and-excitation), change of layout
+    ``branches`` parallel paths, joined by a sum, a concatenation or an attention, with work on
+    one at least: a residual block, a dense block, an inception module ``work``      one
+    operation with weights or a window ``trivial``  the rest: norm, activation, gate
+    (squeeze-and-excitation), change of layout
     """
 
     start: int  # the cut before; its output comes in
@@ -30,12 +30,12 @@ class CutSegment:
 
     @property
     def residual(self) -> bool:
-        """Whether the ways are joined by a sum."""
+        """Whether the paths are joined by a sum."""
         return self.type == "branches" and self.nodes[-1].op in SUMS
 
     @property
     def has_work(self) -> bool:
-        """Whether there is more in it than norms, activations, gates and changes of layout."""
+        """Whether it has work: more than norms, activations, gates and changes of layout."""
         return self.type != "trivial"
 
 
@@ -46,24 +46,24 @@ def cuts(graph: Graph) -> list[int]:
     for index in used:
         for i in graph.nodes[index].inputs:
             last_use[i] = max(last_use[i], index)
-    found, reach = [], 0
+    indices, reach = [], 0
     for index in sorted(used):
         # Every edge from before has ended here, so nothing bypasses this node.
         if reach <= index and (graph.nodes[index].shape is not None or index == 0):
-            found.append(index)
+            indices.append(index)
         reach = max(reach, last_use[index])
-    return found
+    return indices
 
 
 def cut_segments(graph: Graph) -> list[CutSegment]:
     """The segments between neighboring cuts, in forward order."""
     used = sorted(graph.ancestors(graph.output))
     ends = cuts(graph)
-    found = []
+    segments = []
     for start, end in itertools.pairwise(ends):
         nodes = tuple(graph.nodes[i] for i in used if start < i <= end)
-        found.append(CutSegment(start, end, nodes, _type(nodes)))
-    return found
+        segments.append(CutSegment(start, end, nodes, _type(nodes)))
+    return segments
 
 
 def _type(nodes: tuple[Node, ...]) -> Literal["branches", "work", "trivial"]:

@@ -1,4 +1,4 @@
-"""Dissection: any model as a row of blocks, found in its graph.
+"""Dissection: the blocks of any model, found in its graph.
 
 The graph is traced, cut where everything passes through one tensor (`cuts`), and the segments
 between cuts are merged to blocks (`segments`). This module assigns each block its kind, stage,
@@ -20,13 +20,13 @@ from visprism.anatomy.trace.torch_functions import JOINS
 from visprism.anatomy.trace.trace import trace
 from visprism.core.errors import InputError
 
-# The first image, twice: two tell an axis of length 1 from the batch's, and being the same they
-# tell along which axis of any tensor images lie.
+# The first image, twice: a batch of two distinguishes the batch axis from axes of length 1, and
+# equal images show which axis of any tensor is the batch axis.
 _IMAGES = [0, 0]
 
 
 def dissect(model: nn.Module, images: Images) -> Anatomy:
-    """Take a model apart into blocks, by itself.
+    """Split a model into blocks automatically.
 
     Costs two forward passes of the first image, twice; one of them is traced. The kind of a
     block comes from what moves information over the grid in it (attention, convolution, token
@@ -41,7 +41,7 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
             not depend on the images.
     """
     if not isinstance(model, nn.Module):
-        raise InputError(f"wanted a torch.nn.Module to dissect, got {type(model).__name__}")
+        raise InputError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
     if any(m.training for m in model.modules()):
         raise InputError("model must be in evaluation mode. Call model.eval() first.")
     graph = trace(model, _few(images))
@@ -65,8 +65,8 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
         end = graph.nodes[_readable(graph, segment.end)]
         last = i == others
         layout = None if last else end.layout
-        here = prod(layout.grid) if layout else None
-        subsampling = bool(area and here and here < area)
+        block_area = prod(layout.grid) if layout else None
+        subsampling = bool(area and block_area and block_area < area)
         if i == 1 or (i > 1 and subsampling and not last):
             stage += 1
         kind = _kind(graph, segment, first=i == 0, last=last, subsampling=subsampling)
@@ -88,12 +88,12 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
                 end=end.index,
             )
         )
-        area = here or area
+        area = block_area or area
     return tuple(blocks)
 
 
 def _readable(graph: Graph, end: int) -> int:
-    """The cut itself, or the same numbers in another shape where a hook can read only those."""
+    """The cut itself, or a reshaped copy of it that a hook can read."""
     at = end
     while not graph.nodes[at].addresses:
         after = [n for n in graph.nodes if at in n.inputs]

@@ -1,4 +1,4 @@
-"""Kinds: what a block is, told from the operations in it."""
+"""Kinds of blocks, derived from their operations."""
 
 from collections.abc import Collection, Sequence
 from typing import Literal
@@ -13,8 +13,8 @@ Kind = Literal[
 def kind_of(graph: Graph, nodes: Sequence[Node]) -> Kind:
     """The kind of a segment: what moves information over the grid decides, attention first.
 
-    "attention+mlp" is said where a pointwise network stands beside the attention, on a way that
-    neither feeds it nor is fed by it (parallel branches).
+    The kind is "attention+mlp" if a pointwise network runs in parallel to the attention
+    (parallel branches).
     """
     roles = {n.role for n in nodes}
     inside = {n.index for n in nodes}
@@ -33,26 +33,26 @@ def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[i
 
     An attention written out is a product of two tensors made from the image, and a second one
     that uses the first (with a softmax between, or without, as linear attention has none); or a
-    softmax followed by one product (outlook attention), if no convolution stands beside it.
+    softmax followed by one product (outlook attention), if there is no convolution.
     """
-    whole = [n.index for n in nodes if n.role == "attention"]
-    if whole:
-        return whole
+    fused = [n.index for n in nodes if n.role == "attention"]
+    if fused:
+        return fused
     products = [n.index for n in nodes if n.role == "bilinear"]
     softmaxes = {n.index for n in nodes if n.role == "softmax"}
     convolved = any(n.role == "conv" for n in nodes)
-    found = []
+    last_products = []
     for product in products:
         before = _within(graph, product, inside) - {product}
         if before & set(products) or (before & softmaxes and not convolved):
-            found.append(product)
-    return found
+            last_products.append(product)
+    return last_products
 
 
 def _beside(
     graph: Graph, nodes: Sequence[Node], inside: set[int], attentions: Collection[int]
 ) -> bool:
-    """Whether an activation stands on a way that does not touch the attention."""
+    """Whether there is an activation on a path that does not touch the attention."""
     touching: set[int] = set()
     for attention in attentions:
         touching |= _within(graph, attention, inside)
@@ -67,9 +67,9 @@ def _beside(
 
 def _within(graph: Graph, index: int, inside: Collection[int]) -> set[int]:
     """A node and those that it depends on, as far as they lie in the segment."""
-    found, left = {index}, [index]
+    ancestors, left = {index}, [index]
     while left:
-        new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in found]
-        found.update(new)
+        new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in ancestors]
+        ancestors.update(new)
         left.extend(new)
-    return found
+    return ancestors

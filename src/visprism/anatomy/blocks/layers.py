@@ -1,4 +1,4 @@
-"""Layers: an anatomy of finer grain, one block for each call of an innermost module."""
+"""Layers: an anatomy with one block for each call of an innermost module."""
 
 from dataclasses import replace
 from math import prod
@@ -10,12 +10,12 @@ from visprism.anatomy.trace.torch_functions import DROPOUTS
 
 
 def layers(anatomy: Anatomy) -> Anatomy:
-    """The layers of a model in place of its blocks, for `observe` and `watch`.
+    """The layers of a model instead of its blocks, for `observe` and `watch`.
 
     A layer is a call of a module in which no other is called, as a convolution, a norm or an
     activation; a module that is called again is one layer more, ``act#2``. Each has the kind
-    and the stage of the block that it lies in. Left out are layers whose output does not lie on
-    a grid, and those that hand their input on (identities, dropout).
+    and the stage of the block that contains it. Left out are layers whose output does not lie
+    on a grid, and those that return their input (identities, dropout).
 
     The layer "before" another is the one that ran before it, which need not be its input:
     parallel branches run one after the other. Costs are those of blocks.
@@ -32,14 +32,14 @@ def layers(anatomy: Anatomy) -> Anatomy:
         layout = node.layout
         assert layout is not None
         assert node.shape is not None
-        here = prod(layout.grid)
+        area = prod(layout.grid)
         before = blocks[-1].shape[1:] if blocks else layout.grid
         blocks.append(
             replace(
                 around,
                 name=name,
                 depth=i / max(1, len(spans) - 1),
-                subsampling=here < prod(before),
+                subsampling=area < prod(before),
                 shape=(node.shape[layout.channels_axis], *layout.grid),
                 layout=layout,
                 parameters=_parameters(graph, span),
@@ -68,11 +68,11 @@ def _works(graph: Graph, span: Span) -> bool:
         return False
     node = graph.nodes[span.output]
     inside = graph.nodes[max(span.inputs) + 1 : node.index + 1]
-    own = {n.op for n in inside if n.module == span.module}
-    return node.layout is not None and not own <= DROPOUTS
+    ops = {n.op for n in inside if n.module == span.module}
+    return node.layout is not None and not ops <= DROPOUTS
 
 
 def _parameters(graph: Graph, span: Span) -> tuple[str, ...]:
     """Names of the parameters that a layer reads."""
-    own = [node for node in graph.nodes if node.module == span.module]
-    return tuple(sorted({name for node in own for name in node.parameters}))
+    nodes = [node for node in graph.nodes if node.module == span.module]
+    return tuple(sorted({name for node in nodes for name in node.parameters}))

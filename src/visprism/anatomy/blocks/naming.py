@@ -34,10 +34,10 @@ def _ancestors(path: str) -> list[str]:
 
 def _worker(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> str:
     """The largest module that works in this segment alone and does most of its arithmetic."""
-    here = {n.index for n in nodes}
+    indices = {n.index for n in nodes}
     work = [n for n in nodes if n.role in WORK] or [nodes[-1]]
     shared = _shared([n.module for n in work])
-    while shared not in nodes_of or not nodes_of[shared] <= here:
+    while shared not in nodes_of or not nodes_of[shared] <= indices:
         inner = [n for n in work if n.module != shared]
         if not inner:  # the module does this and other things in its own forward
             return shared or max(work, key=lambda n: n.macs).op
@@ -48,7 +48,7 @@ def _worker(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> str:
         most = max(parts, key=lambda part: parts[part])
         work = [n for n in inner if _part(n.module, shared) == most]
         shared = _shared([n.module for n in work])
-    wider = [p for p in _ancestors(shared) if nodes_of[p] <= here]
+    wider = [p for p in _ancestors(shared) if nodes_of[p] <= indices]
     return wider[-1]
 
 

@@ -1,4 +1,4 @@
-"""Segments: neighboring parts of a graph put together to what people call a block.
+"""Segments: neighboring parts of a graph merged to blocks.
 
 1. Ways joined by a sum (a residual branch, with its skip) are a block, with the norm or the
    activation that the same module has before or after them. Ways joined otherwise (dense
@@ -21,7 +21,7 @@ from visprism.anatomy.trace.operations import WORK
 
 @dataclass(frozen=True)
 class Segment:
-    """Neighboring parts that make one block."""
+    """Neighboring parts that form one block."""
 
     parts: tuple[CutSegment, ...]
     module: str = ""  # the module that is exactly this segment, if there is one
@@ -67,8 +67,8 @@ def segments(graph: Graph) -> list[Segment]:
     """The row of segments from the image to the logits; the last is the head."""
     row = cut_segments(graph)
     modules = _modules(graph, row)
-    found = _by_pattern(_branches(row, modules), modules, row)
-    return _with_tail(graph, _with_neighbors(_with_gaps(graph, found, row)))
+    ranges = _by_pattern(_branches(row, modules), modules, row)
+    return _with_tail(graph, _with_neighbors(_with_gaps(graph, ranges, row)))
 
 
 def has_head(graph: Graph, row: Sequence[Segment]) -> bool:
@@ -90,7 +90,7 @@ def _modules(graph: Graph, row: Sequence[CutSegment]) -> list[_Range]:
 
 def _branches(row: Sequence[CutSegment], modules: Sequence[_Range]) -> list[_Range]:
     """Rule 1: each part with several ways, with what its module has around it."""
-    found = []
+    ranges = []
     for i, part in enumerate(row):
         if part.type == "branches":
             around = [m for m in modules if m.first <= i < m.after]
@@ -102,8 +102,8 @@ def _branches(row: Sequence[CutSegment], modules: Sequence[_Range]) -> list[_Ran
                 best = min(fits, key=lambda m: (len(m), -len(m.module)), default=None)
                 exact = [m for m in around if len(m) == 1]
                 best = best or max(exact, key=lambda m: len(m.module), default=None)
-            found.append(best or _Range(i, i + 1))
-    return found
+            ranges.append(best or _Range(i, i + 1))
+    return ranges
 
 
 def _is_fusion(row: Sequence[CutSegment], module: _Range, i: int) -> bool:
@@ -122,12 +122,12 @@ def _branch_count(parts: Sequence[CutSegment]) -> int:
 
 
 def _by_pattern(
-    found: Sequence[_Range], modules: Sequence[_Range], row: Sequence[CutSegment]
+    blocks: Sequence[_Range], modules: Sequence[_Range], row: Sequence[CutSegment]
 ) -> list[_Range]:
     """Rule 2: modules called like the blocks that were found; the largest first."""
-    patterns = {_pattern(r.module) for r in found if r.module}
-    fixed = [r for r in found if r.module and any(u.residual for u in row[r.first : r.after])]
-    loose = [r for r in found if r not in fixed]
+    patterns = {_pattern(r.module) for r in blocks if r.module}
+    fixed = [r for r in blocks if r.module and any(u.residual for u in row[r.first : r.after])]
+    loose = [r for r in blocks if r not in fixed]
     for module in sorted(modules, key=len, reverse=True):
         inside = row[module.first : module.after]
         # Two sums inside are two blocks: the attention and the mlp of a transformer's.
@@ -143,13 +143,13 @@ def _pattern(name: str) -> str:
 
 
 def _with_gaps(
-    graph: Graph, found: Sequence[_Range], row: Sequence[CutSegment]
+    graph: Graph, blocks: Sequence[_Range], row: Sequence[CutSegment]
 ) -> list[Segment]:
     """Rule 3: what lies between the blocks that were found."""
     result: list[Segment] = []
     at = 0
-    for block in [*found, _Range(len(row), len(row))]:
-        result = _with_gap(graph, result, row[at : block.first], plain=not found)
+    for block in [*blocks, _Range(len(row), len(row))]:
+        result = _with_gap(graph, result, row[at : block.first], plain=not blocks)
         if len(block):
             result.append(Segment(tuple(row[block.first : block.after]), block.module))
         at = block.after
@@ -208,8 +208,8 @@ def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
         end = graph.nodes[segment.end]
         roles = {node.role for node in segment.nodes}
         pointwise = not segment.branches and not roles & (WORK - {"linear"})
-        alike = any(_work(segment) == _work(other) for other in row[:-2])
-        return (pointwise and not alike) or (end.layout is None and end.pooled)
+        repeated = any(_work(segment) == _work(other) for other in row[:-2])
+        return (pointwise and not repeated) or (end.layout is None and end.pooled)
 
     while len(row) > 2 and belongs_to_head(row[-2]):
         row = [*row[:-2], Segment(row[-2].parts + row[-1].parts)]

@@ -78,7 +78,7 @@ def convolution_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
 
 
 def _inner_blocks(anatomy: Anatomy) -> list[Block]:
-    """All blocks but the first and the head, without which nothing is left."""
+    """All blocks but the first and the head."""
     return [block for block in anatomy if block.kind != "head" and block.start != 0]
 
 

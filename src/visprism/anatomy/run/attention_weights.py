@@ -1,6 +1,6 @@
-"""Attending: the weights of every attention, while the model runs as it is.
+"""The weights of every attention in a forward pass.
 
-A fused attention never has its weights in memory; they are computed anew from what enters it.
+A fused attention never stores its weights; they are recomputed from its inputs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ def attend(
         anatomy: of the model that will run.
         keep: applied to the weights at once, inside the forward pass; it must
             return new memory.
-        only: which to watch; all that `attentions` finds by default.
+        only: attentions to collect; by default all of `attentions`.
         differentiable: compute the model's output from these weights, so that it can be
             differentiated with respect to them.
 
@@ -49,10 +49,11 @@ def attend(
     watched = attentions(anatomy) if only is None else tuple(only)
     if not watched:
         raise InputError(
-            f"{type(anatomy.model).__name__} has no attention with a softmax over positions of "
-            "the image; choose a model that has, such as timm:vit_tiny_patch16_224"
+            "the model must have an attention with a softmax over positions of "
+            f"the image, and {type(anatomy.model).__name__} has none. Choose a "
+            "model such as timm:vit_tiny_patch16_224."
         )
-    kept: dict[str, T] = {}
+    collected: dict[str, T] = {}
 
     def reading(attention: Attention) -> Call:
         def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
@@ -60,7 +61,7 @@ def attend(
             weights, anew = _WEIGHTS.get(op, _softmax)(args, kwargs, out)
             images = _images(attention, weights)
             values = attention.geometry.weights(weights, images)
-            kept[attention.name] = keep(Weights(attention, values))
+            collected[attention.name] = keep(Weights(attention, values))
             return (
                 anew(attention.geometry.tensor(values, weights.shape))
                 if differentiable
@@ -71,7 +72,7 @@ def attend(
 
     calls = {attention.node: reading(attention) for attention in watched}
     with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
-        yield kept
+        yield collected
 
 
 @contextmanager
@@ -145,8 +146,8 @@ def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighin
 
 def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:  # noqa: ANN401
     """Of `torch.nn.functional.multi_head_attention_forward`, which cannot be given weights."""
-    asked: dict[str, Any] = {**kwargs, "need_weights": True, "average_attn_weights": False}
-    out, weights = functional.multi_head_attention_forward(*args, **asked)
+    arguments: dict[str, Any] = {**kwargs, "need_weights": True, "average_attn_weights": False}
+    out, weights = functional.multi_head_attention_forward(*args, **arguments)
     return cast(Tensor, weights), lambda _: (out, weights)
 
 

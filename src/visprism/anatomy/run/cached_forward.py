@@ -1,11 +1,10 @@
-"""Resuming: a forward pass that begins at a cut, with the tensor that another pass left there.
+"""Cached forward passes: a pass that starts at a cut, with the tensor of an earlier pass.
 
-A cut is a tensor that everything passes through, so what lies before it need not run again:
-each torch function before it that works on the image gives an empty tensor of the right shape
-instead, without memory of its own, and the one at the cut gives the remembered tensor. What
-does not depend on the image (tables of positions, masks) is computed as ever. The model's own
-code runs from its first line, so any model that can be dissected can be tried; whether it
-resumes is checked by its logits, not assumed.
+Everything passes through a cut, so that operations before it need not run again: each torch
+function before it that depends on the image returns a tensor of the right shape that takes no
+memory, and the one at the cut returns the cached tensor. What does not depend on the image
+(position tables, masks) is computed as usual. The code of the model runs from its first line,
+so that this can be tried for any dissected model; its logits show whether it works.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +27,7 @@ _TOLERANCE = 1e-5  # of the largest logit; kernels may add in another order
 
 @dataclass
 class Recording:
-    """What one forward pass left: its logits, and the tensors at some cuts."""
+    """The logits of a forward pass, and its tensors at some cuts."""
 
     logits: Tensor
     values: dict[int, Tensor]  # by node
@@ -38,26 +37,26 @@ class Recording:
 
 
 def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recording:
-    """Run the model, and remember the tensors that the nodes `cuts` make.
+    """Run the model and cache the tensors of the nodes `cuts`.
 
     Costs a forward pass and the memory of those tensors.
     """
-    found = Recording(torch.empty(0), {})
+    recording = Recording(torch.empty(0), {})
     nodes = anatomy.graph.nodes
     wanted = {nodes[i].call: i for i in cuts if i > 0}
     on_images = {node.call for node in nodes}
     if 0 in cuts:
-        found.values[0] = pixels(images).clone()
+        recording.values[0] = pixels(images).clone()
 
     def written(number: int, name: str, operands: list[Tensor], out: Any) -> None:  # noqa: ANN401
-        found.calls.append((name, number in on_images, output_spec(out, operands)))
+        recording.calls.append((name, number in on_images, output_spec(out, operands)))
         if number in wanted:
             tensor = operands[0] if name == "__setitem__" else out
-            found.values[wanted[number]] = tensor.detach().clone()
+            recording.values[wanted[number]] = tensor.detach().clone()
 
     with count_operations(anatomy.model, Recorder(written)):
-        found.logits = forward(anatomy.model, images)
-    return found
+        recording.logits = forward(anatomy.model, images)
+    return recording
 
 
 @contextmanager
@@ -74,7 +73,11 @@ def forward_from_cut(
     """
     start = recording.values[cut] if value is None else value
     if cut == 0:
-        raise InputError("a pass that begins at the image is a pass as ever; call the model")
+        raise InputError(
+            "cut must be after the image: a pass that begins at "
+            "the image is an ordinary forward pass. Call the "
+            "model."
+        )
     number = anatomy.graph.nodes[cut].call
     with count_operations(anatomy.model, PartialForward(recording.calls, number, start)):
         yield
@@ -90,23 +93,23 @@ def can_start_at(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> set[i
         return set()
     recording = cache_cuts(anatomy, images, cuts)
     reach = _TOLERANCE * recording.logits.abs().max()
-    found = set()
+    exact_cuts = set()
     for cut in cuts:
         try:
             with forward_from_cut(anatomy, recording, cut):
                 logits = forward(anatomy.model, images)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
-            continue  # whatever the model's own code stumbles over
+            continue  # any error of the model's code
         if logits.shape == recording.logits.shape and bool(
             (logits - recording.logits).abs().max() <= reach
         ):
-            found.add(cut)
-    return found
+            exact_cuts.add(cut)
+    return exact_cuts
 
 
 def first_images(images: Images, number: int) -> Images:
     """The first few images of a batch."""
     if isinstance(images, Mapping):
-        whole = batch_size(images)
-        return {k: v[:number] if len(v) == whole else v for k, v in images.items()}
+        size = batch_size(images)
+        return {k: v[:number] if len(v) == size else v for k, v in images.items()}
     return images[:number]

@@ -1,4 +1,4 @@
-"""Acting: reading or exchanging a tensor at the node that makes it, while the model runs."""
+"""Interception: reading or replacing the tensor of a node in a forward pass."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.errors import InputError
 
 Read = Callable[[Tensor], None]
-Change = Callable[[Tensor], Tensor]  # gives what takes the tensor's place
-# Sees a torch function's arguments and result; may give what takes the result's place.
+Change = Callable[[Tensor], Tensor]  # returns the replacement
+# Receives arguments and result of a torch function; may return a replacement.
 Call = Callable[[Sequence[Any], Mapping[str, Any], Any], Any]
 R = TypeVar("R")
 
@@ -70,7 +70,7 @@ def module_hook(
 
 
 def _with(output: Any, key: int | str, new: Tensor) -> Any:  # noqa: ANN401
-    """What a module gives, with one of its tensors exchanged."""
+    """The output of a module, with one of its tensors replaced."""
     if isinstance(output, Mapping):
         return {**output, key: new}
     return tuple(new if i == key else part for i, part in enumerate(output))
@@ -82,7 +82,7 @@ def _simplest(addresses: Sequence[Address], graph: Graph) -> Address:
 
 
 def _outside_mode(action: Callable[[Tensor], R], x: Tensor) -> R:
-    """What an action gives; it is not the model's, so a mode that counts must not see it."""
+    """The result of an action, which a mode that counts operations must not see."""
     with torch._C.DisableTorchFunction():
         return action(x)
 
@@ -91,7 +91,7 @@ def _outside_mode(action: Callable[[Tensor], R], x: Tensor) -> R:
 def fixed_image_size(anatomy: Anatomy) -> Iterator[None]:
     """Inside, the model takes images of no other size than it was dissected with.
 
-    Where its tokens lie was read off that size.
+    Positions of tokens were derived from that size.
 
     Raises:
         InputError: on the forward pass, if the images have another height or width.
@@ -206,7 +206,7 @@ class _Interceptor(OperationCounter):
 
 
 def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:  # noqa: ANN401
-    """What a torch function gives, with its tensor exchanged."""
+    """The result of a torch function, with its tensor replaced."""
     tensor = args[0] if name == "__setitem__" else out
     new = _outside_mode(change, tensor)
     if any(t is tensor for t in tensors_in(args)):  # in place: others hold this very tensor

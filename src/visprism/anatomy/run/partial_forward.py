@@ -44,7 +44,7 @@ def output_spec(out: Any, operands: Sequence[Tensor]) -> Any:  # noqa: ANN401 (a
 
 
 def dummy_output(spec: Any, operands: Sequence[Tensor]) -> Any:  # noqa: ANN401
-    """An output of this specification, without memory of its own."""
+    """An output of this specification that takes no memory."""
     if isinstance(spec, _TensorSpec):
         return spec.empty()
     if isinstance(spec, _InPlace):

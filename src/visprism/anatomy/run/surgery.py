@@ -1,10 +1,9 @@
-"""Surgery: watch or change a model inside a ``with`` block; it is given back as it was.
+"""Surgery: watch or change a model inside a ``with`` block; afterwards it is unchanged.
 
 `watch` reads with ordinary forward hooks, at full speed. `replace` and `ablate` change the
 tensor that leaves a block at the very operation that makes it, found by its number in the
 trace, so that they work on any architecture; the model then runs under a `TorchFunctionMode`,
-eagerly. Operations may stand inside each other, in any order: what is watched is what the
-model works on after all changes.
+eagerly. Operations may be nested in any order: feature maps are collected after all changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,8 +49,8 @@ def watch(
     def on_grid(_block: Block, layout: Layout, x: Tensor) -> T:
         return keep(layout.to_map(x))
 
-    with _reading(anatomy, on_grid, anatomy.blocks if blocks is None else blocks) as kept:
-        yield kept
+    with _reading(anatomy, on_grid, anatomy.blocks if blocks is None else blocks) as collected:
+        yield collected
 
 
 @contextmanager
@@ -79,8 +78,10 @@ def watch_tokens(
     def all_tokens(block: Block, layout: Layout, x: Tensor) -> T:
         return keep(block, layout.to_map(x), layout.off_grid(x))
 
-    with _reading(anatomy, all_tokens, anatomy.blocks if blocks is None else blocks) as kept:
-        yield kept
+    with _reading(
+        anatomy, all_tokens, anatomy.blocks if blocks is None else blocks
+    ) as collected:
+        yield collected
 
 
 @contextmanager
@@ -88,7 +89,7 @@ def _reading(
     anatomy: Anatomy, keep: Callable[[Block, Layout, Tensor], T], blocks: Iterable[Block]
 ) -> Iterator[dict[str, T]]:
     """Collect something of the tensor that leaves each block with a layout, by block name."""
-    kept: dict[str, T] = {}
+    collected: dict[str, T] = {}
     hidden: dict[int, Read] = {}  # no module takes or gives these tensors
     chosen = tuple(blocks)
     with ExitStack() as stack:
@@ -100,7 +101,7 @@ def _reading(
                 continue
 
             def read(x: Tensor, block: Block = block, layout: Layout = block.layout) -> None:
-                kept[block.name] = keep(block, layout, x)
+                collected[block.name] = keep(block, layout, x)
 
             node = anatomy.graph.nodes[block.end]
             if node.addresses:
@@ -109,7 +110,7 @@ def _reading(
                 hidden[node.index] = read
         if hidden:
             stack.enter_context(intercept(anatomy, reads=hidden, changes={}))
-        yield kept
+        yield collected
 
 
 @contextmanager

@@ -35,10 +35,10 @@ def forward(model: nn.Module, images: Images) -> Tensor:
 
 @torch.no_grad()
 def check_repeatable(model: nn.Module, images: Images) -> None:
-    """The model gives the same twice; its buffers are put back.
+    """Check that two forward passes agree; buffers are restored.
 
     Raises:
-        InputError: if it draws random numbers, or changes its buffers and goes by them.
+        InputError: if it draws random numbers, or changes buffers that it uses.
     """
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
@@ -49,25 +49,27 @@ def check_repeatable(model: nn.Module, images: Images) -> None:
     apart = float((once - again).abs().max())
     if apart > _SAME * float(once.abs().max()):
         raise InputError(
-            f"{type(model).__name__} gives other logits each time (by up to {apart:.2g}), so "
-            "it draws random numbers or changes its buffers in evaluation mode; turn that off"
+            f"{type(model).__name__} must be deterministic, and its logits "
+            f"differ by up to {apart} between two passes: it draws random "
+            "numbers or changes its buffers in evaluation mode"
         )
 
 
 def pixels(images: object) -> Float[Tensor, "b c h w"]:
-    """The images proper: the tensor itself, or the first of a mapping that can hold images.
+    """The images: the tensor itself, or the first of a mapping that can hold images.
 
     Raises:
         InputError: if there are none, or they are not floating-point numbers.
     """
     tensors = list(images.values()) if isinstance(images, Mapping) else [images]
-    found = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
-    if found is None or not found.is_floating_point() or len(found) == 0:
+    batch = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
+    if batch is None or not batch.is_floating_point() or len(batch) == 0:
         got = ", ".join(map(_described, tensors)) or "nothing"
         raise InputError(
-            f"wanted floating-point images (B, C, H, W), or a mapping with them, got {got}"
+            "images must be floating-point tensors of shape (B, C, H, W), or a "
+            f"mapping with them, got {got}"
         )
-    return found
+    return batch
 
 
 def _described(value: object) -> str:
@@ -77,9 +79,9 @@ def _described(value: object) -> str:
 
 
 def as_written() -> AbstractContextManager[Any]:
-    """Inside, compiled modules run as they were written, and so show what is in them.
+    """Inside, compiled modules run eagerly, so that their operations can be recorded.
 
-    Torch's compiler takes seconds to import, and where nobody has, nothing is compiled.
+    The compiler takes seconds to import; if it is not imported, nothing is compiled.
     """
     if "torch._dynamo" in sys.modules:
         return torch.compiler.set_stance("force_eager")
@@ -108,6 +110,6 @@ def _logits(output: Any, model: nn.Module) -> Tensor:  # noqa: ANN401 (what a mo
     if tensors:
         return tensors[-1 if all(t.ndim == 4 for t in tensors) else 0]
     raise InputError(
-        f"{type(model).__name__} returns {type(output).__name__} without a tensor in it; "
-        "wanted logits, as a tensor or under the name 'logits'"
+        f"the output of {type(model).__name__} must be logits, as a tensor or "
+        f"under the name 'logits', got {type(output).__name__} without a tensor"
     )

@@ -68,9 +68,9 @@ class Graph:
 
     def ancestors(self, index: int) -> set[int]:
         """The node itself and every node that it depends on."""
-        found, left = {index}, [index]
+        indices, left = {index}, [index]
         while left:
-            new = [i for i in self.nodes[left.pop()].inputs if i not in found]
-            found.update(new)
+            new = [i for i in self.nodes[left.pop()].inputs if i not in indices]
+            indices.update(new)
             left.extend(new)
-        return found
+        return indices

@@ -1,4 +1,4 @@
-"""Layout: how a block's output tensor lies on the image's grid, and the way to a map."""
+"""Layout: axes of a block's output tensor, and its conversion to a feature map."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Layout:
-    """Where height, width, channels and prefix tokens stand in a block's output."""
+    """Positions of height, width, channels and prefix tokens in a block's output."""
 
     # Axes between b and c of "b n c" are merged; "n b c" is what torch calls batch_first=False.
     axes: Literal["b c h w", "b h w c", "b n c", "n b c"]

@@ -1,7 +1,7 @@
-"""Operations: what a torch function does to a feature map, told from the call itself.
+"""Operations: the role of a torch function, derived from its call.
 
-A role is a word for one call. What has weights or moves information over the grid makes a
-block (``WORK``); everything else follows the work that it stands behind.
+Operations with weights or that move information over the grid start a block (``WORK``); others
+belong to the operation before them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +67,7 @@ class Call:
 
     @cached_property
     def role(self) -> Role:
-        """What it does to a feature map."""
+        """Its role: what it does to a feature map."""
         return _role_of(self)
 
 
@@ -105,8 +105,10 @@ def _slides(call: Call) -> bool:
     weight = call.args[1] if len(call.args) > 1 else call.kwargs["weight"]
     kernel = weight.shape[2:]
     # The whole feature map at once, as VGG's first fully connected layer, is a linear map.
-    whole = call.operands[0].shape[2:] == kernel and all(n == 1 for n in call.made[0].shape[2:])
-    return not whole and any(k > 1 for k in kernel)
+    covers_map = call.operands[0].shape[2:] == kernel and all(
+        n == 1 for n in call.made[0].shape[2:]
+    )
+    return not covers_map and any(k > 1 for k in kernel)
 
 
 def _window(call: Call) -> int:
@@ -117,13 +119,13 @@ def _window(call: Call) -> int:
 
 def tensors_in(value: Any) -> list[Tensor]:  # noqa: ANN401 (any nesting of arguments)
     """All tensors in a nesting of sequences and mappings, in order."""
-    found, left = [], [value]
+    tensors, left = [], [value]
     while left:
         part = left.pop()
         if isinstance(part, Tensor):
-            found.append(part)
+            tensors.append(part)
         elif isinstance(part, Mapping):
             left.extend(reversed(list(part.values())))
         elif isinstance(part, tuple | list):
             left.extend(reversed(part))
-    return found
+    return tensors

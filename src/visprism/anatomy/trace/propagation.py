@@ -17,68 +17,72 @@ from visprism.anatomy.trace.token_positions import (
     raster,
 )
 
-Known = Callable[[Tensor], TokenPositions | None]
+PositionsOf = Callable[[Tensor], TokenPositions | None]
 
 
-def positions_after(call: Call, known: Known, *, chosen: bool) -> list[TokenPositions | None]:
-    """Positions of each tensor that a call gives; None where there is no telling.
+def positions_after(
+    call: Call, positions_of: PositionsOf, *, chosen: bool
+) -> list[TokenPositions | None]:
+    """Positions of each tensor that a call returns; None if unknown.
 
     Args:
         call: of a torch function.
-        known: the positions of a tensor.
-        chosen: whether an operand is an index or a mask made from the image, so that what goes
-            where differs from image to image.
+        positions_of: the positions of a tensor.
+        chosen: whether an operand is an index or a mask that depends on the image, so that
+            positions differ between images.
     """
     if call.name in vocabulary.ORDERINGS or (chosen and call.name in vocabulary.LAYOUTS):
         return [None] * len(call.made)
     if call.name == "__setitem__":
-        return [_after_assignment(call, known)]
+        return [_after_assignment(call, positions_of)]
     if call.name in vocabulary.LAYOUTS:
-        return apply_layout_op(call.function, call.args, call.kwargs, known) or [None] * len(
-            call.made
-        )
+        return apply_layout_op(call.function, call.args, call.kwargs, positions_of) or [
+            None
+        ] * len(call.made)
     rest: list[TokenPositions | None] = [None] * (len(call.made) - 1)
-    return [_after_work(call, known), *rest]
+    return [_after_work(call, positions_of), *rest]
 
 
-def mixes_positions(call: Call, after: Sequence[TokenPositions | None], known: Known) -> bool:
+def mixes_positions(
+    call: Call, after: Sequence[TokenPositions | None], positions_of: PositionsOf
+) -> bool:
     """Whether a linear map had places and lost them, though it kept the tensor's axes."""
     if call.role != "linear":
         return False
     axes = call.made[0].ndim
-    placed = [t for t in call.operands if (p := known(t)) is not None and p.any_placed]
+    placed = [t for t in call.operands if (p := positions_of(t)) is not None and p.any_placed]
     return after[0] is None and any(t.ndim == axes > 2 for t in placed)
 
 
-def _after_assignment(call: Call, known: Known) -> TokenPositions | None:
+def _after_assignment(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
     """``target[index] = value``."""
     target, index, value = call.args
-    before = known(target)
-    source = known(value) if isinstance(value, Tensor) else None
-    some = before or source
-    if some is None:
+    before = positions_of(target)
+    source = positions_of(value) if isinstance(value, Tensor) else None
+    positions = before or source
+    if positions is None:
         return None
     index_map = before.index_map.clone() if before else torch.zeros(target.shape)
     parts = index if isinstance(index, tuple) else (index,)
     at = tuple(part.cpu() if isinstance(part, Tensor) else part for part in parts)
     index_map[at] = 0.0 if source is None else source.index_map
-    return TokenPositions(index_map, some.grid)
+    return TokenPositions(index_map, positions.grid)
 
 
-def _after_work(call: Call, known: Known) -> TokenPositions | None:
+def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
     shape = call.made[0].shape
     slides = call.role in {"conv", "pool", "global pool"}
     if slides or call.name in {"conv2d", "interpolate", "fold"}:
         pooled = call.role == "global pool" and shape[2:].numel() == 1
         return raster(shape) if len(shape) == 4 and not pooled else None
     if call.name == "scaled_dot_product_attention":
-        return propagate_product(known(call.operands[0]), None, shape)
+        return propagate_product(positions_of(call.operands[0]), None, shape)
     if call.name == "einsum" and isinstance(call.args[0], str):
-        return propagate_einsum(call.args[0], [known(t) for t in call.operands], shape)
+        return propagate_einsum(call.args[0], [positions_of(t) for t in call.operands], shape)
     if call.role == "bilinear":
         left, right = call.operands[-2:]
-        return propagate_product(known(left), known(right), shape)
-    placed = [(t, p) for t in call.operands if (p := known(t)) is not None]
+        return propagate_product(positions_of(left), positions_of(right), shape)
+    placed = [(t, p) for t in call.operands if (p := positions_of(t)) is not None]
     if not placed:
         return None
     first, positions = placed[0]
@@ -93,7 +97,7 @@ def _after_work(call: Call, known: Known) -> TokenPositions | None:
             return place
     try:
         return TokenPositions(positions.index_map.expand(shape), positions.grid)
-    except RuntimeError:  # another shape than its operand's: no telling
+    except RuntimeError:  # another shape than its operand's: unknown
         return None
 
 

@@ -1,4 +1,4 @@
-"""Token grids: where on the image's grid the tokens of an attention lie."""
+"""Token grids: positions of the tokens of an attention on the image's grid."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from visprism.anatomy.trace.token_positions import (
     propagate_product,
 )
 
-Known = Callable[[Tensor], TokenPositions | None]
+PositionsOf = Callable[[Tensor], TokenPositions | None]
 Axis = Literal["images", "windows", "heads"]
 
 _KINDS: tuple[Axis, ...] = ("images", "windows", "heads")
@@ -38,7 +38,7 @@ class TokenGrid:
 
 @dataclass(frozen=True, eq=False)
 class AttentionGeometry:
-    """Which queries weigh which keys in one attention, and how its tensors hold them."""
+    """Positions of queries and keys of one attention, and the axes of its tensors."""
 
     queries: TokenGrid
     keys: TokenGrid
@@ -59,7 +59,7 @@ class AttentionGeometry:
     def weights(
         self, tensor: Float[Tensor, "... queries keys"], images: int
     ) -> Float[Tensor, "b windows heads queries keys"]:
-        """The weights of an attention, however the model holds them."""
+        """The weights of an attention, from the model's layout."""
         x = tensor.reshape(*self._leading(images), *tensor.shape[-2:])
         shape = images, len(self.queries.index), self.heads, *tensor.shape[-2:]
         return x.permute(*self._order(), -2, -1).reshape(shape)
@@ -79,21 +79,23 @@ class AttentionGeometry:
     def _order(self) -> list[int]:
         """The leading axes: images, then windows, then heads."""
         kinds = [axis for axis, _ in self.axes]
-        return [i for kind in _KINDS for i, own in enumerate(kinds) if own == kind]
+        return [i for kind in _KINDS for i, axis_kind in enumerate(kinds) if axis_kind == kind]
 
 
-def attention_geometry(call: Call, known: Known, batch_size: int) -> AttentionGeometry | None:
-    """Who weighs whom, where a call is a whole attention or gives scores.
+def attention_geometry(
+    call: Call, positions_of: PositionsOf, batch_size: int
+) -> AttentionGeometry | None:
+    """The geometry of a call that is an attention or returns its scores.
 
     None where it is neither, where the places are not known, or where channels weigh channels.
     """
     made = call.made[0]
     if call.name == "scaled_dot_product_attention":
-        queries, keys = (known(t) for t in call.operands[:2])
+        queries, keys = (positions_of(t) for t in call.operands[:2])
         columns = _of_heads(_tokens(keys), made.shape[:-2])
         return _assemble(made, _tokens(queries), columns, queries, keys, batch_size)
     if call.name == "multi_head_attention_forward":
-        queries, keys = (known(t) for t in call.operands[:2])
+        queries, keys = (positions_of(t) for t in call.operands[:2])
         heads = call.kwargs.get("num_heads", call.args[4] if len(call.args) > 4 else None)
         rows, columns = (_tokens(p) for p in (queries, keys))
         if not heads or rows is None or columns is None or rows.ndim != 2:
@@ -104,7 +106,7 @@ def attention_geometry(call: Call, known: Known, batch_size: int) -> AttentionGe
         return _assemble(images_first, rows, columns, queries, keys, batch_size)
     if call.role != "bilinear" or made.ndim < 3:
         return None
-    left, right = (known(t) for t in call.operands[-2:])
+    left, right = (positions_of(t) for t in call.operands[-2:])
     if call.name == "einsum":
         equation = call.args[0]
         if not isinstance(equation, str) or len(call.operands) != 2:
@@ -148,7 +150,7 @@ def _assemble(
     keys: TokenPositions | None,
     batch_size: int,
 ) -> AttentionGeometry | None:
-    """Put together, once it is known which of the leading axes holds the images.
+    """The geometry, after finding which of the leading axes holds the images.
 
     The images that were traced are all the same, so what the call made is the same along
     their axis, and along no other: heads differ, and so do windows.
@@ -176,7 +178,7 @@ def _assemble(
 
 
 def _splits(leading: torch.Size, batch_size: int) -> Iterator[list[tuple[Axis, int]]]:
-    """Every way in which one of the leading axes can hold the images, alone or with others."""
+    """Every assignment of the images to one of the leading axes, alone or with others."""
     axes: list[tuple[Axis, int]] = [("heads", size) for size in leading]
     images: tuple[Axis, int] = ("images", batch_size)
     for i, size in enumerate(leading):
@@ -187,7 +189,7 @@ def _splits(leading: torch.Size, batch_size: int) -> Iterator[list[tuple[Axis, i
 
 
 def _same_along(x: Tensor, axis: int) -> bool:
-    """Whether all slices are the same; a batch's own rounding is let pass."""
+    """Whether all slices are equal, up to rounding within a batch."""
     first = x.narrow(axis, 0, 1)
     scale = first.abs().amax().clamp(min=1e-12)
     return bool(((x - first).abs() <= 1e-4 * scale).all())

@@ -51,9 +51,9 @@ def apply_layout_op(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    known: Callable[[Tensor], TokenPositions | None],
+    positions_of: Callable[[Tensor], TokenPositions | None],
 ) -> list[TokenPositions | None] | None:
-    """Positions of what a layout operation gives: the operation applied to the index maps.
+    """Positions of the result of a layout operation: the operation applied to the index maps.
 
     None where an operand's positions are unknown, or the operands stand on different grids.
     """
@@ -63,7 +63,7 @@ def apply_layout_op(
         if isinstance(value, Tensor):
             if not value.is_floating_point():
                 return value.cpu()  # an index; index_maps never leave the CPU
-            positions = known(value)
+            positions = positions_of(value)
             if positions is None:
                 return torch.zeros(value.shape)
             if positions.any_placed:  # not so class tokens
@@ -158,10 +158,10 @@ def propagate_reduction(
         if coarser is None or coarser.grid == (1, 1):
             return None
         positions = coarser
-    kept = positions.index_map.narrow(axis, 0, 1)
+    reduced = positions.index_map.narrow(axis, 0, 1)
     return (
-        TokenPositions(kept.reshape(shape), positions.grid)
-        if kept.numel() == shape.numel()
+        TokenPositions(reduced.reshape(shape), positions.grid)
+        if reduced.numel() == shape.numel()
         else None
     )
 
@@ -197,16 +197,16 @@ def propagate_einsum(
     output = _spell_dots(output, len(shape))
     for letters, positions in zip(inputs.split(","), operands, strict=True):
         if positions is not None and positions.any_placed:
-            found = _einsum_output(
+            output_positions = _einsum_output(
                 _spell_dots(letters, positions.index_map.ndim), output, positions, shape
             )
-            if found is not None:
-                return found
+            if output_positions is not None:
+                return output_positions
     return None
 
 
 def _spell_dots(letters: str, axes: int) -> str:
-    """The letters with characters of their own for the axes that dots stand for."""
+    """The letters with unused characters for the axes of the ellipsis."""
     hidden = axes - len(letters.replace(".", ""))
     return letters.replace("...", "".join(str(n) for n in range(hidden, 0, -1)))
 
@@ -220,17 +220,19 @@ def _einsum_output(
             if not constant_along(index_map, axis):
                 return None
             index_map = index_map.narrow(axis, 0, 1)
-    kept = [letter for letter in letters if letter in output]
+    in_output = [letter for letter in letters if letter in output]
     if len(set(letters)) < len(letters):  # a diagonal
         return None
-    order = [kept.index(letter) for letter in output if letter in kept]
-    index_map = index_map.reshape([index_map.shape[letters.index(letter)] for letter in kept])
-    sizes = [n if letter in kept else 1 for letter, n in zip(output, shape, strict=True)]
+    order = [in_output.index(letter) for letter in output if letter in in_output]
+    index_map = index_map.reshape(
+        [index_map.shape[letters.index(letter)] for letter in in_output]
+    )
+    sizes = [n if letter in in_output else 1 for letter, n in zip(output, shape, strict=True)]
     return TokenPositions(index_map.permute(order).reshape(sizes).expand(shape), positions.grid)
 
 
 def layout_of(positions: TokenPositions | None, batch_size: int) -> Layout | None:
-    """How a tensor with these positions lies on the grid; None if it does not, or not whole."""
+    """The layout of a tensor with these positions; None if it does not cover the grid."""
     if positions is None:
         return None
     index_map, grid = positions.index_map, positions.grid

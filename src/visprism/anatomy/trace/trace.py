@@ -1,4 +1,4 @@
-"""The trace: a model's graph, written down in one forward pass.
+"""The trace: the graph of a model, recorded in one forward pass.
 
 The model runs under a `TorchFunctionMode`, with module hooks that keep a stack of names.
 Each torch function whose result depends on the image becomes a node. What torch functions do
@@ -29,7 +29,7 @@ from visprism.core.errors import InputError
 
 
 class _Recorder(OperationCounter):
-    """Writes down each torch function while it is on."""
+    """Records each torch function while it is active."""
 
     def __init__(self, model: nn.Module, batch_size: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Recorder(OperationCounter):
         self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._indices: WeakIdKeyDictionary = WeakIdKeyDictionary()  # those made from the image
         # Tensors of which torch functions show how they were made, from the beginning on.
-        self._shown: WeakIdKeyDictionary = WeakIdKeyDictionary(
+        self._recorded: WeakIdKeyDictionary = WeakIdKeyDictionary(
             dict.fromkeys([*model.parameters(), *model.buffers()], True)
         )
         self._parameters = [name for name, _ in model.named_parameters()]
@@ -83,8 +83,8 @@ class _Recorder(OperationCounter):
         call = Call(function, name, args, kwargs, made, data_inputs=len(inputs))
         macs = recurrence_macs(call.operands) if name in RECURRENCES else self._macs
         self._record(call, number, inputs, macs)
-        if all(t in self._shown or t in self._made_by for t in call.operands):
-            self._shown.update(dict.fromkeys(made, True))
+        if all(t in self._recorded or t in self._made_by for t in call.operands):
+            self._recorded.update(dict.fromkeys(made, True))
         self.names.append(name)
         return out
 
@@ -99,14 +99,14 @@ class _Recorder(OperationCounter):
             for tensor in call.made if names else ():
                 self._made_of[tensor] = names | self._made_of.get(tensor, frozenset())
             return
-        known = self._positions.get
-        positions = positions_after(call, known, chosen=chosen)
-        mixes = mixes_positions(call, positions, known)
+        positions_of = self._positions.get
+        positions = positions_after(call, positions_of, chosen=chosen)
+        mixes = mixes_positions(call, positions, positions_of)
         role = "token-mixing" if mixes else call.role
         node = self._add(call.name, role, inputs, call.made, number=number)
         node.parameters = tuple(sorted(names))
         node.macs = macs
-        node.geometry = attention_geometry(call, known, self.batch_size)
+        node.geometry = attention_geometry(call, positions_of, self.batch_size)
         if call.name == "softmax":
             axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else -1)
             node.axis = axis if axis < 0 else axis - call.made[0].ndim
@@ -166,7 +166,7 @@ class _Recorder(OperationCounter):
         """A module returns."""
         name, call, inputs = self._stack[-1]
         tensors = tensors_in(output)
-        hidden = not all(t in self._shown for t in tensors)
+        hidden = not all(t in self._recorded for t in tensors)
         if inputs and hidden and not self._nodes_of(tensors):
             node = self._add("opaque", "opaque", sorted(inputs), tensors)
             node.parameters = tuple(p for p in self._parameters if p.startswith(f"{name}."))
@@ -197,7 +197,7 @@ def module_calls(
     enter: Callable[[str, Any, Any], None],
     leave: Callable[[Any], None],
 ) -> Iterator[None]:
-    """Inside, `enter` and `leave` hear of every call of a submodule."""
+    """Inside, `enter` and `leave` are called for every call of a submodule."""
 
     def before(name, _module, args, kwargs):  # noqa: ANN001, ANN202
         enter(name, args, kwargs)
@@ -230,7 +230,7 @@ class _Names(OperationCounter):
 
 
 def trace(model: nn.Module, images: Images) -> Graph:
-    """Run the model and write down its graph; once more, to see whether it stays the same.
+    """Run the model and record its graph, twice, to see whether it stays the same.
 
     What a first pass leaves in a cache, later ones do not compute: then a later pass counts,
     with the parameters that were read for the cache.
@@ -251,9 +251,9 @@ def trace(model: nn.Module, images: Images) -> Graph:
 
 def _add_parameters(graph: Graph, *, of: Graph) -> None:
     """Give parameters that only `of` reads to the first node of the module that reads them."""
-    known = {name for node in graph.nodes for name in node.parameters}
+    names = {name for node in graph.nodes for name in node.parameters}
     for node in of.nodes:
-        new = set(node.parameters) - known
+        new = set(node.parameters) - names
         same = next((n for n in graph.nodes if n.module == node.module), None)
         if new and same is not None:
             same.parameters = tuple(sorted({*same.parameters, *new}))
@@ -269,12 +269,14 @@ def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
         logits = forward(model, images)
     output = recorder.node_of(logits)
     if output == 0:
-        raise InputError(f"{type(model).__name__} gives back its images: there are no blocks")
+        raise InputError(
+            f"the model must have blocks, and {type(model).__name__} returns its images"
+        )
     if output is None:
         raise InputError(
-            f"the output of {type(model).__name__} does not depend on the images as far as "
-            "torch functions show; a scripted or exported model cannot be dissected: pass the "
-            "nn.Module that it was made of"
+            f"the output of {type(model).__name__} does not depend on the "
+            "images as far as torch functions show. Scripted and exported "
+            "models cannot be dissected: pass the original nn.Module."
         )
     graph = Graph(
         nodes=tuple(recorder.nodes),

@@ -1,6 +1,5 @@
 """Augmentation of training images: settings, and the batched operations that follow them."""
 
-from visprism.data.augmentation.rand_augment_spec import RandAugment, read_rand_augment
 from visprism.data.augmentation.settings import (
     PLAIN,
     STRONG,
@@ -8,6 +7,8 @@ from visprism.data.augmentation.settings import (
     WEAK,
     WEAK_LARGE,
     Augmentation,
+    RandAugment,
+    read_rand_augment,
 )
 
 __all__ = [

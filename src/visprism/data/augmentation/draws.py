@@ -1,4 +1,4 @@
-"""Random numbers of the augmentation of a batch, drawn at once on the CPU."""
+"""Random numbers for the augmentation of a batch, drawn together on the CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -7,11 +7,10 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Generator, Tensor
 
+from visprism.data.augmentation.crops import draw_windows
 from visprism.data.augmentation.erasing import draw_boxes
 from visprism.data.augmentation.rand_augment import OFF, OPERATIONS
-from visprism.data.augmentation.rand_augment_spec import RandAugment
-from visprism.data.augmentation.random_resized_crop import draw_windows
-from visprism.data.augmentation.settings import Augmentation
+from visprism.data.augmentation.settings import Augmentation, RandAugment
 
 
 @dataclass(frozen=True)

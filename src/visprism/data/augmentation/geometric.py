@@ -1,10 +1,10 @@
-"""Geometric operations: images drawn again with each pixel's center mapped, as Pillow does it.
+"""Geometric operations: images resampled at mapped pixel centers, as in Pillow.
 
-A pixel whose center falls outside of the image is filled. Elsewhere the value is interpolated,
-linearly or by a cubic convolution with a = -1, from pixels that repeat beyond the border, and
-cut off to a whole number, not rounded. Coordinates and values are in double precision, in the
-order of Pillow's code, as the last bit decides where a value is nearly whole. Amounts and
-kernels lie on the CPU, where they are drawn, so that no GPU is waited for.
+A pixel whose center falls outside the image is filled. Elsewhere the value is interpolated,
+linearly or by a cubic convolution with a = -1, with pixels repeated beyond the border, and
+truncated to an integer. Coordinates and values are in double precision, in the order of
+Pillow's code, since the last bit decides for values close to an integer. Amounts and kernels
+are on the CPU, so that the GPU is not synchronized.
 
 Source: Keys (1981), Cubic convolution interpolation for digital image processing.
 """
@@ -13,10 +13,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from jaxtyping import Bool, Float64, UInt8
+from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
-from visprism.data.augmentation.regroup import put_together
+
+def regrouped(
+    groups: Sequence[tuple[Int64[Tensor, " _"], UInt8[Tensor, "_ c h w"]]],
+) -> UInt8[Tensor, "b c h w"]:
+    """One batch from groups of images, each with its indices in the batch.
+
+    Full images are copied, which is many times faster than indexed assignment.
+    """
+    places, images = zip(*groups, strict=True)
+    pixels = torch.cat(images)
+    return pixels.index_select(0, torch.cat(places).argsort().to(pixels.device))
+
 
 Images = UInt8[Tensor, "b c h w"]
 Amounts = Float64[Tensor, " b"]
@@ -34,19 +45,22 @@ def slid(
     column, distance = _split(across)
     groups = []
     for chosen, curve, reach in _kernels(cubic):
-        here = chosen.to(images.device)
-        some, first = images.index_select(0, here).double(), column.index_select(0, here)
+        indices = chosen.to(images.device)
+        selected, first = (
+            images.index_select(0, indices).double(),
+            column.index_select(0, indices),
+        )
         taps = [
-            some.gather(3, (first + t).clamp_(0, width - 1)[:, None].expand_as(some))
+            selected.gather(3, (first + t).clamp_(0, width - 1)[:, None].expand_as(selected))
             for t in reach
         ]
-        values = curve(taps, distance.index_select(0, here)[:, None])
+        values = curve(taps, distance.index_select(0, indices)[:, None])
         groups.append((chosen, values.clamp_(0, 255).byte()))
-    return _filled(put_together(groups), inside, fill)
+    return _filled(regrouped(groups), inside, fill)
 
 
 def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int]) -> Images:
-    """Each image turned counter-clockwise about its center."""
+    """Each image rotated counter-clockwise about its center."""
     height, width = images.shape[2:]
     maps = [_rotation(angle, height, width) for angle in degrees.tolist()]
     table = torch.tensor(maps, device=images.device, dtype=torch.float64)
@@ -58,21 +72,21 @@ def rotated(images: Images, degrees: Amounts, cubic: Kernels, fill: Sequence[int
     row, to_bottom = _split(down)
     groups = []
     for chosen, curve, reach in _kernels(cubic):
-        here = chosen.to(images.device)
-        some = images.index_select(0, here).flatten(2).double()
+        indices = chosen.to(images.device)
+        selected = images.index_select(0, indices).flatten(2).double()
         right, bottom, x, y = (
-            places.index_select(0, here).flatten(1)[:, None]
+            places.index_select(0, indices).flatten(1)[:, None]
             for places in (to_right, to_bottom, column, row)
         )
         columns = [(x + t).clamp_(0, width - 1) for t in reach]
         lines = []
         for t in reach:
             begin = (y + t).clamp_(0, height - 1).mul_(width)
-            taps = [some.gather(2, (begin + c).expand_as(some)) for c in columns]
+            taps = [selected.gather(2, (begin + c).expand_as(selected)) for c in columns]
             lines.append(curve(taps, right))
         values = curve(lines, bottom).clamp_(0, 255).byte()
         groups.append((chosen, values.view(-1, *images.shape[1:])))
-    return _filled(put_together(groups), inside, fill)
+    return _filled(regrouped(groups), inside, fill)
 
 
 def _centers(side: int, images: Images) -> Float64[Tensor, " {side}"]:
@@ -80,14 +94,14 @@ def _centers(side: int, images: Images) -> Float64[Tensor, " {side}"]:
 
 
 def _split(place: Float64[Tensor, "b h w"]) -> tuple[Tensor, Tensor]:
-    """The number of the pixel whose center comes before a place, and the distance from it."""
+    """The index of the pixel whose center precedes a coordinate, and the distance from it."""
     place = place - 0.5
     before = place.floor()
     return before.long(), place - before
 
 
 def _rotation(degrees: float, height: int, width: int) -> tuple[float, ...]:
-    """The affine map from a pixel of the turned image to one of the image, as Pillow's."""
+    """The affine map from a pixel of the rotated image to one of the image, as in Pillow."""
     angle = -math.radians(degrees % 360.0)
     cosine, sine = round(math.cos(angle), 15), round(math.sin(angle), 15)
     x, y = width / 2, height / 2
@@ -130,8 +144,8 @@ def _kernels(cubic: Kernels) -> Iterator[tuple[Tensor, Curve, range]]:
             yield chosen, curve, reach
 
 
-def _filled(drawn: Images, inside: Bool[Tensor, "b h w"], fill: Sequence[int]) -> Images:
+def _filled(pixels: Images, inside: Bool[Tensor, "b h w"], fill: Sequence[int]) -> Images:
     # Products of bytes are several times faster than a choice between them.
-    color = torch.tensor(fill, device=drawn.device, dtype=torch.uint8)[:, None, None]
-    kept = inside[:, None].byte()
-    return drawn.mul_(kept).add_(color * (1 - kept))
+    color = torch.tensor(fill, device=pixels.device, dtype=torch.uint8)[:, None, None]
+    mask = inside[:, None].byte()
+    return pixels.mul_(mask).add_(color * (1 - mask))

@@ -1,4 +1,4 @@
-"""Photometric operations on RGB images in eight bits, bit for bit as Pillow does them.
+"""Photometric operations on 8-bit RGB images, bit for bit as in Pillow.
 
 Eight of them map each value of a channel to another: they give a table of 256 values for each
 channel of each image, (b, 3, 256), which `looked_up` applies. `color` and `sharpness` blend
@@ -36,7 +36,7 @@ def auto_contrast(images: Images) -> Tables:
 
 
 def equalize(images: Images) -> Tables:
-    """The values of each channel become about equally frequent."""
+    """Histogram equalization of each channel."""
     b, c = images.shape[:2]
     values = images.view(b, c, -1).long()
     counts = torch.zeros(b, c, 256, dtype=torch.int64, device=images.device)
@@ -49,14 +49,14 @@ def equalize(images: Images) -> Tables:
 
 
 def invert(images: Images) -> Tables:
-    """Light and dark exchanged."""
+    """The negative of the image."""
     return (255 - _values(images)).byte().expand(len(images), 1, 256)
 
 
 def posterize(images: Images, bits: Levels) -> Tables:
     """Only the `bits` highest bits of each value are kept, none to all eight."""
-    kept = 256 - (1 << (8 - _each(bits)))
-    return (_values(images) & kept).byte()
+    mask = 256 - (1 << (8 - _each(bits)))
+    return (_values(images) & mask).byte()
 
 
 def solarize(images: Images, threshold: Levels) -> Tables:
@@ -114,6 +114,6 @@ def _gray(images: Images) -> Int32[Tensor, "b h w"]:
 
 
 def _blended(first: Tensor, second: Tensor, factor: Tensor) -> UInt8[Tensor, "..."]:
-    """The first at a factor of 0, the second at 1, in single precision; cut off to bytes."""
+    """The first at a factor of 0, the second at 1, in single precision; truncated to bytes."""
     first, second = first.float(), second.float()
     return (first + factor.float() * (second - first)).clamp_(0, 255).byte()

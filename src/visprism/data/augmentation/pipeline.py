@@ -9,25 +9,30 @@ from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
+from visprism.data.augmentation.crops import cut_out, framed
 from visprism.data.augmentation.draws import RandomNumbers, draw
 from visprism.data.augmentation.erasing import erased
-from visprism.data.augmentation.mix_pairs import RankSlice, share
-from visprism.data.augmentation.mixing import Mix, draw_mix, mixed, soft
-from visprism.data.augmentation.pad_crop_flip import framed
+from visprism.data.augmentation.geometric import regrouped
+from visprism.data.augmentation.mixing import (
+    BatchShare,
+    Mix,
+    batch_share,
+    draw_mix,
+    mixed,
+    soft,
+)
 from visprism.data.augmentation.rand_augment import rand_augmented
-from visprism.data.augmentation.random_resized_crop import cut_out
-from visprism.data.augmentation.regroup import put_together
 from visprism.data.augmentation.settings import Augmentation
 
 SoftBatch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class AugmentationPlan:
     """The augmentation of one batch in one process."""
 
     numbers: Int64[Tensor, " m"]  # indices of the images that it prepares, in the data set
-    share: RankSlice
+    share: BatchShare
     random: RandomNumbers  # of these images
     mix: Mix
 
@@ -39,14 +44,14 @@ def planned(
     part: tuple[int, int],
     *use: object,
     seed: int,
-) -> Plan:
+) -> AugmentationPlan:
     """The plan for the batch of the images `numbers`; `use` names its random stream."""
     generator = stream(seed, "augment", *use)
     random = draw(augmentation, len(numbers), size, generator)
     mix = draw_mix(augmentation, size, generator)
-    rank_slice = share(len(numbers), part, mixes=augmentation.mixes)
+    rank_slice = batch_share(len(numbers), part, mixes=augmentation.mixes)
     places = rank_slice.places
-    return Plan(numbers[places], rank_slice, random.of(places), mix)
+    return AugmentationPlan(numbers[places], rank_slice, random.of(places), mix)
 
 
 def changed(
@@ -94,13 +99,13 @@ def _cropped(
             images = pixels.index_select(0, positions.to(pixels.device))
             crops = cut_out(images, random.window[:, positions], interpolation)
             groups.append((positions, crops))
-    return put_together(groups) if groups else pixels
+    return regrouped(groups) if groups else pixels
 
 
 def finished(
     pixels: UInt8[Tensor, "m c h w"],
     targets: Int64[Tensor, " m"],
-    plan: Plan,
+    plan: AugmentationPlan,
     augmentation: Augmentation,
     preprocessing: Preprocessing,
     num_classes: int,
@@ -113,12 +118,15 @@ def finished(
         augmentation.erasing_mode,
     )
     rows = soft(targets, num_classes, augmentation.smoothing)
-    own, partner = plan.share.own.to(pixels.device), plan.share.partner.to(pixels.device)
-    inputs, probabilities = images.index_select(0, own), rows[own]
-    if plan.mix.own == 1:
+    assigned, partner = (
+        plan.share.assigned.to(pixels.device),
+        plan.share.partner.to(pixels.device),
+    )
+    inputs, probabilities = images.index_select(0, assigned), rows[assigned]
+    if plan.mix.weight == 1:
         return inputs, probabilities
     partners = images.index_select(0, partner)
-    probabilities = plan.mix.own * probabilities + (1 - plan.mix.own) * rows[partner]
+    probabilities = plan.mix.weight * probabilities + (1 - plan.mix.weight) * rows[partner]
     return mixed(inputs, partners, plan.mix), probabilities
 
 

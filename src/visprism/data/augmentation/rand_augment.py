@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from visprism.data.augmentation import geometric, photometric
-from visprism.data.augmentation.regroup import put_together
+from visprism.data.augmentation.geometric import regrouped
 
 Images = UInt8[Tensor, "b 3 h w"]
 Operation = Callable[[Images, "Strength"], Images]
@@ -54,17 +54,17 @@ def rand_augmented(
     fill: Sequence[int],
     increasing: bool,
 ) -> Images:
-    """The images after their operations, one layer after the other.
+    """The images after their operations, one after the other.
 
-    What is drawn lies on the CPU, the images anywhere; nothing waits for their device.
+    Random choices are on the CPU, images on any device, which is not synchronized.
 
     Args:
         images: RGB in eight bits.
         operation: the place of each in `OPERATIONS`, or `OFF`.
         magnitude: 0 ... 10.
-        negative: the sign of what has two directions.
+        negative: the sign of operations with two directions.
         cubic: bicubic interpolation, not bilinear, where pixels move.
-        fill: color of what comes in from outside.
+        fill: color of pixels from outside the image.
         increasing: whether every operation is stronger at a higher magnitude.
     """
     if not len(images):
@@ -74,29 +74,29 @@ def rand_augmented(
         groups, tables = [], []
         for number in which.unique().tolist():
             chosen = (which == number).nonzero().ravel()
-            some = images.index_select(0, chosen.to(images.device))
+            selected = images.index_select(0, chosen.to(images.device))
             if number == OFF:
-                groups.append((chosen, some))
+                groups.append((chosen, selected))
                 continue
             name = OPERATIONS[number]
             amount = strength(name, level[chosen], sign[chosen], increasing=increasing)
             if name in _TABLES:
-                tables.append((chosen, some, _table(name, some, amount)))
+                tables.append((chosen, selected, _table(name, selected, amount)))
             else:
-                moved = _drawn(name, some, amount, kernel[chosen], fill)
-                groups.append((chosen, moved))
+                resampled = _resampled(name, selected, amount, kernel[chosen], fill)
+                groups.append((chosen, resampled))
         if tables:
             places, pixels, rows = zip(*tables, strict=True)
             rows = torch.cat([row.expand(-1, 3, -1) for row in rows])
             groups.append((torch.cat(places), photometric.looked_up(torch.cat(pixels), rows)))
-        images = put_together(groups)
+        images = regrouped(groups)
     return images
 
 
 def strength(name: str, level: Strength, sign: Strength, *, increasing: bool) -> Strength:
-    """What an operation is given at a magnitude: a factor, a threshold, an angle, a shift.
+    """The parameter of an operation at a magnitude: a factor, threshold, angle or shift.
 
-    Shifts are parts of the image's side, angles degrees.
+    Shifts are fractions of the image side, angles are in degrees.
     """
     level = level / 10
     if name in ("color", "contrast", "brightness", "sharpness"):
@@ -126,12 +126,12 @@ _REACH = {
 def _table(name: str, images: Images, amount: Strength) -> UInt8[Tensor, "b _ 256"]:
     if name in ("auto_contrast", "equalize", "invert"):
         return getattr(photometric, name)(images)
-    whole = name in ("posterize", "solarize", "solarize_add")
+    takes_integers = name in ("posterize", "solarize", "solarize_add")
     amount = amount.to(images.device)
-    return getattr(photometric, name)(images, amount.long() if whole else amount)
+    return getattr(photometric, name)(images, amount.long() if takes_integers else amount)
 
 
-def _drawn(
+def _resampled(
     name: str,
     images: Images,
     amount: Strength,
@@ -146,5 +146,5 @@ def _drawn(
     turned = images if axis == "x" else images.transpose(2, 3).contiguous()
     zero = torch.zeros_like(amount)
     slope, offset = (amount, zero) if kind == "shear" else (zero, amount * turned.shape[3])
-    moved = geometric.slid(turned, slope, offset, cubic, fill)
-    return moved if axis == "x" else moved.transpose(2, 3)
+    resampled = geometric.slid(turned, slope, offset, cubic, fill)
+    return resampled if axis == "x" else resampled.transpose(2, 3)

@@ -1,7 +1,7 @@
-"""Views of large images: cut out at random, mirrored, and changed by timm's RandAugment.
+"""Views of large images: random resized crop, flip and timm's RandAugment.
 
 timm draws from the global generators of Python and NumPy, which are seeded for each image from
-a stream of its own and then put back.
+a separate stream and then restored.
 """
 
 import random
@@ -26,9 +26,9 @@ _GLOBAL = threading.Lock()  # of the generators that all threads share
 
 
 class Views:
-    """Random views: from a decoded image of any size to bytes of the size that is wanted.
+    """Random views: from a decoded image of any size to bytes of the model's size.
 
-    Source: Szegedy et al. (2015), Going deeper with convolutions, section 6, for the cut-out;
+    Source: Szegedy et al. (2015), Going deeper with convolutions, section 6, for the crop;
     Cubuk et al. (2020), RandAugment; both as timm has them.
     """
 
@@ -83,14 +83,14 @@ class Views:
 
 @contextmanager
 def _seeded(seed: int, *use: object) -> Iterator[None]:
-    """Inside, Python's and NumPy's global generators follow a stream of their own."""
+    """Inside, the global generators of Python and NumPy are seeded by a separate stream."""
     draws = torch.randint(2**32, (2,), generator=stream(seed, "view", *use)).tolist()
     with _GLOBAL:
-        kept = random.getstate(), np.random.get_state()  # noqa: NPY002
+        states = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             random.seed(draws[0])
             np.random.seed(draws[1])  # noqa: NPY002
             yield
         finally:
-            random.setstate(kept[0])
-            np.random.set_state(kept[1])  # noqa: NPY002
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002

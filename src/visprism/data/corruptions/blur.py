@@ -9,9 +9,8 @@ from torch import Tensor
 
 from visprism.data.corruptions.filters import convolved, gaussian, motion_blurred, zoomed
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 
@@ -20,7 +19,7 @@ Images = Float[Tensor, "b 3 h w"]
 @in_unit
 def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """Each point becomes a disk with a softened edge."""
-    radius, sigma = settings("defocus_blur", severity, images)
+    radius, sigma = severity_parameters("defocus_blur", severity, images)
     return convolved(images, _disk(radius, sigma))
 
 
@@ -28,7 +27,7 @@ def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Image
 @in_unit
 def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """The camera moves along a line, at -45 to 45 degrees."""
-    radius, sigma = settings("motion_blur", severity, images)
+    radius, sigma = severity_parameters("motion_blur", severity, images)
     angles = (90 * randomness.uniform(1)[:, 0] - 45).tolist()
     return torch.stack(
         [
@@ -42,7 +41,7 @@ def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images
 @in_unit
 def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """The mean of the image and of itself, enlarged by each of several factors."""
-    factors = settings("zoom_blur", severity, images)
+    factors = severity_parameters("zoom_blur", severity, images)
     total = 2 * images  # itself, and enlarged by 1
     for factor in factors[1:]:
         total += zoomed(images, factor)
@@ -53,7 +52,7 @@ def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images: 
 @in_unit
 def gaussian_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
     """A low-pass filter."""
-    return gaussian(images, settings("gaussian_blur", severity, images))
+    return gaussian(images, severity_parameters("gaussian_blur", severity, images))
 
 
 @lru_cache

@@ -24,7 +24,7 @@ def corrupt(
 
     Severities are those of the published set whose images are of about this size: CIFAR-10-C up
     to a side of 45 pixels, Tiny ImageNet-C up to 119, ImageNet-C beyond. The images differ from
-    those of the stored sets: noise is drawn anew, frost is generated, and nothing is stored as
+    those of the stored sets: noise is drawn again, frost is generated, and nothing is stored as
     JPEG.
 
     Args:

@@ -1,7 +1,7 @@
 """Digital: contrast, elastic transform, pixelation, JPEG, and brightness and saturation.
 
-Brightness and saturation are weather and an extra in the paper; they stand here as they share
-the HSV model.
+The paper counts brightness as weather and saturation as an extra; they are here because both
+use HSV.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,8 @@ from PIL import Image
 from torch import Tensor
 
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 Pixels = UInt8[Tensor, "b 3 h w"]
@@ -25,8 +24,8 @@ Pixels = UInt8[Tensor, "b 3 h w"]
 @CORRUPTIONS.register
 @in_unit
 def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """Each color drawn towards its mean over the image."""
-    factor = settings("contrast", severity, images)
+    """Each channel is blended with its mean over the image."""
+    factor = severity_parameters("contrast", severity, images)
     mean = images.mean((2, 3), keepdim=True)
     return mean + factor * (images - mean)
 
@@ -34,8 +33,8 @@ def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  
 @CORRUPTIONS.register
 @in_unit
 def brightness(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """The value in HSV raised; hue and saturation stay."""
-    return brightened(images, settings("brightness", severity, images))
+    """The value in HSV is raised; hue and saturation stay."""
+    return brightened(images, severity_parameters("brightness", severity, images))
 
 
 def brightened(images: Images, added: float | int) -> Images:
@@ -52,8 +51,8 @@ def brightened(images: Images, added: float | int) -> Images:
 @CORRUPTIONS.register
 @in_unit
 def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
-    """The saturation in HSV changed; hue and value stay. Gray has the hue of red."""
-    factor, added = settings("saturate", severity, images)
+    """The saturation in HSV is changed; hue and value stay. Gray has the hue of red."""
+    factor, added = severity_parameters("saturate", severity, images)
     value = images.amax(1, keepdim=True)
     span = value - images.amin(1, keepdim=True)
     # Where the value is 0 the saturation is 0, and so is every color.
@@ -67,7 +66,7 @@ def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  
 @CORRUPTIONS.register
 def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
     """Saved as a JPEG of low quality, and read."""
-    quality = settings("jpeg_compression", severity, images)
+    quality = severity_parameters("jpeg_compression", severity, images)
 
     def compressed(image: Image.Image) -> Image.Image:
         file = BytesIO()
@@ -80,7 +79,7 @@ def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> P
 @CORRUPTIONS.register
 def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
     """Made smaller by Pillow's box filter, and enlarged again."""
-    side = settings("pixelate", severity, images)
+    side = severity_parameters("pixelate", severity, images)
     height, width = images.shape[2:]
 
     def coarse(image: Image.Image) -> Image.Image:
@@ -92,9 +91,9 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  
 
 
 def _by_pillow(images: Pixels, change: Callable[[Image.Image], Image.Image]) -> Pixels:
-    """Each image changed; colors are put together by Pillow, whose way is the fastest."""
-    found = torch.empty(images.shape, dtype=torch.uint8)
-    for planes, pixels in zip(found.numpy(), images.cpu().numpy(), strict=True):
+    """Each image changed by a function of Pillow images."""
+    changed = torch.empty(images.shape, dtype=torch.uint8)
+    for planes, pixels in zip(changed.numpy(), images.cpu().numpy(), strict=True):
         image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels])
         planes[:] = np.asarray(change(image)).transpose(2, 0, 1)
-    return found.to(images.device)
+    return changed.to(images.device)

@@ -1,4 +1,4 @@
-"""Elastic transform: the image is stretched a little, then moved about smoothly."""
+"""Elastic transform: a small affine map, then a smooth random displacement."""
 
 import torch
 from jaxtyping import Float
@@ -7,9 +7,8 @@ from torch.nn.functional import grid_sample
 
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 
@@ -22,10 +21,10 @@ def elastic_transform(images: Images, severity: int, randomness: Randomness) -> 
     Source: the published code; Simard et al. (2003), Best practices for convolutional neural
     networks applied to visual document analysis, sec. 2.
     """
-    strength, sigma, shift = settings("elastic_transform", severity, images)
+    strength, sigma, shift = severity_parameters("elastic_transform", severity, images)
     height, width = images.shape[2:]
-    moved = (2 * randomness.uniform(3, 2) - 1) * shift
-    places = affine_places(height, width, moved)
+    displacements = (2 * randomness.uniform(3, 2) - 1) * shift
+    places = affine_places(height, width, displacements)
     stretched = sampled(images, places[..., 0], places[..., 1], corners=True)
     fields = 2 * randomness.uniform(2, height, width) - 1
     smooth = strength * gaussian(fields, sigma, mode="reflect", truncate=3)
@@ -36,20 +35,20 @@ def elastic_transform(images: Images, severity: int, randomness: Randomness) -> 
 
 
 def affine_places(
-    height: int, width: int, moved: Float[Tensor, "b 3 2"]
+    height: int, width: int, displacements: Float[Tensor, "b 3 2"]
 ) -> Float[Tensor, "b h w 2"]:
-    """Where each pixel comes from (column, row), if three points about the middle are moved."""
+    """Source coordinates (column, row) of each pixel, given displacements of three points."""
     middle = torch.tensor([float(height // 2), float(width // 2)])
     third = min(height, width) // 3
     points = middle + third * torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
-    ends = (points.to(moved) + moved).double().cpu()
+    ends = (points.to(displacements) + displacements).double().cpu()
     solved = torch.linalg.solve(
         torch.cat([ends, torch.ones(len(ends), 3, 1, dtype=torch.float64)], dim=2),
         points.double().expand(len(ends), -1, -1),
-    ).to(moved)
-    grid = torch.ones(height, width, 3, device=moved.device)
-    grid[..., 0] = torch.arange(width, device=moved.device)
-    grid[..., 1] = torch.arange(height, device=moved.device)[:, None]
+    ).to(displacements)
+    grid = torch.ones(height, width, 3, device=displacements.device)
+    grid[..., 0] = torch.arange(width, device=displacements.device)
+    grid[..., 1] = torch.arange(height, device=displacements.device)[:, None]
     return grid @ solved[:, None]
 
 

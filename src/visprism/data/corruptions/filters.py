@@ -43,14 +43,14 @@ def convolved(
     wide = pad(images, (reach, reach, reach, reach), mode="reflect")
     shape = wide.shape[2:]
     spectrum = torch.fft.rfft2(kernel.to(images), s=shape)
-    found = torch.fft.irfft2(torch.fft.rfft2(wide) * spectrum, s=shape)
-    return found[..., side - 1 : side - 1 + height, side - 1 : side - 1 + width]
+    convolution = torch.fft.irfft2(torch.fft.rfft2(wide) * spectrum, s=shape)
+    return convolution[..., side - 1 : side - 1 + height, side - 1 : side - 1 + width]
 
 
 def motion_taps(
     radius: int, sigma: float | int, angle: float | int
 ) -> list[tuple[int, int, float]]:
-    """Rows and columns by which an image is moved along a line, and the weight of each copy.
+    """Offsets (rows, columns) along a line, and the weight of each shifted copy.
 
     Source: ImageMagick's MotionBlurImage, which made the published images: half a Gaussian.
     """
@@ -66,7 +66,7 @@ def motion_taps(
 def motion_blurred(
     image: Float[Tensor, "*c h w"], radius: int, sigma: float | int, angle: float | int
 ) -> Float[Tensor, "*c h w"]:
-    """One image moved along a line; pixels from beyond the border are those on it."""
+    """Motion blur of one image along a line; border pixels are repeated."""
     height, width = image.shape[-2:]
     reach = 2 * radius + 1
     flat = image.reshape(1, -1, height, width)
@@ -76,15 +76,15 @@ def motion_blurred(
         if abs(dy) >= height or abs(dx) >= width:
             break
         total[dy, dx] = total.get((dy, dx), 0.0) + weight
-    found = torch.zeros_like(flat[0])
+    blurred = torch.zeros_like(flat[0])
     for (dy, dx), weight in total.items():
         rows, columns = reach - dy, reach - dx
-        found.add_(wide[:, rows : rows + height, columns : columns + width], alpha=weight)
-    return found.reshape(image.shape)
+        blurred.add_(wide[:, rows : rows + height, columns : columns + width], alpha=weight)
+    return blurred.reshape(image.shape)
 
 
 def zoomed(images: Float[Tensor, "b c h w"], factor: float | int) -> Float[Tensor, "b c h w"]:
-    """The middle of the images, enlarged to their size.
+    """The center of the images, enlarged to their size.
 
     Corner pixels stay corner pixels, as in SciPy's zoom of order 1.
     """

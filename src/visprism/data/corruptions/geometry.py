@@ -1,4 +1,4 @@
-"""Geometry: images moved, turned, tilted and scaled; beyond them is black."""
+"""Geometry: images translated, rotated, tilted and scaled on a black background."""
 
 from math import cos, hypot, radians, sin
 
@@ -12,7 +12,7 @@ Images = Float[Tensor, "b 3 h w"]
 
 
 def translated(images: Images, pixels: int) -> Images:
-    """Moved to the right by whole pixels."""
+    """Translation to the right by an integer number of pixels."""
     moved = torch.zeros_like(images)
     if pixels >= 0:
         moved[..., pixels:] = images[..., : images.shape[3] - pixels]
@@ -24,25 +24,25 @@ def translated(images: Images, pixels: int) -> Images:
 def rotated(images: Images, degrees: float | int) -> Images:
     """Turned clockwise."""
     c, s = cos(radians(degrees)), sin(radians(degrees))
-    return _mapped(images, np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]), 0.5)
+    return _project(images, np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]), 0.5)
 
 
 def scaled(images: Images, factor: float | int) -> Images:
     """Enlarged, or made smaller."""
-    return _mapped(images, np.diag([factor, factor, 1.0]), 0.5)
+    return _project(images, np.diag([factor, factor, 1.0]), 0.5)
 
 
 def tilted(images: Images, degrees: float | int) -> Images:
-    """Turned by one angle about both axes of the image, seen from as far as its diagonal.
+    """Rotation by one angle about both axes of the image, seen from a distance of its diagonal.
 
-    The middle is that of the published code, at height / 2 and width / 2 of pixel middles.
+    The center is that of the published code: height / 2 and width / 2 in pixel centers.
     """
     c, s = cos(radians(degrees)), sin(radians(degrees))
-    return _mapped(images, _seen_from(hypot(*images.shape[2:]), c, s), 0.0)
+    return _project(images, _seen_from(hypot(*images.shape[2:]), c, s), 0.0)
 
 
 def _seen_from(far: float, c: float, s: float) -> np.ndarray:
-    """Projection of a plane, turned by the angle of this cosine and sine, from a distance."""
+    """Projection of a plane, rotated by the angle of this cosine and sine, from a distance."""
     about_row = np.array([[1, 0, 0, 0], [0, c, -s, 0], [0, s, c, 0], [0, 0, 0, 1]])
     about_column = np.array([[c, 0, -s, 0], [0, 1, 0, 0], [s, 0, c, 0], [0, 0, 0, 1]])
     away = np.eye(4)
@@ -52,7 +52,7 @@ def _seen_from(far: float, c: float, s: float) -> np.ndarray:
     return seen @ away @ about_row @ about_column @ lifted
 
 
-def _mapped(images: Images, matrix: np.ndarray, edge: float) -> Images:
+def _project(images: Images, matrix: np.ndarray, edge: float) -> Images:
     """Images under a projective map of the plane, bilinear.
 
     Args:

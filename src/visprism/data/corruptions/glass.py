@@ -1,11 +1,11 @@
-"""Glass blur: pixels change places with their neighbors, as seen through rippled glass.
+"""Glass blur: pixels get the colors of random neighbors, as seen through rippled glass.
 
-The published code goes through the pixels one by one, from the lower right to the upper left,
-and gives each the colors of a random neighbor; it means to swap the two, but NumPy's views
-make it a copy. A neighbor that has been gone through has the colors of its own neighbor by
-then. So each pixel points either at an original pixel or at one that was gone through before,
-and following the pointers ends. Doubling their length ends after as many steps as the logarithm
-of the longest way, for all pixels of all images at once, with the same answer.
+The published code visits the pixels one by one, from the lower right to the upper left, and
+gives each the colors of a random neighbor; it means to swap the two, but NumPy's views make it
+a copy. A neighbor that was visited before already has the colors of its neighbor. So each pixel
+points to an original pixel or to one that was visited before, and the chain of pointers ends.
+Pointer doubling follows all chains of all images in a number of steps that is the logarithm of
+the longest chain, with the same result.
 """
 
 import torch
@@ -14,9 +14,8 @@ from torch import Tensor
 
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 
@@ -25,7 +24,7 @@ Images = Float[Tensor, "b 3 h w"]
 @in_unit
 def glass_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """Pixels copied from near ones between two Gaussian blurs."""
-    sigma, reach, repeats = settings("glass_blur", severity, images)
+    sigma, reach, repeats = severity_parameters("glass_blur", severity, images)
     height, width = images.shape[2:]
     blurred = gaussian(images, sigma).mul_(255).add_(1e-3).floor_().div_(255)
     source = torch.arange(height * width, device=images.device).expand(len(images), -1)
@@ -42,8 +41,8 @@ def copied_from(moves: Int64[Tensor, "b 2 h w"], reach: int) -> Int64[Tensor, "b
 
     Args:
         moves: where the neighbor of each pixel lies, in rows and columns.
-        reach: pixels up to so far from the border are left out: rows and columns from
-            `reach` + 1 to the side less `reach` are gone through, as in the published code.
+        reach: width of the border that is not visited: rows and columns from `reach` + 1 to the
+            side less `reach` are visited, as in the published code.
     """
     _, _, height, width = moves.shape
     number = height * width
@@ -53,7 +52,7 @@ def copied_from(moves: Int64[Tensor, "b 2 h w"], reach: int) -> Int64[Tensor, "b
     inside &= column <= width - reach
     neighbor = place + (moves[:, 0] * width + moves[:, 1]).flatten(1)
     neighbor = torch.where(inside, neighbor, place)
-    # Later in the order of reading is earlier in the order of going through.
+    # Pixels are visited in reverse raster order.
     done = inside[neighbor] & (neighbor > place)
     source = torch.where(done, neighbor + number, neighbor)
     while True:

@@ -1,4 +1,4 @@
-"""Layers that weather lays over an image: plasma for fog, and ice for frost."""
+"""Layers of weather: plasma noise for fog, and ice for frost."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ _ICE = (
 def plasma(
     side: int, decay: float | int, randomness: Randomness
 ) -> Float[Tensor, "b side side"]:
-    """Clouds by the diamond-square algorithm, in 0 ... 1; the map continues at its far side.
+    """Clouds by the diamond-square algorithm, in 0 ... 1, with periodic borders.
 
     Each round fills in the middles of squares and then of their edges, with the mean of the
     four points about and noise that is `decay` squared times weaker than in the round before.
@@ -34,14 +34,14 @@ def plasma(
 
     Source: Fournier, Fussell and Carpenter (1982), Computer rendering of stochastic models.
     """
-    drawn = 2 * randomness.uniform(side * side) - 1
-    heights = torch.zeros(len(drawn), side, side, device=drawn.device)
+    uniform = 2 * randomness.uniform(side * side) - 1
+    heights = torch.zeros(len(uniform), side, side, device=uniform.device)
     used, step, strength = 0, side, 100.0
 
     def filled(total: Tensor) -> Tensor:
         nonlocal used
         number = total.shape[1] * total.shape[2]
-        noise = drawn[:, used : used + number].view_as(total)
+        noise = uniform[:, used : used + number].view_as(total)
         used += number
         return total / 4 + strength**2 * noise
 
@@ -63,8 +63,8 @@ def plasma(
 def ice(size: Sequence[int], randomness: Randomness) -> Float[Tensor, "b 3 h w"]:
     """Frosted glass: noise with the color, contrast and spectrum of a photograph of ice.
 
-    Normal noise, colored by a power of the frequency. What it lacks of the photographs are
-    their needles: phases are random.
+    Normal noise, colored by a power of the frequency. Phases are random, so that it lacks the
+    needles of the photographs.
     """
     height, width = size
     kinds = [_ICE[i] for i in randomness.integers(0, len(_ICE), 1)[:, 0].tolist()]

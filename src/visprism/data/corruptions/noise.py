@@ -7,9 +7,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
+from visprism.data.corruptions.severities import severity_parameters
 
 _CELLS = 4096  # of a table
 
@@ -19,43 +18,43 @@ Images = Float[Tensor, "b 3 h w"]
 @CORRUPTIONS.register
 @in_unit
 def gaussian_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """The same normal noise everywhere, as from electronics in low light."""
-    scale = settings("gaussian_noise", severity, images)
+    """Additive normal noise, as from electronics in low light."""
+    scale = severity_parameters("gaussian_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(images)
 
 
 @CORRUPTIONS.register
 @in_unit
 def shot_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """Poisson noise: so many photons come from a white pixel."""
-    photons = settings("shot_noise", severity, images)
+    """Poisson noise, with a mean number of photons per white pixel."""
+    photons = severity_parameters("shot_noise", severity, images)
     levels = images.mul(255).round_().long()
     return counted(levels, randomness.uniform(*images.shape[1:]), photons).div_(photons)
 
 
 def counted(
-    levels: Int64[Tensor, "*b"], drawn: Float[Tensor, "*b"], photons: int
+    levels: Int64[Tensor, "*b"], uniform: Float[Tensor, "*b"], photons: int
 ) -> Float[Tensor, "*b"]:
-    """Poisson counts, of which more than `photons` count as so many.
+    """Poisson counts, clipped at `photons`.
 
-    By inversion: the count is how many values of the distribution function do not exceed a
-    uniform number. A table tells it at once for nearly all numbers.
+    By inversion: the count is the number of values of the distribution function that do not
+    exceed a uniform number. For nearly all numbers a table gives it directly.
 
     Args:
         levels: of the pixels, 0 to 255; the mean of the highest is `photons`.
-        drawn: uniform numbers in 0 ... 1.
+        uniform: uniform numbers in 0 ... 1.
         photons: of a white pixel.
 
     Source: Chen and Asau (1974), On generating random variates from an empirical distribution.
     """
     function, least, clear = (table.to(levels.device) for table in _poisson(photons))
-    cell = levels * _CELLS + drawn.mul(_CELLS).long()
+    cell = levels * _CELLS + uniform.mul(_CELLS).long()
     counts = least.flatten()[cell].float()
     unclear = torch.nonzero(~clear.flatten()[cell].flatten())[:, 0]
-    for some in unclear.split(_CELLS):
-        rows = function[levels.flatten()[some]]
-        exact = torch.searchsorted(rows, drawn.flatten()[some, None].double(), right=True)
-        counts.view(-1)[some] = exact[:, 0].float()
+    for indices in unclear.split(_CELLS):
+        rows = function[levels.flatten()[indices]]
+        exact = torch.searchsorted(rows, uniform.flatten()[indices, None].double(), right=True)
+        counts.view(-1)[indices] = exact[:, 0].float()
     return counts
 
 
@@ -73,15 +72,15 @@ def _poisson(photons: int) -> tuple[Tensor, Tensor, Tensor]:
 @CORRUPTIONS.register
 @in_unit
 def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """Salt and pepper: a share of the values, color by color, becomes 0 or 1."""
-    share = settings("impulse_noise", severity, images)
-    drawn = randomness.uniform(*images.shape[1:])
-    return images.masked_fill(drawn < share, 0.0).masked_fill_(drawn < share / 2, 1.0)
+    """Salt-and-pepper noise: a fraction of the values of each channel becomes 0 or 1."""
+    share = severity_parameters("impulse_noise", severity, images)
+    uniform = randomness.uniform(*images.shape[1:])
+    return images.masked_fill(uniform < share, 0.0).masked_fill_(uniform < share / 2, 1.0)
 
 
 @CORRUPTIONS.register
 @in_unit
 def speckle_noise(images: Images, severity: int, randomness: Randomness) -> Images:
-    """Normal noise in proportion to the value."""
-    scale = settings("speckle_noise", severity, images)
+    """Multiplicative normal noise."""
+    scale = severity_parameters("speckle_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(1).mul_(images)

@@ -1,4 +1,4 @@
-"""Randomness of corruptions: each image has its own, whatever batch it comes in."""
+"""Randomness of corruptions: a generator per image, independent of the batch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from visprism.core.rng import stream
 
 @dataclass(frozen=True)
 class Randomness:
-    """A generator for each image of a batch, which depends on the image's number alone.
+    """A generator for each image of a batch, which depends on the seed and the image's index.
 
-    Numbers are drawn on the CPU, so that every device gives the same.
+    Numbers are drawn on the CPU, so that they are the same for every device.
     """
 
     seed: int
@@ -29,26 +29,28 @@ class Randomness:
         return [stream(self.seed, self.use, number) for number in self.numbers]
 
     def of(self, part: slice) -> "Randomness":
-        """That of some of the images, from the start."""
+        """The randomness of some of the images, from the start."""
         return replace(self, numbers=self.numbers[part])
 
     def normal(self, *shape: int) -> Float[Tensor, "b ..."]:
         """Standard normal numbers."""
-        return self._each(lambda own: torch.randn(shape, generator=own))
+        return self._each(lambda generator: torch.randn(shape, generator=generator))
 
     def uniform(self, *shape: int) -> Float[Tensor, "b ..."]:
-        """Numbers in 0 ... 1, without 1."""
-        return self._each(lambda own: torch.rand(shape, generator=own))
+        """Uniform numbers in [0, 1)."""
+        return self._each(lambda generator: torch.rand(shape, generator=generator))
 
     def integers(self, low: int, high: int, *shape: int) -> Int64[Tensor, "b ..."]:
-        """Whole numbers from `low` to before `high`."""
-        return self._each(lambda own: torch.randint(low, high, shape, generator=own))
+        """Integers in [low, high)."""
+        return self._each(
+            lambda generator: torch.randint(low, high, shape, generator=generator)
+        )
 
     def poisson(self, rates: Float[Tensor, "b ..."]) -> Float[Tensor, "b ..."]:
-        """Counts with these means."""
+        """Poisson counts with these means."""
         pairs = zip(rates.cpu(), self.generators, strict=True)
-        counts = [torch.poisson(rate, generator=own) for rate, own in pairs]
+        counts = [torch.poisson(rate, generator=generator) for rate, generator in pairs]
         return torch.stack(counts).to(self.device)
 
     def _each(self, draw: Callable[[Generator], Tensor]) -> Tensor:
-        return torch.stack([draw(own) for own in self.generators]).to(self.device)
+        return torch.stack([draw(generator) for generator in self.generators]).to(self.device)

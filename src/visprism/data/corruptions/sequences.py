@@ -1,4 +1,4 @@
-"""Sequences: an image that is perturbed a little more, or anew, from frame to frame."""
+"""Sequences: an image that is perturbed from frame to frame, as in ImageNet-P."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from visprism.data.corruptions.digital import brightened
 from visprism.data.corruptions.filters import motion_blurred
 from visprism.data.corruptions.geometry import rotated, scaled, tilted, translated
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.scale import eight_bit
+from visprism.data.corruptions.registry import eight_bit
 from visprism.data.corruptions.severities import SIZES, table_for
 from visprism.data.corruptions.weather import flakes_of, snowed
 
@@ -50,8 +50,8 @@ def sequence(
     """Each image as a sequence of frames, as in CIFAR-10-P and ImageNet-P.
 
     31 frames, but for motion_blur and translate of small images (21 and 16) and translate of
-    large ones (41). Noise is drawn anew for each frame, the first of which is clean; all else
-    changes step by step. What comes from beyond the border is black.
+    large ones (41). Noise is drawn for each frame separately, and the first frame is clean; all
+    else changes step by step. Pixels from beyond the border are black.
 
     Args:
         images: RGB of eight bits.
@@ -100,7 +100,7 @@ def check_perturbation(perturbation: str) -> None:
     """Check the name of a perturbation.
 
     Raises:
-        InputError: if it is none of `PERTURBATIONS`.
+        InputError: if it is not one of `PERTURBATIONS`.
     """
     if perturbation not in PERTURBATIONS:
         raise InputError(
@@ -110,7 +110,7 @@ def check_perturbation(perturbation: str) -> None:
 
 def _gaussian_noise(images: Images, scale: float | int, randomness: Randomness) -> Frames:
     noise = (scale * randomness.normal(*images.shape[1:]) for _ in range(30))
-    return [images, *(images + each for each in noise)]
+    return [images, *(images + frame_noise for frame_noise in noise)]
 
 
 def _shot_noise(images: Images, photons: int, randomness: Randomness) -> Frames:
@@ -124,7 +124,7 @@ def _motion_blur(
 ) -> Frames:
     radius, sigma, frames, step = setting
     angles = [(i - frames + 1) * step for i in range(frames)]
-    flat = images.flatten(0, 1)  # all images move alike
+    flat = images.flatten(0, 1)  # all images move by the same amount
     return [motion_blurred(flat, radius, sigma, a).view_as(images) for a in angles]
 
 

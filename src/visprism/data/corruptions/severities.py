@@ -154,7 +154,7 @@ def check_severity(severity: int) -> None:
         raise InputError(f"severity must be 1 (mild) to 5 (severe), got {severity!r}")
 
 
-def settings(corruption: str, severity: int, images: Tensor) -> Any:  # noqa: ANN401
+def severity_parameters(corruption: str, severity: int, images: Tensor) -> Any:  # noqa: ANN401
     """The parameters of a corruption at a severity, for images of this size."""
     height, width = images.shape[2:]
     return _TABLES[table_for(height, width)][corruption][severity - 1]

@@ -7,9 +7,8 @@ from torch.nn.functional import pad
 
 from visprism.data.corruptions.filters import gaussian
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 Layer = Float[Tensor, "b h w"]  # eight-bit numbers, 0 to 255, where nothing else is said
@@ -24,7 +23,9 @@ _WEAK, _STRONG = 50, 150  # gradients of an edge
 @in_unit
 def spatter(images: Images, severity: int, randomness: Randomness) -> Images:
     """Drops where smooth noise is high: with refracting edges for water, opaque for mud."""
-    mean, deviation, sigma, threshold, strength, liquid = settings("spatter", severity, images)
+    mean, deviation, sigma, threshold, strength, liquid = severity_parameters(
+        "spatter", severity, images
+    )
     layer = gaussian(deviation * randomness.normal(*images.shape[2:]) + mean, sigma)
     layer = torch.where(layer < threshold, 0.0, layer)
     if liquid == "mud":
@@ -73,7 +74,7 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
     near = pad(size, (1, 1, 1, 1))
     height, width = size.shape[1:]
 
-    def moved(dy: int, dx: int) -> Tensor:
+    def shifted(dy: int, dx: int) -> Tensor:
         return near[:, 1 + dy : 1 + dy + height, 1 + dx : 1 + dx + width]
 
     level = down.abs() < 0.41421356 * across.abs()
@@ -81,31 +82,31 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
     falls = across * down < 0  # to the upper right
     ridge = torch.where(
         level,
-        (size > moved(0, -1)) & (size >= moved(0, 1)),
+        (size > shifted(0, -1)) & (size >= shifted(0, 1)),
         torch.where(
             upright,
-            (size > moved(-1, 0)) & (size >= moved(1, 0)),
+            (size > shifted(-1, 0)) & (size >= shifted(1, 0)),
             torch.where(
                 falls,
-                (size > moved(-1, 1)) & (size > moved(1, -1)),
-                (size > moved(-1, -1)) & (size > moved(1, 1)),
+                (size > shifted(-1, 1)) & (size > shifted(1, -1)),
+                (size > shifted(-1, -1)) & (size > shifted(1, 1)),
             ),
         ),
     )
-    weak, found = ridge & (size > _WEAK), ridge & (size > _STRONG)
+    weak, strong = ridge & (size > _WEAK), ridge & (size > _STRONG)
     while True:
-        grown = _grown(_grown(found, 1), 2) & weak
-        if torch.equal(grown, found):
-            return found
-        found = grown
+        grown = _grown(_grown(strong, 1), 2) & weak
+        if torch.equal(grown, strong):
+            return strong
+        strong = grown
 
 
 def _grown(marked: Bool[Tensor, "b h w"], axis: int) -> Bool[Tensor, "b h w"]:
     """Marked places and their two neighbors along an axis."""
-    found, last = marked.clone(), marked.shape[axis] - 1
-    found.narrow(axis, 1, last).logical_or_(marked.narrow(axis, 0, last))
-    found.narrow(axis, 0, last).logical_or_(marked.narrow(axis, 1, last))
-    return found
+    grown, last = marked.clone(), marked.shape[axis] - 1
+    grown.narrow(axis, 1, last).logical_or_(marked.narrow(axis, 0, last))
+    grown.narrow(axis, 0, last).logical_or_(marked.narrow(axis, 1, last))
+    return grown
 
 
 def distances(near: Bool[Tensor, "b h w"]) -> Layer:

@@ -1,4 +1,4 @@
-"""Weather: snow, frost and fog; brightness stands with saturation in `digital`."""
+"""Weather: snow, frost and fog; brightness is in `digital`, with saturation."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,8 @@ from torch import Tensor
 from visprism.data.corruptions.filters import motion_blurred, zoomed
 from visprism.data.corruptions.layers import ice, plasma
 from visprism.data.corruptions.randomness import Randomness
-from visprism.data.corruptions.registry import CORRUPTIONS
-from visprism.data.corruptions.scale import in_unit
-from visprism.data.corruptions.severities import settings
+from visprism.data.corruptions.registry import CORRUPTIONS, in_unit
+from visprism.data.corruptions.severities import severity_parameters
 
 Images = Float[Tensor, "b 3 h w"]
 
@@ -21,8 +20,8 @@ _GRAY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
 @CORRUPTIONS.register
 @in_unit
 def fog(images: Images, severity: int, randomness: Randomness) -> Images:
-    """A layer of clouds, so that the brightest stays as bright as it was."""
-    strength, decay = settings("fog", severity, images)
+    """A layer of clouds, scaled so that the maximum stays."""
+    strength, decay = severity_parameters("fog", severity, images)
     height, width = images.shape[2:]
     side = 1 << (max(height, width) - 1).bit_length()
     clouds = plasma(side, decay, randomness)[:, None, :height, :width]
@@ -34,7 +33,7 @@ def fog(images: Images, severity: int, randomness: Randomness) -> Images:
 @in_unit
 def frost(images: Images, severity: int, randomness: Randomness) -> Images:
     """A layer of ice, which is generated, not photographed; see `layers.ice`."""
-    of_image, of_ice = settings("frost", severity, images)
+    of_image, of_ice = severity_parameters("frost", severity, images)
     return of_image * images + of_ice * ice(images.shape[2:], randomness)
 
 
@@ -42,7 +41,9 @@ def frost(images: Images, severity: int, randomness: Randomness) -> Images:
 @in_unit
 def snow(images: Images, severity: int, randomness: Randomness) -> Images:
     """Flakes that fall at 45 to 135 degrees, over an image that is a little whiter."""
-    mean, deviation, zoom, threshold, radius, sigma, share = settings("snow", severity, images)
+    mean, deviation, zoom, threshold, radius, sigma, share = severity_parameters(
+        "snow", severity, images
+    )
     flakes = flakes_of(images.shape[2:], (mean, deviation, zoom, threshold), randomness)
     angles = (90 * randomness.uniform(1)[:, 0] - 135).tolist()
     fallen = torch.stack(
@@ -57,11 +58,11 @@ def snow(images: Images, severity: int, randomness: Randomness) -> Images:
 def flakes_of(
     size: Sequence[int], looks: Sequence[float | int], randomness: Randomness
 ) -> Float[Tensor, "b h w"]:
-    """Snow that does not move yet: enlarged noise of which only the highest is kept.
+    """Snow without motion: enlarged noise above a threshold.
 
     Args:
         size: of the images, (height, width).
-        looks: mean and deviation of the noise, how far it is enlarged, and what is kept.
+        looks: mean and standard deviation of the noise, zoom factor, and threshold.
         randomness: of each image.
     """
     mean, deviation, zoom, threshold = looks
@@ -70,7 +71,7 @@ def flakes_of(
 
 
 def snowed(images: Images, layer: Float[Tensor, "b h w"], share: float | int) -> Images:
-    """Images, whitened, with the layer of snow and the same layer upside down."""
+    """Whitened images with the layer of snow and its rotation by 180 degrees."""
     weights = torch.tensor(_GRAY, device=images.device)[:, None, None]
     gray = (images * weights).sum(1, keepdim=True)
     white = share * images + (1 - share) * torch.maximum(images, 1.5 * gray + 0.5)

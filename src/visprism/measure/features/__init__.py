@@ -1,4 +1,4 @@
-"""Analyses of feature maps: probes gather them in one pass over the data."""
+"""Measurements of feature maps, by probes in one pass over the data."""
 
 from visprism.measure.features.attention import AttentionProbe
 from visprism.measure.features.attention_maps import Query, attention_maps

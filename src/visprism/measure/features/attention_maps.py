@@ -29,7 +29,7 @@ def attention_maps(
     blocks: Iterable[str] | None = None,
     run: Run = DEFAULT_RUN,
 ) -> AttentionMaps:
-    """The weights of one query of one image, put back on the grid.
+    """The weights of one query of one image on the token grid.
 
     Costs one forward pass; with ``query="class"`` another one, and a backward pass of the head.
 
@@ -126,11 +126,11 @@ def _of_query(
                 "class token that the head reads"
             )
         return key_map(weights[0, :, int(outside[np.argmax(read)])], geometry, 0)
-    window, token = _nearest(attention, query)
+    window, token = _query_near(attention, query)
     return key_map(weights[window, :, token], geometry, window)
 
 
-def _nearest(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
+def _query_near(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
     """Window and number of the query whose place is nearest to a pixel."""
     (height, width), (y, x) = attention.image, pixel
     if not (0 <= y < height and 0 <= x < width):

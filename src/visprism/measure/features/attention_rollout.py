@@ -23,7 +23,7 @@ def rollout(
     target: int | None = None,
     run: Run = DEFAULT_RUN,
 ) -> Rollout:
-    """How much each place reaches the output, when attention is followed through all blocks.
+    """Attention rollout: contribution of each position to the output through all blocks.
 
     R = product over blocks of (I + A) / 2, A the weights averaged over heads; with `gradient`
     R <- R + A' R with A' the mean over heads of (dy/dA * A), negative values set to 0, y the
@@ -94,7 +94,7 @@ def rollouts(
 
 
 def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> list[Tensor]:
-    """The weights times the gradient of a class with respect to them, where it is positive."""
+    """The weights times the gradient of a class with respect to them, clipped at 0."""
     classes = logits.shape[-1]
     if target is None:
         target = int(logits[0].argmax())

@@ -1,7 +1,7 @@
 """Cache chunks: feature maps in chunks that fit into the processor's cache.
 
-Reductions of a feature map read it more than once. In chunks it comes from memory only once,
-which is what takes their time.
+Reductions of a feature map read it more than once. In chunks it is read from memory only once,
+which dominates their time.
 """
 
 from collections.abc import Iterator

@@ -37,10 +37,10 @@ _GROUPS = 16
 class CKAProbe(Probe):
     """Gathers the `Similarity` of all pairs of blocks.
 
-    A pair of images is compared only if one batch holds both, so batches must mix what the
-    images show: shuffle data that is sorted by class. How the data is cut changes the estimate
-    as drawing other images does, and `biased` by more. Batches count by their number of
-    images; any that holds fewer than 4, as the last one may, is left out.
+    A pair of images is compared only if one batch holds both, so shuffle data that is sorted by
+    class. The split into batches changes the estimate as other images do, and `biased` by more.
+    Batches count by their number of images; any that holds fewer than 4, as the last one may,
+    is left out.
 
     In each batch the images of the other block are shuffled once, for a permutation null.
 

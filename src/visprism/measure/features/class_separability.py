@@ -111,14 +111,14 @@ def _collapse(x: Float[np.ndarray, "n d"], index: Int[np.ndarray, " n"]) -> dict
     centered = means - means.mean(0)
     weights = 1 / (k * np.bincount(index)[index])
     _, values, directions = np.linalg.svd(centered / np.sqrt(k), full_matrices=False)
-    kept = values**2 > _ROUNDING * max(values[0] ** 2, np.finfo(float).tiny)
-    along = rest @ directions[kept].T / values[kept]
+    spanned = values**2 > _ROUNDING * max(values[0] ** 2, np.finfo(float).tiny)
+    along = rest @ directions[spanned].T / values[spanned]
     norms = np.linalg.norm(centered, axis=1)
     units = centered / np.maximum(norms, np.finfo(float).tiny)[:, None]
     cosines = (units @ units.T)[np.triu_indices(k, 1)]
     distance = (means**2).sum(1) - 2 * x @ means.T
     return {
-        "nc1": float((weights[:, None] * along**2).sum() / k) if kept.any() else np.nan,
+        "nc1": float((weights[:, None] * along**2).sum() / k) if spanned.any() else np.nan,
         "equinorm": float(norms.std() / norms.mean()) if norms.any() else np.nan,
         "equiangularity": float(cosines.std()) if norms.any() else np.nan,
         "maximal_angle": float(abs(cosines + 1 / (k - 1)).mean()) if norms.any() else np.nan,

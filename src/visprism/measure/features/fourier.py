@@ -1,8 +1,8 @@
-"""Fourier probe: gathers how much of a block's output is fine detail.
+"""Fourier probe: gathers the log amplitude of feature maps by spatial frequency.
 
 The spectrum is the mean over images and channels of the log amplitude of the feature map's
-Fourier transform (`visprism.measure.features.profiles`), as a function of frequency. What a
-block does is the change from the spectrum of the previous block.
+Fourier transform (`visprism.measure.features.profiles`), as a function of frequency. The effect
+of a block is the change from the spectrum of the previous block.
 
 Source: Park and Kim (2022), How do vision transformers work?, fig. 2a and 8.
 """

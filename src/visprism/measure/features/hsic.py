@@ -67,8 +67,8 @@ def rbf(bandwidth: float) -> Kernel:
     """
 
     def kernel(grams: Float[Tensor, "m n n"]) -> Float[Tensor, "m n n"]:
-        own = grams.diagonal(dim1=1, dim2=2)
-        squares = (own[:, :, None] + own[:, None] - 2 * grams).clamp_(min=0)
+        squared_norms = grams.diagonal(dim1=1, dim2=2)
+        squares = (squared_norms[:, :, None] + squared_norms[:, None] - 2 * grams).clamp_(min=0)
         squares.diagonal(dim1=1, dim2=2).zero_()
         pairs = torch.triu_indices(*squares.shape[1:], offset=1)
         median = squares[:, pairs[0], pairs[1]].quantile(0.5, dim=1)[:, None, None]

@@ -20,9 +20,9 @@ Sees = Literal["feature maps", "tokens", "attention", "residual branches"]
 class Probe(ABC):
     """A streaming statistic of feature maps, or of attention.
 
-    Its state is `sums`, arrays that add up over images: fixed in size, and blind to how the
-    data was cut into batches or spread over processes. `visprism.testing.check_probe` checks
-    it. (`CKAProbe`, which compares the images of a batch, adds up over batches.)
+    Its state is `sums`, arrays that add up over images: fixed in size, and independent of the
+    batches and processes. `visprism.testing.check_probe` checks it. (`CKAProbe`, which compares
+    the images of a batch, adds up over batches.)
 
     A probe may `record` quantities that have one value for each image, so that two models can
     be compared image by image. Their memory is one number for each image and quantity.
@@ -42,7 +42,7 @@ class Probe(ABC):
 
     @abstractmethod
     def extract(self, x: Any) -> Tensor:  # noqa: ANN401 (by `sees`)
-        """What is needed of one block's feature map; called inside the forward pass.
+        """The statistics of one block's feature map; called inside the forward pass.
 
         It is new memory, does not change `x`, and is finite where `x` is. `x` is the feature
         map (B, C, H, W), float32 or float64, in any order of memory: tokens come as a view with

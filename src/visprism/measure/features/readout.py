@@ -1,8 +1,8 @@
 """Readout: the tokens whose output the head of a model reads.
 
-A class token, two of them, the mean over the patches, a register: they differ from model to
-model and cannot be told by the order of the tokens. The gradient of a logit with respect to the
-tokens that leave the last attention block is exactly 0 for tokens that are not read.
+They are a class token, two of them, the mean over the patches or a register, and the order of
+the tokens does not show which. The gradient of a logit with respect to the tokens that leave
+the last attention block is exactly 0 for tokens that are not read.
 """
 
 import numpy as np

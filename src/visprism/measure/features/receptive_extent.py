@@ -1,7 +1,8 @@
-"""Extent: how far a receptive field reaches, from sums over images."""
+"""Extent of receptive fields, from sums over images."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from torch.nn.functional import avg_pool2d
 from visprism.anatomy import Block
 from visprism.core.statistics import standard_error
 from visprism.measure.features.per_block import block_columns
-from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.results.per_image import PerImage
+from visprism.results.receptive_field import LAST_SIGMA, ReceptiveField, ReceptiveMaps
 
 _CELLS = 56  # most along a side of a map that is drawn
 
@@ -23,17 +25,27 @@ class Fields:
     """What is added up over images about one block's field."""
 
     total: Float[np.ndarray, "h w"]
-    products: Float[np.ndarray, "5 5"]  # of `moments`, for errors
+    moments: tuple[Float[np.ndarray, "5 _"], ...]  # see `_moments`; one array for each batch
 
     def __add__(self, other: "Fields") -> "Fields":
-        return Fields(self.total + other.total, self.products + other.products)
+        return Fields(self.total + other.total, self.moments + other.moments)
+
+    def of_images(self) -> Float[np.ndarray, "5 n"]:
+        """The moments of every image, in the order of the batches."""
+        return np.concatenate(self.moments, axis=1)
+
+
+def in_turn(parts: Sequence[Fields]) -> Fields:
+    """The fields of several processes as one; they took turns with the batches."""
+    turns = zip_longest(*(part.moments for part in parts))
+    moments = tuple(m for turn in turns for m in turn if m is not None)
+    return Fields(sum((p.total for p in parts[1:]), parts[0].total), moments)
 
 
 def fields_of(weight: Float[Tensor, "b h w"]) -> Fields:
-    """The sums over the images of a batch; `weight` is how strongly each pixel counts."""
+    """The sums over the images of a batch; `weight` is the weight of each pixel."""
     fields = weight.double().cpu().numpy()
-    moments = _moments(fields)
-    return Fields(fields.sum(0), moments @ moments.T)
+    return Fields(fields.sum(0), (_moments(fields),))
 
 
 def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -46,6 +58,24 @@ def _moments(fields: Float[np.ndarray, "b h w"]) -> Float[np.ndarray, "5 b"]:
     row, column = _places(*fields.shape[1:])
     factors = (np.ones_like(fields[0]), row, column, row**2 + column**2)
     return np.stack([np.ones(len(fields)), *((fields * f).sum((1, 2)) for f in factors)])
+
+
+def sigma_of_images(fields: Mapping[Block, Fields], sizes: ReceptiveField) -> PerImage:
+    """The linearized sigma of the last block that depends on the image, for each image.
+
+    Sigma is a function of sums over images. A value is sigma plus the influence of an image, to
+    first order, so that the values have the mean sigma and the spread of its standard error.
+    """
+    rows = np.flatnonzero(np.isfinite(sizes.sigma))
+    if not len(rows):
+        none = np.zeros(0)
+        return PerImage(quantity=none.astype(str), image=none.astype(int), value=none)
+    moments = list(fields.values())[rows[-1]].of_images()
+    images, sigma = moments.shape[1], float(sizes.sigma[rows[-1]])
+    influence = _variance_influence(moments) / (2 * sigma or 1.0)
+    return PerImage(
+        quantity=np.full(images, LAST_SIGMA), image=np.arange(images), value=sigma + influence
+    )
 
 
 def extents(fields: Mapping[Block, Fields]) -> ReceptiveField:
@@ -63,16 +93,12 @@ def extents(fields: Mapping[Block, Fields]) -> ReceptiveField:
 def _extent(fields: Fields) -> dict[str, float]:
     """The numbers of one row of a `ReceptiveField`."""
     height, width = fields.total.shape
-    images, mass, by_row, by_column, squares = fields.products[0]
-    mass = mass if mass > 0 else np.nan
-    row, column = by_row / mass, by_column / mass
-    variance = max(0.0, (squares / mass - row**2 - column**2) / 2) + 0 * mass
+    moments = fields.of_images()
+    variance, row, column = _spread(moments)
     sigma = float(np.sqrt(variance))
-    # The delta method: what each image adds to the variance, less its part of the mean.
-    part = [0, (row**2 + column**2) / 2 - variance, -row, -column, 0.5]
-    spread = np.einsum("i,ij,j->", part, fields.products, part)
-    error = standard_error(np.zeros(1), np.array([spread]), np.array([images])).item()
-    variance_error = error * images / mass  # 0 where every field is one pixel, and sigma 0
+    influence = _variance_influence(moments)
+    squares, images = np.array([(influence**2).sum()]), np.array([float(len(influence))])
+    variance_error = standard_error(np.zeros(1), squares, images).item()  # 0 for one pixel
     middle = row + (height - 1) / 2, column + (width - 1) / 2
     sides = {t: _side(fields.total, (row, column), t / 100) for t in (20, 30, 50, 95, 99)}
     areas = {t: _inside((height, width), middle, sides[t]) for t in (20, 30, 50, 99)}
@@ -86,12 +112,28 @@ def _extent(fields: Fields) -> dict[str, float]:
     }
 
 
+def _spread(moments: Float[np.ndarray, "5 n"]) -> tuple[float, float, float]:
+    """Variance along one axis, and row and column of the center of mass; NaN without mass."""
+    _, mass, by_row, by_column, squares = moments.sum(1)
+    mass = mass if mass > 0 else np.nan
+    row, column = by_row / mass, by_column / mass
+    return max(0.0, (squares / mass - row**2 - column**2) / 2) + 0 * mass, row, column
+
+
+def _variance_influence(moments: Float[np.ndarray, "5 n"]) -> Float[np.ndarray, "n"]:
+    """What each image adds to the variance to first order, with mean 0 (the delta method)."""
+    variance, row, column = _spread(moments)
+    part = np.array([0, (row**2 + column**2) / 2 - variance, -row, -column, 0.5])
+    mean_mass = moments[1].mean() if moments[1].any() else np.nan
+    return part @ moments / mean_mass
+
+
 def _side(
     total: Float[np.ndarray, "h w"], middle: tuple[float, float], threshold: float
 ) -> float:
     """Side of the smallest square about `middle` whose pixels hold this share of the field."""
     row, column = _places(*total.shape)
-    # Rounded, so that pixels on one ring are not told apart by the last digits of the middle.
+    # Rounded, so that pixels of one ring have equal distances despite rounding of the middle.
     distance = np.maximum(abs(row - middle[0]), abs(column - middle[1])).round(6).ravel()
     order = distance.argsort()
     held = total.ravel()[order].cumsum()

@@ -1,8 +1,8 @@
-"""Gradients: how strongly the center of each block's feature map depends on each pixel.
+"""Receptive fields: dependence of the center of each feature map on each pixel.
 
 The weight of a pixel is the absolute gradient of the center position with respect to it, summed
-over colors and averaged over images. It shows which pixels the position uses; the
-theoretical receptive field, which kernels and strides give, which it could use.
+over colors and averaged over images. It shows which pixels the position uses; the theoretical
+receptive field, given by kernels and strides, shows which it could use.
 
 Sources: Luo et al. (2016), Understanding the effective receptive field in deep convolutional
 neural networks; Ding et al. (2022), Scaling up your kernels to 31x31.
@@ -21,7 +21,15 @@ from visprism.core.processes import gather, share
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
-from visprism.measure.features.receptive_extent import Fields, extents, fields_of, maps_of
+from visprism.measure.features.receptive_extent import (
+    Fields,
+    extents,
+    fields_of,
+    in_turn,
+    maps_of,
+    sigma_of_images,
+)
+from visprism.results.per_image import PerImage
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 
 
@@ -31,7 +39,7 @@ def receptive_field(
     *,
     maps: int = 7,
     run: Run = DEFAULT_RUN,
-) -> tuple[ReceptiveField, ReceptiveMaps]:
+) -> tuple[ReceptiveField, ReceptiveMaps, PerImage]:
     """Effective receptive field of each block: its size, and its map for some blocks.
 
     With y the feature map at its center position (h // 2, w // 2) and s random signs, the
@@ -51,7 +59,7 @@ def receptive_field(
             since gradients in half precision underflow.
 
     Returns:
-        The sizes, one row for each block, and the maps.
+        The sizes, one row for each block, the maps, and sigma of the last block for each image.
 
     Raises:
         InputError: if the model is in training mode, there are no images or they do not fit, a
@@ -81,8 +89,11 @@ def receptive_field(
     if not images:
         raise InputError("batches must hold at least one image, got none")
     origin = run.measured(images=images, batch_size=largest, image_shape=image_shape(anatomy))
-    return replace(extents(sums), provenance=origin), replace(
-        maps_of(sums, maps), provenance=origin
+    sizes = extents(sums)
+    return (
+        replace(sizes, provenance=origin),
+        replace(maps_of(sums, maps), provenance=origin),
+        replace(sigma_of_images(sums, sizes), provenance=origin),
     )
 
 
@@ -94,7 +105,7 @@ def _weights(
     def center(x: Tensor) -> Tensor:
         """The center position with signs, of all images together: they do not mix.
 
-        A number of its own, so that a later change of the feature map in place is not in it.
+        A copy, so that a later in-place change of the feature map has no effect.
         """
         signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
         at = x[:, :, x.shape[2] // 2, x.shape[3] // 2]
@@ -155,8 +166,6 @@ def _all_reduce(
 ) -> tuple[dict[Block, Fields], int, int]:
     """The sums of all processes, added in the order of ranks: equal bits everywhere."""
     parts = gather((dict(sums), images, largest))
-    total: dict[Block, Fields] = {}
-    for part, _, _ in parts:
-        for block, fields in part.items():
-            total[block] = total[block] + fields if block in total else fields
+    blocks = dict.fromkeys(block for part, _, _ in parts for block in part)
+    total = {b: in_turn([part[b] for part, _, _ in parts if b in part]) for b in blocks}
     return total, sum(n for _, n, _ in parts), max(n for *_, n in parts)

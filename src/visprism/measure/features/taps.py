@@ -1,4 +1,4 @@
-"""Taps: where probes read a forward pass: feature maps, attention, residual branches."""
+"""Taps of a forward pass, read by probes: feature maps, attention, residual branches."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -132,5 +132,5 @@ def _precise(x: Tensor) -> Tensor:
 
 
 def _eager(extract: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
-    """What a compiled model must not compile too."""
+    """Excluded from compilation."""
     return torch.compiler.disable(extract) if "torch._dynamo" in sys.modules else extract

@@ -37,7 +37,8 @@ class Tokens:
     @property
     def groups(self) -> tuple[Group, ...]:
         """Group of each token of `every`."""
-        return (*self.roles, *["grid"] * self.grid[0, 0].numel())
+        grid: Group = "grid"
+        return (*self.roles, *[grid] * self.grid[0, 0].numel())
 
     @property
     def every(self) -> Float[Tensor, "b n c"]:

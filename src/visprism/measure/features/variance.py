@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Block
+from visprism.core.rng import stream
 from visprism.core.statistics import standard_error
 from visprism.measure.features.cache_chunks import cache_chunks, channel_mean
 from visprism.measure.features.per_block import (
@@ -31,6 +32,7 @@ from visprism.measure.features.probe import Probe
 from visprism.results.kind_summary import SCALE_FREE, VARIANCE, mean_change
 from visprism.results.variance import Variances
 
+_PROJECTIONS = 4
 _LOGS = {"log_ratio": VARIANCE, "relative_log_ratio": SCALE_FREE}
 
 
@@ -40,17 +42,17 @@ class VarianceProbe(Probe):
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
         """Mean squared deviation over positions and mean square, mean over channels, by image.
 
-        Then follows, for each of the c channels, whether it is 0 everywhere (d = c + 2). Costs
-        one read of the map.
+        Then follow 4 random projections of the map, and for each of the c channels whether it
+        is 0 everywhere (d = c + 6). Costs two reads of the map.
         """
         chunks = [_moments(chunk) for chunk in cache_chunks(x)]
         means = torch.cat([channel_mean(moments, x) for moments in chunks])
         dead = torch.cat([_by_channel(moments[:, 1], x) == 0 for moments in chunks])
-        return torch.cat([means, dead.to(means)], dim=1)
+        return torch.cat([means, _projections(x).to(means), dead.to(means)], dim=1)
 
     def update(self, batch: Mapping[Block, Float[Tensor, "_ _"]]) -> None:
         """Add one batch; see `Probe.update`."""
-        before, moments_before = None, None
+        before, moments_before, sketch_before = None, None, np.zeros(0)
         ratios: dict[str, dict[Block, np.ndarray]] = {name: {} for name in _LOGS}
         for block, extract in batch.items():
             values = extract.cpu().double().numpy()
@@ -64,8 +66,16 @@ class VarianceProbe(Probe):
                         self.add({(name, block): image_sums(ratio)})
             terms = np.stack([np.ones_like(deviation), deviation, square, earlier])
             self.add({block: terms @ terms.T})  # sums, and sums of products
-            self.add({("dead", block): values[:, 2:].sum(0)})
-            before, moments_before = block, moments
+            sketch = values[:, 2 : 2 + _PROJECTIONS]
+            if (
+                before is not None
+                and moments_before is not None
+                and block.shape == before.shape
+            ):
+                distance = ((sketch - sketch_before) ** 2).mean(1)
+                self.add({("step", block): np.array([distance.sum(), moments_before[1].sum()])})
+            self.add({("dead", block): values[:, 2 + _PROJECTIONS :].sum(0)})
+            before, moments_before, sketch_before = block, moments, sketch
         for name, by_block in ratios.items():
             for kind, means in kind_means(by_block, self.between).items():
                 self.add({(name, kind): image_sums(means)})
@@ -86,6 +96,11 @@ class VarianceProbe(Probe):
             logs[name], logs[f"{name}_error"] = self._means(name, blocks)
             _, logs[f"kind_{name}_error"] = self._means(name, [block.kind for block in blocks])
         dead = [self.sums["dead", block] for block in blocks]
+        steps = np.stack(
+            [self.sums.get(("step", block), np.full(2, np.nan)) for block in blocks]
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            feature_change = np.sqrt(steps[:, 0] / steps[:, 1])
         return Variances(
             **block_columns(blocks),
             **predecessors(blocks, self.between),
@@ -96,6 +111,7 @@ class VarianceProbe(Probe):
             relative_error=unbiased * relative_error,
             change=growth - 1 + 0 * unbiased,
             change_error=growth_error + 0 * unbiased,
+            feature_change=feature_change,
             dead_channels=np.array(
                 [(d == n).mean() for d, n in zip(dead, images, strict=True)]
             ),
@@ -109,6 +125,22 @@ class VarianceProbe(Probe):
         count, total, squares = np.stack([self.sums.get((name, key), empty) for key in keys]).T
         with np.errstate(invalid="ignore"):
             return total / count, standard_error(total, squares, count)
+
+
+def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 4"]:
+    """Sums of a map with random signs, sum over c, y, x of u_c v_yx x_cyx / sqrt(c h w).
+
+    The mean square of a projection is the mean square of the map, so that the difference of
+    two maps' projections estimates how far they are apart. Equal maps have equal projections.
+    """
+    _, channels, height, width = x.shape
+    signs = [
+        2 * torch.randint(2, (size, _PROJECTIONS), generator=stream(0, "projections", size)) - 1
+        for size in (channels, height * width)
+    ]
+    u, v = (s.to(x) for s in signs)
+    by_channel = x.flatten(2) @ v
+    return (by_channel * u).sum(1) / (channels * height * width) ** 0.5
 
 
 def _logs(

@@ -14,7 +14,7 @@ from visprism.core.errors import InputError
 from visprism.measure.loss.cached_batches import CachedBatches
 
 # "frozen": the running statistics of the model. "batch": the statistics of each batch, as in
-# training. "reestimated": running statistics that are computed anew, from the images that the
+# training. "reestimated": running statistics that are computed from the images that the
 # loss is measured on, for each set of weights.
 BatchNorm = Literal["frozen", "batch", "reestimated"]
 

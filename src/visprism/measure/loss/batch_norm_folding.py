@@ -28,8 +28,8 @@ _ABSENT = object()  # the value of an attribute that is not there
 def foldable(model: nn.Module, images: Images) -> tuple[Pair, ...]:
     """Convolutions whose output nothing but one frozen BatchNorm reads.
 
-    Modules with hooks or a ``forward`` of their own, as of accelerate, are left as they are:
-    what these compute is unknown. Runs the model once on `images`, which may be few.
+    Modules with hooks or a replaced ``forward``, such as those of accelerate, are skipped: what
+    they compute is unknown. Runs the model once on `images`, which may be few.
     """
     named = [(name, m) for name, m in model.named_modules() if not _is_patched(m)]
     norms = {m: name for name, m in named if _after(m) is not None}

@@ -1,4 +1,4 @@
-"""Cached batches: images and targets held in memory, so that every point sees the same ones."""
+"""Cached batches: images and targets in memory, the same for every point."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

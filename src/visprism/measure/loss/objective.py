@@ -1,7 +1,7 @@
 """The objective: the mean loss over a data set, as a function of the parameters."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from visprism.anatomy import Images, check_repeatable, dissect, pixels
+from visprism.anatomy import Images, check_repeatable, dissect, forward, pixels
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share
@@ -20,13 +20,39 @@ from visprism.measure.batches import (
     first_images,
     on_device,
 )
-from visprism.measure.loss.batch_graph import BatchGraph, LogitsModule, flatten
 from visprism.measure.loss.batch_norm import BatchNorm, check_batch_norm
 from visprism.measure.loss.batch_norm_folding import Pair, foldable, folded
 from visprism.measure.loss.double_backward import differentiable
 from visprism.measure.loss.losses import Loss, cross_entropy, losses_of
 from visprism.measure.loss.parameter_selection import Selection, selected
 from visprism.measure.loss.pointwise import CachedDerivatives
+
+
+@dataclass(frozen=True)
+class BatchGraph:
+    """The computation of one batch's loss from the parameters, as autograd holds it."""
+
+    leaves: list[Tensor]  # the chosen parameters
+    logits: Tensor
+    loss: Float[Tensor, ""]  # sum over the examples
+    examples: int
+
+
+class LogitsModule(nn.Module):
+    """A model as a module whose `forward` returns logits."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Images) -> Tensor:
+        """The logits."""
+        return forward(self.model, images)
+
+
+def flatten(tensors: Sequence[Tensor]) -> Float[Tensor, " p"]:
+    """Tensors as one vector."""
+    return torch.cat([tensor.flatten() for tensor in tensors])
 
 
 @dataclass(frozen=True, eq=False)

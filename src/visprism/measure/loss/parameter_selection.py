@@ -89,4 +89,4 @@ def _blocks(anatomy: Anatomy, what: str, which: str) -> list[Block]:
 
 
 def _nothing(part: str, remedy: str) -> list[str]:
-    raise InputError(f"no parameter matches {part}; {remedy}")
+    raise InputError(f"no parameter matches {part}: {remedy}")

@@ -16,12 +16,12 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from visprism.core.devices import free_bytes
 from visprism.core.errors import InputError
-from visprism.measure.loss.batch_graph import BatchGraph
+from visprism.core.rng import stream
 from visprism.measure.loss.double_backward import (
     check_twice,
     without_second_derivative,
 )
-from visprism.measure.loss.objective import Objective
+from visprism.measure.loss.objective import BatchGraph, Objective
 
 Matrix = Literal["hessian", "gauss-newton"]
 Linear = Callable[[list[Tensor]], Any]  # v -> A v of the sum of one batch's losses
@@ -219,3 +219,36 @@ def _differentiate_again(
 
 
 _MATRICES = {"hessian": _hessian, "gauss-newton": _gauss_newton}
+
+
+def result_fields(products: Products) -> dict[str, Any]:
+    """Size, loss and provenance of a result, after a first product."""
+    objective = products.objective
+    nll, examples = products.nll_and_examples
+    return {
+        "parameters": len(objective),
+        "nll": nll,
+        "l2": objective.l2(),
+        "weight_decay": objective.weight_decay,
+        "provenance": objective.run.measured(
+            images=examples,
+            batch_size=products.batch_size,
+            image_shape=objective.image_shape,
+        ),
+    }
+
+
+def random_normal(
+    objective: Objective, count: int, seed: int, *use: object
+) -> Float[Tensor, "count p"]:
+    """Standard normal vectors, one per row."""
+    numbers = torch.randn(count, len(objective), generator=stream(seed, *use))
+    return numbers.to(objective.decay)
+
+
+def random_signs(
+    objective: Objective, count: int, seed: int, *use: object
+) -> Float[Tensor, "count p"]:
+    """Vectors of random signs, one per row."""
+    bits = torch.randint(2, (count, len(objective)), generator=stream(seed, *use))
+    return (2 * bits - 1).to(objective.decay)

@@ -6,22 +6,21 @@ Kim (2022), How do vision transformers work?, and its code.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import nan
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from visprism.core.errors import InputError
-from visprism.core.statistics import resample_counts, wilson
-from visprism.measure.outputs.confidence_order import SortedByConfidence
-from visprism.measure.outputs.metrics import metrics
+from visprism.core.statistics import FEWEST_DIFFERENT, mean_interval, resample_counts, wilson
+from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
+from visprism.measure.outputs.metrics import area_under_risk_coverage, metrics
 from visprism.measure.outputs.outcomes import outcomes_of
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
 from visprism.results.predictions import Outcomes
-
-_NO_INTERVAL = ("ece", "mce", "adaptive_ece")  # biased, and the bootstrap adds the bias again
 
 Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
@@ -51,11 +50,13 @@ def calibration(
       image on an edge counts in parts.
     - aurc: mean over i of the error rate of the i most confident images.
 
-    Intervals: Wilson's for fractions of images; that of the debiased ECE by inversion of a
-    test; none for ece, mce and adaptive_ece, which are biased; percentiles of the bootstrap
-    for the others.
+    Intervals: Wilson's for fractions of images; that of a mean of skewed values for nll, brier
+    and signed_ece, from 5 wrong predictions on (`visprism.core.statistics.mean_interval`); that
+    of the debiased ECE by inversion of a test; percentiles of the bootstrap for aurc, from 5
+    wrong predictions on; none for ece, mce, adaptive_ece, iou and mean_iou, which are biased in
+    few images.
 
-    Costs one pass over the logits, and some 10 passes over a few columns for each resample.
+    Costs one pass over the logits, and a pass over two columns for each resample.
 
     Args:
         predictions: of a data set, or their outcomes.
@@ -85,11 +86,11 @@ def calibration(
     names, at = zip(*values, strict=True)
     metric, cutoff_column = np.array(names), np.array(at)
     value = torch.cat(list(values.values())).numpy()
-    low, high = _bootstrap(ranked, cutoffs, bins, resamples, seed)
-    proportions = _proportions(outcomes, metric, cutoff_column)
-    low, high = (
-        np.where(np.isnan(p), b, p) for p, b in zip(proportions, (low, high), strict=True)
-    )
+    low, high = _proportions(outcomes, metric, cutoff_column)
+    means = _means(outcomes) | {"aurc": _bootstrap_aurc(outcomes, ranked, resamples, seed)}
+    for name, ends in means.items():
+        (row,) = np.flatnonzero(metric == name)
+        low[row], high[row] = ends
     error = calibration_error(outcomes.confidence, outcomes.correct, bins=bins)
     return Calibration(
         metric=np.append(metric, "debiased_ece"),
@@ -152,19 +153,34 @@ def _proportions(
     return low, high
 
 
-def _bootstrap(
-    ranked: SortedByConfidence, cutoffs: Sequence[float], bins: int, resamples: int, seed: int
-) -> Ends:
-    """Percentiles 2.5 and 97.5 of each metric over the resamples in which it is defined."""
-    once = torch.ones(1, len(ranked), dtype=torch.float64)
-    names = [name for name, _ in metrics(ranked, once, cutoffs, bins)]
-    biased = np.isin(names, _NO_INTERVAL)
+def _means(outcomes: Outcomes) -> dict[str, tuple[float, float]]:
+    """Intervals of the metrics that are means of losses of images."""
+    losses = {
+        "nll": outcomes.nll,
+        "brier": outcomes.brier,
+        "signed_ece": outcomes.confidence - outcomes.correct.astype(np.float64),
+    }
+    if not _enough_errors(outcomes):
+        return dict.fromkeys(losses, (nan, nan))
+    return {name: mean_interval(values) for name, values in losses.items()}
+
+
+def _bootstrap_aurc(
+    outcomes: Outcomes, ranked: SortedByConfidence, resamples: int, seed: int
+) -> tuple[float, float]:
+    """Percentiles 2.5 and 97.5 of the AURC over the resamples."""
+    if not resamples or not _enough_errors(outcomes):
+        return nan, nan
     parts = [
-        torch.stack(list(metrics(ranked, ranked.in_order(counts), cutoffs, bins).values()))
+        area_under_risk_coverage(CumulativeSums.of(ranked, weights), weights)
         for counts in resample_counts(len(ranked), resamples, seed)
+        for weights in [ranked.in_order(counts)]
     ]
-    if not parts:
-        return np.full(len(names), np.nan), np.full(len(names), np.nan)
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    low, high = torch.cat(parts, dim=1).nanquantile(ends, dim=1).numpy()
-    return np.where(biased, np.nan, low), np.where(biased, np.nan, high)
+    low, high = torch.cat(parts).quantile(ends).tolist()
+    return low, high
+
+
+def _enough_errors(outcomes: Outcomes) -> bool:
+    """Whether losses have an interval: a few wrong predictions make most of a mean loss."""
+    return int((~outcomes.correct.astype(bool)).sum()) >= FEWEST_DIFFERENT

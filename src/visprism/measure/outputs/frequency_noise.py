@@ -6,12 +6,14 @@ Source: Park and Kim (2022), How do vision transformers work?, fig. 2b.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up
 from visprism.core.rng import stream
@@ -30,8 +32,15 @@ from visprism.measure.outputs.bands import (
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.results.base import Result
+from visprism.results.frequency_contrasts import (
+    CONTRAST,
+    FrequencyContrasts,
+    contrast_name,
+    frequency_contrasts,
+)
 from visprism.results.per_image import PerImage
-from visprism.results.perturbations import SPLIT_FREQUENCY, FrequencyRobustness
+from visprism.results.perturbations import MEAN_DROP, SPLIT_FREQUENCY, FrequencyRobustness
 
 RMS = 0.1  # in pixels of 0 ... 1
 EPSILON = 0.7  # that Park and Kim state for their figure; their code has 0.007
@@ -156,12 +165,13 @@ def _results(
         f"accuracy drop, noise at {center:.3g} π rad/pixel": drops[:, i]
         for i, center in enumerate(centers)
     }
-    per_image["accuracy drop, mean over frequency bands"] = drops.mean(1)
+    per_image[MEAN_DROP] = drops.mean(1)
+    mean_ends = mean_interval(drops.mean(1))
     high, low = centers > SPLIT_FREQUENCY, centers < SPLIT_FREQUENCY
     contrast, ends = np.nan, (np.nan, np.nan)
     if high.any() and low.any():
         values = drops[:, high].mean(1) - drops[:, low].mean(1)
-        per_image["accuracy drop, bands above 0.5 π rad/pixel minus bands below"] = values
+        per_image[CONTRAST] = values
         contrast, ends = float(values.mean()), mean_interval(values)
     columns = paired.columns()
     columns.pop("drop_error")
@@ -175,6 +185,8 @@ def _results(
         contrast=contrast,
         contrast_low=ends[0],
         contrast_high=ends[1],
+        mean_drop_low=mean_ends[0],
+        mean_drop_high=mean_ends[1],
         ring=ring,
         left_out=", ".join(f"{f:g}π" for f in frequencies[~filled]),
         provenance=run.provenance,
@@ -186,6 +198,66 @@ def _results(
         provenance=run.provenance,
     )
     return rows.select(filled), images
+
+
+def noise_contrasts(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    *,
+    protocol: str = "default",
+    run: Run = DEFAULT_RUN,
+    **options: Any,  # noqa: ANN401 (those of `frequency_noise`)
+) -> tuple[Result, ...]:
+    """The accuracy drops of `frequency_noise`, and the contrast of high and low frequencies.
+
+    Args:
+        anatomy: of the model, which decides what claim C7 expects of it.
+        batches: each is (images, targets), read once for each protocol.
+        protocol: "default", "paper", or "both", which measures both and puts their contrasts
+            side by side; the accuracy drops are then those of the default.
+        run: as for `frequency_noise`.
+        **options: of `frequency_noise`.
+
+    Returns:
+        The accuracy drops, the contrasts if there are bands of both sides, and the values of
+        single images.
+    """
+    protocols = ("default", "paper") if protocol == "both" else (protocol,)
+    measured = [
+        frequency_noise(anatomy.model, batches, protocol=name, run=run, **options)
+        for name in protocols
+    ]
+    results = [rows for rows, _ in measured]
+    contrasts: tuple[FrequencyContrasts, ...] = ()
+    if all(np.isfinite(rows.contrast) for rows in results):
+        contrasts = (frequency_contrasts(results, mixing=_mixing(anatomy)),)
+    return (results[0], *contrasts, _united([images for _, images in measured]))
+
+
+def _mixing(anatomy: Anatomy) -> str:
+    """Kind of the blocks that mix positions, "attention" or "conv"; "" for as many of both."""
+    kinds = [block.kind for block in anatomy.blocks]
+    attention = sum(kind in ("attention", "attention+mlp") for kind in kinds)
+    conv = kinds.count("conv")
+    return "" if attention == conv else "attention" if attention > conv else "conv"
+
+
+def _united(parts: Sequence[PerImage]) -> PerImage:
+    """Values of single images of both protocols; of the paper's beside another the contrast."""
+    first, *others = parts
+    by_protocol = [first, *(part.select(part.quantity == CONTRAST) for part in others)]
+    names = [
+        first.quantity,
+        *(np.full(len(p), contrast_name("paper")) for p in by_protocol[1:]),
+    ]
+    if first.provenance.protocol == "paper":
+        names[0] = np.where(first.quantity == CONTRAST, contrast_name("paper"), names[0])
+    return PerImage(
+        quantity=np.concatenate(names),
+        image=np.concatenate([part.image for part in by_protocol]),
+        value=np.concatenate([part.value for part in by_protocol]),
+        provenance=first.provenance,
+    )
 
 
 def white_noise(

@@ -37,9 +37,14 @@ def metrics(
         values["iou", c] = _mean_iou(ranked, weights, int(places[i]))
     values["mean_iou", np.nan] = _mean_iou(ranked, weights, len(ranked))
     values |= _calibration(ranked, sums, bins)
-    risk = 1 - sums.correct[:, 1:] / sums.count[:, 1:].clamp(min=1)
-    values["aurc", np.nan] = (weights * risk).sum(1) / total
+    values["aurc", np.nan] = area_under_risk_coverage(sums, weights)
     return values
+
+
+def area_under_risk_coverage(sums: CumulativeSums, weights: Weights) -> Float[Tensor, " r"]:
+    """Mean over i of the error rate of the i most confident images, for each set of weights."""
+    risk = 1 - sums.correct[:, 1:] / sums.count[:, 1:].clamp(min=1)
+    return (weights * risk).sum(1) / sums.count[:, -1]
 
 
 def _calibration(ranked: SortedByConfidence, sums: CumulativeSums, bins: int) -> Values:

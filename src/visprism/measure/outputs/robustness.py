@@ -17,7 +17,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.core.statistics import mean_interval, paired_proportions_interval
+from visprism.core.statistics import mean_interval, paired_proportions_interval, wilson
 from visprism.measure.batches import Batch
 from visprism.measure.outputs.calibration import calibration
 from visprism.measure.outputs.outcomes import outcomes
@@ -132,7 +132,7 @@ def _means(by_condition: Mapping[Condition, Outcomes]) -> tuple[PerImage, dict[s
         image=np.tile(np.arange(n), 2),
         value=np.concatenate([correct, nll]),
     )
-    low, high = mean_interval(correct)
+    low, high = _fraction_interval(correct)
     scalars = {
         "mean_accuracy": float(correct.mean()),
         "mean_accuracy_low": low,
@@ -157,8 +157,20 @@ def _accuracy_change(clean: Outcomes, result: Outcomes) -> _Change:
     return (gained - lost) / len(before), low, high
 
 
+def _fraction_interval(values: Float[np.ndarray, " n"]) -> tuple[float, float]:
+    """The interval of a mean of fractions of images; Wilson's where each is 0 or 1."""
+    if np.isin(values, (0.0, 1.0)).all():
+        (low,), (high,) = wilson(np.array([round(values.sum())]), np.array([len(values)]))
+        return float(low), float(high)
+    low, high = np.clip(mean_interval(values), 0.0, 1.0).tolist()
+    return low, high
+
+
 def _mean_change(before: Float[np.ndarray, " n"], after: Float[np.ndarray, " n"]) -> _Change:
     difference = after - before
+    if np.isin([before, after], (0.0, 1.0)).all():
+        gained, lost = int((difference > 0).sum()), int((difference < 0).sum())
+        return float(difference.mean()), *paired_proportions_interval(gained, lost, len(before))
     return float(difference.mean()), *mean_interval(difference)
 
 

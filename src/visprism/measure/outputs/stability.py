@@ -129,8 +129,11 @@ def _mean_over_perturbations(
 
 
 def _interval(rates: Float[np.ndarray, " n"]) -> tuple[float, float]:
-    """The 95 % interval of a mean of fractions over images."""
+    """The 95 % interval of a mean of fractions over images.
+
+    NaN where fewer than 5 images have flips, or do not differ from the median.
+    """
     if not rates.any():
         return 0.0, float(1 - 0.025 ** (1 / len(rates)))
     low, high = mean_interval(rates)
-    return max(low, 0.0), min(high, 1.0)
+    return tuple(np.clip((low, high), 0.0, 1.0).tolist())

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.core.statistics import NORMAL_95, mean_interval
+from visprism.core.statistics import FEWEST_DIFFERENT, mean_interval, t_quantile
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Temperature
@@ -26,61 +26,88 @@ _STEP = 1e-4  # of log T, for the second derivative
 
 
 def temperature(
-    predictions: Predictions, *, fitted_fraction: float = 0.5, seed: int = 0
+    predictions: Predictions, *, folds: int = 2, seed: int = 0
 ) -> tuple[Temperature, Predictions]:
     """The temperature T that minimizes the NLL of softmax(logits / T), and its effect.
 
-    T is fitted on a random part of the images, its effect is measured on the others. With
-    b = 1 / T, the root of the derivative of the NLL by b is computed in float64; for one pass
-    the NLL is convex in b and has one minimum. The interval of T is exp(log T ± 1.96 s) with s
-    the standard error of log T from the variance of the derivative over images. Costs about 15
-    passes over the logits of the fitted part.
+    T is fitted on all images. Its effect is cross-fitted: the images are divided into random
+    folds, and the logits of each fold are divided by the temperature that is fitted on the
+    other folds, so that no image is scaled by a temperature that its target has influenced.
+    What temperature scaling removes is an error of the scale of the logits; what remains of the
+    ECE is not.
+
+    With b = 1 / T, the root of the derivative of the NLL by b is computed in float64; for one
+    pass the NLL is convex in b and has one minimum. The interval of T is exp(log T ± t s) with
+    s the standard error of log T from the variance of the derivative over images, and t the
+    quantile of Student's t; there is none for fewer than 5 wrong predictions. Costs about 15
+    passes over the logits for all images and for each fold.
 
     Args:
         predictions: of one pass or several; each is divided by the same T.
-        fitted_fraction: fraction of the images that T is fitted on.
-        seed: of the random choice of these images.
+        folds: number of folds, of equal size but for one image.
+        seed: of the random folds.
 
     Returns:
-        The temperature with its effect on the other images, and their scaled predictions.
+        The temperature with its effect, and the scaled predictions of all images.
 
     Raises:
-        InputError: if the fraction leaves a part empty, or no finite temperature is best.
+        InputError: if there are fewer than 2 folds or more than images, or no finite
+            temperature is best.
     """
     images = len(predictions)
-    number = round(fitted_fraction * images)
-    if not 0 < number < images:
-        raise InputError(
-            "fitted_fraction must leave at least one image to fit on and one to measure, got "
-            f"{fitted_fraction} of {images} images"
-        )
+    if not 2 <= folds <= images:
+        raise InputError(f"folds must be between 2 and {images} (images), got {folds}")
+    best = _best(predictions)
+    error = _log_error(predictions, 1 / best)
     order = torch.randperm(images, generator=stream(seed, "temperature"))
-    fitted = predictions.subset(order[:number])
-    rest = predictions.subset(order[number:].sort()[0])
-    best = _best(fitted)
-    error = _log_error(fitted, 1 / best)
-    scaled = Predictions(rest.logits.float() / best, rest.targets, rest.provenance)
-    before, after = outcomes(rest), outcomes(scaled)
-    low, high = mean_interval(after.nll - before.nll)
-    ece_before, ece_after = (
-        calibration_error(result.confidence, result.correct).value for result in (before, after)
+    divisors = torch.empty(images)
+    for rows in order.tensor_split(folds):
+        others = torch.ones(images, dtype=torch.bool)
+        others[rows] = False
+        divisors[rows] = _best(predictions.subset(torch.nonzero(others)[:, 0]))
+    scaled = Predictions(
+        predictions.logits.float() / divisors[:, None],
+        predictions.targets,
+        predictions.provenance,
     )
+    before, after = outcomes(predictions), outcomes(scaled)
+    errors = [calibration_error(o.confidence, o.correct.astype(bool)) for o in (before, after)]
+    enough = int((~before.correct.astype(bool)).sum()) >= FEWEST_DIFFERENT
+    half = t_quantile(images) * error if enough else nan
+    low, high = mean_interval(after.nll - before.nll) if enough else (nan, nan)
     result = Temperature(
         temperature=best,
-        temperature_low=float(best * np.exp(-NORMAL_95 * error)),
-        temperature_high=float(best * np.exp(NORMAL_95 * error)),
-        fitted_images=number,
-        images=len(rest),
+        temperature_low=float(best * np.exp(-half)),
+        temperature_high=float(best * np.exp(half)),
+        folds=folds,
+        fitted_images=images,
+        images=images,
         nll_before=float(before.nll.mean()),
         nll_after=float(after.nll.mean()),
         nll_change=float((after.nll - before.nll).mean()),
         nll_change_low=low,
         nll_change_high=high,
-        ece_before=ece_before,
-        ece_after=ece_after,
-        provenance=replace(predictions.provenance, seed=seed),
+        ece_before=errors[0].value,
+        ece_after=errors[1].value,
+        debiased_before=errors[0].debiased,
+        debiased_before_low=errors[0].low,
+        debiased_before_high=errors[0].high,
+        debiased_after=errors[1].debiased,
+        debiased_after_low=errors[1].low,
+        debiased_after_high=errors[1].high,
+        provenance=replace(predictions.provenance, images=images, seed=seed),
     )
     return result, scaled
+
+
+def temperature_if_finite(predictions: Predictions, *, seed: int = 0) -> Temperature:
+    """The temperature, or the reason why there is none, such as too few wrong predictions."""
+    try:
+        result, _scaled = temperature(predictions, seed=seed)
+    except InputError as error:
+        provenance = replace(predictions.provenance, images=len(predictions), seed=seed)
+        return Temperature(temperature=nan, reason=str(error), provenance=provenance)
+    return result
 
 
 def _best(predictions: Predictions) -> float:

@@ -1,4 +1,4 @@
-"""Classifiers that can be changed, in timm's words.
+"""Classifiers that can be reset, with timm's interface.
 
 Every network of the zoo has `num_classes`, `num_features`, `forward_features`, `forward_head`,
 `get_classifier` and `reset_classifier`; what `forward_head` gives with `pre_logits=True` is
@@ -15,7 +15,7 @@ from visprism.models.layers.heads import classifier_of
 
 
 class PooledNet(nn.Module, ABC):
-    """A network that pools its last map to one vector and makes logits of that.
+    """A network that pools its last map to one vector and computes logits from it.
 
     A family calls `set_classifier_info` when its modules are made, and defines
     `forward_features`.
@@ -28,7 +28,7 @@ class PooledNet(nn.Module, ABC):
     def set_classifier_info(
         self, head: str, num_classes: int, channels: int, *, pool: str, last: str
     ) -> None:
-        """Note the end of the network.
+        """Register the modules of the classifier.
 
         Args:
             head: which head it was built with; all but "gap_mlp" end in one linear layer.
@@ -62,7 +62,7 @@ class PooledNet(nn.Module, ABC):
         self,
         name_only: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
     ) -> nn.Module | str:
-        """What makes logits of the vector, or its name."""
+        """The classifier, or its name."""
         return self._last if name_only else self.get_submodule(self._last)
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
@@ -80,15 +80,16 @@ class PooledNet(nn.Module, ABC):
             global_pool = None
         if global_pool not in (None, "") or (global_pool == "" and num_classes):
             raise InputError(
-                f"reset_classifier got num_classes={num_classes} and "
-                f"global_pool={global_pool!r}; {type(self).__name__} keeps its pooling (None), "
-                "or loses it ('') with its classes (0); build it with another head instead"
+                "global_pool must be None (unchanged), or '' (none) with "
+                f"num_classes=0, for a {type(self).__name__}, got "
+                f"{global_pool!r} with num_classes={num_classes}. Build the "
+                "network with another head instead."
             )
         if global_pool == "":
             self.set_submodule(self._pool, nn.Identity())
         self.num_classes = num_classes
         new = classifier_of(self._head, self.head_hidden_size, num_classes)
-        self.set_submodule(self._last, alike(new, self))
+        self.set_submodule(self._last, like_model(new, self))
 
 
 class KeepsMLP(nn.Module):
@@ -98,7 +99,7 @@ class KeepsMLP(nn.Module):
 
     @property
     def pooling(self) -> str:
-        """How tokens become one vector, in timm's words."""
+        """The pooling of tokens, by timm's name."""
         return str(self.global_pool)
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
@@ -107,33 +108,35 @@ class KeepsMLP(nn.Module):
         Raises:
             InputError: if another pooling is asked for.
         """
-        refuse_pooling(self, num_classes, global_pool, self.pooling)
+        check_pooling(self, global_pool, self.pooling)
         super().reset_classifier(num_classes, global_pool)  # pyrefly: ignore (timm's class has it)
         if self.mlp_at is not None:
             self.give_mlp(self.mlp_at, num_classes)
 
     def give_mlp(self, name: str, num_classes: int) -> None:
-        """Put VGG's MLP in the place of the module `name`, now and at each reset."""
+        """Replace the module `name` by VGG's MLP, now and at each reset."""
         self.mlp_at = name
         channels = int(self.num_features)  # pyrefly: ignore (timm's class has it)
-        self.set_submodule(name, alike(classifier_of("gap_mlp", channels, num_classes), self))
-
-
-def refuse_pooling(model: nn.Module, num_classes: int, asked: str | None, pooling: str) -> None:
-    """Check that a network is asked for the pooling that it has, or for none.
-
-    Raises:
-        InputError: if it is asked for another.
-    """
-    if asked not in (None, "", pooling):
-        raise InputError(
-            f"reset_classifier got num_classes={num_classes} and global_pool={asked!r}; "
-            f"{type(model).__name__} keeps its pooling (None or {pooling!r}), or loses it "
-            "(''); build it with another head instead"
+        self.set_submodule(
+            name, like_model(classifier_of("gap_mlp", channels, num_classes), self)
         )
 
 
-def alike(new: nn.Module, model: nn.Module) -> nn.Module:
-    """`new` on the device, in the precision and in the mode of `model`."""
+def check_pooling(model: nn.Module, global_pool: str | None, pooling: str) -> None:
+    """Check that the requested pooling is that of the network, or none.
+
+    Raises:
+        InputError: if it is another.
+    """
+    if global_pool not in (None, "", pooling):
+        raise InputError(
+            f"global_pool must be None or {pooling!r} (unchanged), or '' "
+            f"(none), for a {type(model).__name__}, got {global_pool!r}. Build "
+            "the network with another head instead."
+        )
+
+
+def like_model(new: nn.Module, model: nn.Module) -> nn.Module:
+    """`new` on the device, with the precision and in the mode of `model`."""
     weight = next(model.parameters())
     return new.to(weight.device, weight.dtype).train(model.training)

@@ -22,7 +22,7 @@ class MeanPool(nn.Module):
 
 
 class AttentionPool(nn.Module):
-    """What one learned query finds in a map by multi-head attention, and an MLP behind it.
+    """Attention pooling: multi-head attention of one learned query to the map, and an MLP.
 
     Source: Lee et al. (2019), Set transformer, sec. 3.2; Zhai et al. (2022), Scaling vision
     transformers, sec. 2.2, for its place in a classifier.
@@ -32,8 +32,8 @@ class AttentionPool(nn.Module):
         super().__init__()
         if channels % _HEAD_DIM:
             raise InputError(
-                f"head='attention_pool' wants a multiple of {_HEAD_DIM} channels, got "
-                f"{channels}; choose head='gap'"
+                f"channels must be a multiple of {_HEAD_DIM} for "
+                f"head='attention_pool', got {channels}. Choose head='gap'."
             )
         self.pool = AttentionPoolLatent(channels, num_heads=channels // _HEAD_DIM)
 
@@ -43,7 +43,7 @@ class AttentionPool(nn.Module):
 
 
 def pool_of(head: str, channels: int) -> nn.Module:
-    """What turns a feature map into one vector for each image.
+    """The pooling of a feature map to one vector per image.
 
     Raises:
         InputError: if there is no such head, or it does not fit the channels.
@@ -52,11 +52,11 @@ def pool_of(head: str, channels: int) -> nn.Module:
         return MeanPool()
     if head == "attention_pool":
         return AttentionPool(channels)
-    raise InputError(f"unknown head {head!r}; choose gap, gap_mlp or attention_pool")
+    raise InputError(f"head must be one of gap, gap_mlp, attention_pool, got {head!r}")
 
 
 def classifier_of(head: str, channels: int, num_classes: int) -> nn.Module:
-    """What turns that vector into logits; with no classes the vector is handed on."""
+    """The classifier of that vector; the identity without classes."""
     if not num_classes:
         return nn.Identity()
     if head != "gap_mlp":

@@ -53,7 +53,7 @@ class LocalAttention(nn.Module):
             num_heads: of the attention.
             kernel: side of the neighborhood in tokens, odd; "global" (or None) for all tokens.
             head_dim: channels of a head; None shares `dim` among them.
-            qkv_bias: whether queries, keys and values have a constant of their own.
+            qkv_bias: whether queries, keys and values have a bias.
             proj_drop: dropout behind the last linear map.
 
         Raises:
@@ -63,8 +63,7 @@ class LocalAttention(nn.Module):
         kernel = None if kernel == "global" else kernel
         if kernel is not None and (kernel < 1 or kernel % 2 == 0):
             raise InputError(
-                f"kernel={kernel} has no token in its center; choose an odd number of tokens, "
-                "or 'global' for the whole grid"
+                f"kernel must be an odd number of tokens or 'global', got {kernel}"
             )
         width = num_heads * head_width(dim, num_heads, head_dim)
         self.num_heads, self.kernel = num_heads, kernel
@@ -143,6 +142,6 @@ def _seen(length: int, reach: int, tile: int) -> Bool[Tensor, "n tile span"]:
 def _pairs(
     rows: Bool[Tensor, "i p s"], columns: Bool[Tensor, "j q t"]
 ) -> Bool[Tensor, "ij pq st"]:
-    """On the grid: which keys each query sees, for every tile."""
+    """Which keys of the grid each query sees, for every tile."""
     both = rows[:, None, :, None, :, None] & columns[None, :, None, :, None, :]
     return rearrange(both, "i j p q s t -> (i j) (p q) (s t)")

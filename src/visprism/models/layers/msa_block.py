@@ -1,4 +1,4 @@
-"""MSA blocks: residual blocks of a CNN with window attention in the place of a convolution."""
+"""MSA blocks: residual blocks of a CNN with window attention instead of a convolution."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Neighborhood attention with relative rows and columns, in the place of a convolution."""
+"""Neighborhood attention with relative rows and columns, to replace a convolution."""
 
 import torch
 from einops import rearrange, repeat
@@ -36,13 +36,12 @@ class NeighborhoodAttention(nn.Module):
         """
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
-            raise InputError(
-                f"kernel={kernel} has no pixel in its center; choose an odd number of pixels"
-            )
+            raise InputError(f"kernel must be an odd number of pixels, got {kernel}")
         if num_heads < 1 or out_chans % (2 * num_heads):
             raise InputError(
-                f"{out_chans} channels do not divide into {num_heads} heads of two halves, for "
-                f"rows and columns; choose a number of heads that divides {out_chans // 2}"
+                f"num_heads must divide half of the {out_chans} channels (rows "
+                "and columns have embeddings of half a head each), got "
+                f"{num_heads}. Choose a divisor of {out_chans // 2}."
             )
         half = out_chans // num_heads // 2
         self.kernel, self.num_heads = kernel, num_heads
@@ -57,7 +56,7 @@ class NeighborhoodAttention(nn.Module):
         """The output at each pixel, from those around it."""
         (height, width), g = x.shape[2:], self.num_heads
         q, k, v = self.qkv(x).chunk(3, dim=1)
-        # In one piece, however the convolution lays its channels: fast attention wants it, and
+        # Contiguous in any memory format of the convolution: fast attention needs it, and
         # torch's compiler does not see that those of one image are laid otherwise.
         queries = rearrange(q, "b (g d) h w -> (b h w) g 1 d", g=g).contiguous()
         near = "b (g d) h w p q -> (b h w) g (p q) d"

@@ -1,4 +1,4 @@
-"""Patches: timm's, with one sentence where the image does not fit."""
+"""Patch embedding: timm's, with checks of the image size."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from visprism.core.errors import InputError
 
 
-def refuse_remainder(img_size: int | tuple[int, ...], patch_size: int) -> None:
+def check_divisible(img_size: int | tuple[int, ...], patch_size: int) -> None:
     """Check that patches divide the image.
 
     Raises:
@@ -18,13 +18,13 @@ def refuse_remainder(img_size: int | tuple[int, ...], patch_size: int) -> None:
     sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
     if patch_size < 1 or any(side < patch_size or side % patch_size for side in sides):
         raise InputError(
-            f"images of {'x'.join(map(str, sides))} pixels do not divide into patches of "
-            f"{patch_size}x{patch_size}; choose images of a multiple of {patch_size} pixels"
+            "the image size must be a multiple of the patch size "
+            f"({patch_size}), got {'x'.join(map(str, sides))}"
         )
 
 
 class PatchEmbed(timm.layers.PatchEmbed):
-    """Patches of an image as tokens; refuses images that they do not divide."""
+    """Patches of an image as tokens; their size must divide that of the image."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class PatchEmbed(timm.layers.PatchEmbed):
         patch_size: int,
         **rest: Any,  # noqa: ANN401 (as timm takes them)
     ) -> None:
-        refuse_remainder(img_size, patch_size)
+        check_divisible(img_size, patch_size)
         super().__init__(img_size=img_size, patch_size=patch_size, **rest)
         self.patch = patch_size
         self.size = (img_size, img_size) if isinstance(img_size, int) else img_size
@@ -47,10 +47,11 @@ class PatchEmbed(timm.layers.PatchEmbed):
         """
         height, width = x.shape[2:]
         if self.strict_img_size and (height, width) != self.size:
-            wanted, given = f"{self.size[0]}x{self.size[1]}", f"{height}x{width}"
+            expected, given = f"{self.size[0]}x{self.size[1]}", f"{height}x{width}"
             raise InputError(
-                f"this network mixes the tokens of images of {wanted} pixels by learned "
-                f"weights and got {given}; build it with another img_size"
+                f"images must be {expected} pixels, because the MLP over tokens "
+                f"has one weight per pair of positions, got {given}. Build the "
+                "network with another img_size."
             )
-        refuse_remainder((height, width), self.patch)
+        check_divisible((height, width), self.patch)
         return super().forward(x)

@@ -1,4 +1,4 @@
-"""Plain networks: a row of layers, and a classifier on a map of fixed size."""
+"""Plain networks: a sequence of layers, and a classifier on a map of fixed size."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class PlainNet(PooledNet):
         least: int,
         feature_info: list[dict[str, Any]],
     ) -> None:
-        """Put a network together.
+        """Assemble a network.
 
         Args:
             features: the row of layers.
@@ -67,8 +67,8 @@ class PlainNet(PooledNet):
         """
         if min(x.shape[2:]) < self.least:
             raise InputError(
-                f"images of {x.shape[2]}x{x.shape[3]} are too small for this network, which "
-                f"wants at least {self.least}x{self.least}"
+                f"images must be at least {self.least}x{self.least} pixels, got "
+                f"{x.shape[2]}x{x.shape[3]}"
             )
         return self.features(x)
 

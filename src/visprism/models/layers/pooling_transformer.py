@@ -15,7 +15,7 @@ from visprism.models.layers.classifier import KeepsMLP
 class PiT(KeepsMLP, PoolingVisionTransformer):
     """timm's PiT on images of any size, with a choice of heads.
 
-    Its class token can have a position of its own. With another head there is no such token,
+    Its class token can have a position embedding. With another head there is no such token,
     and the logits come from the last map.
     """
 
@@ -36,8 +36,8 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
         Raises:
             InputError: if another pooling is asked for.
         """
-        kept = None if global_pool == self.pooling else global_pool  # timm knows one name alone
-        super().reset_classifier(num_classes, kept)
+        pool = None if global_pool == self.pooling else global_pool  # timm knows one name alone
+        super().reset_classifier(num_classes, pool)
 
     def embedded(
         self, x: Float[Tensor, "b c h w"]
@@ -48,7 +48,7 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
             InputError: if patches leave pixels of the image over.
         """
         conv = self.patch_embed.conv
-        refuse_remainder(tuple(x.shape[2:]), conv.kernel_size[0], conv.stride[0])
+        check_strided_patches(tuple(x.shape[2:]), conv.kernel_size[0], conv.stride[0])
         x = self.patch_embed(x)
         grid = [x.shape[2], x.shape[3]]
         table = resample_abs_pos_embed_nhwc(self.pos_embed.permute(0, 2, 3, 1), grid)
@@ -125,7 +125,7 @@ def _none(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 0 c"]:
     return x.new_empty(len(x), 0, x.shape[1])
 
 
-def refuse_remainder(sides: tuple[int, ...], patch: int, stride: int) -> None:
+def check_strided_patches(sides: tuple[int, ...], patch: int, stride: int) -> None:
     """Check that overlapping patches end where the image does.
 
     Raises:
@@ -134,7 +134,7 @@ def refuse_remainder(sides: tuple[int, ...], patch: int, stride: int) -> None:
     if any(side < patch or (side - patch) % stride for side in sides):
         side = patch + max(0, round((max(sides) - patch) / stride)) * stride
         raise InputError(
-            f"images of {'x'.join(map(str, sides))} pixels are not {patch} plus a multiple "
-            f"of {stride} high and wide, as patches of {patch}x{patch} every {stride} want; "
-            f"choose images of {side}x{side} pixels, for instance"
+            f"sides of images must be {patch} plus a multiple of {stride} "
+            f"pixels (patches of {patch}x{patch} with stride {stride}), got "
+            f"{'x'.join(map(str, sides))}. Use {side}x{side}, for example."
         )

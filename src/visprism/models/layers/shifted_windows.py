@@ -51,7 +51,7 @@ class ShiftedWindowAttention(nn.Module):
             window: (height, width) in places of the grid.
             shift: of the windows' corners, in places.
             head_dim: channels of a head; None shares `dim` among them.
-            qkv_bias: whether queries, keys and values have a constant of their own.
+            qkv_bias: whether queries, keys and values have a bias.
             proj_drop: dropout behind the last linear map.
 
         Raises:

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, pad
 
-_TEMPERATURE = 10.0  # Park and Kim's; numbers far below it pass as they are
+_TEMPERATURE = 10.0  # Park and Kim's; values far below it pass unchanged
 
 
 class SpatialSmoothing(nn.Module):

@@ -16,13 +16,13 @@ def head_width(width: int, num_heads: int, head_dim: int | None) -> int:
         InputError: if there is no head, a head has no channel, or `width` has no equal shares.
     """
     if num_heads < 1:
-        raise InputError(f"got {num_heads} heads; an attention wants at least one")
+        raise InputError(f"num_heads must be at least 1, got {num_heads}")
     if head_dim is not None and head_dim < 1:
-        raise InputError(f"got heads of {head_dim} channels; a head wants at least one")
+        raise InputError(f"head_dim must be at least 1, got {head_dim}")
     if head_dim is None and width % num_heads:
         raise InputError(
-            f"{width} channels do not divide into {num_heads} heads; choose a number of heads "
-            f"that divides {width}, or name head_dim"
+            f"num_heads must divide the {width} channels, got {num_heads}. "
+            f"Choose a divisor of {width}, or set head_dim."
         )
     return width // num_heads if head_dim is None else head_dim
 
@@ -67,7 +67,7 @@ class WindowAttention(nn.Module):
             head_dim: channels of a head; None shares `in_chans` among them.
             window: side of a window in pixels.
             shift: of the windows to the lower right, in pixels.
-            qkv_bias: whether queries, keys and values have a constant of their own.
+            qkv_bias: whether queries, keys and values have a bias.
             shared_bias: one table of relative positions for all heads, as in the code of
                 Park and Kim, instead of one for each.
 
@@ -77,8 +77,8 @@ class WindowAttention(nn.Module):
         super().__init__()
         if window < 1 or not 0 <= shift < window:
             raise InputError(
-                f"got windows of {window} pixels shifted by {shift}; wants at least 1 pixel "
-                "and a shift from 0 to less than the window"
+                "window must be at least 1 pixel and shift in [0, window), got "
+                f"{window} and {shift}"
             )
         width = head_width(in_chans, num_heads, head_dim)
         self.num_heads, self.window, self.shift = num_heads, window, shift
@@ -104,7 +104,7 @@ class WindowAttention(nn.Module):
         )
         bias = self._bias(p).to(q.dtype)
         if self.shift or (height, width) != (i * p, j * p):
-            apart = ~self._together(height, width, p).to(x.device)
+            apart = ~self._same_window(height, width, p).to(x.device)
             alone = bias.masked_fill(apart[:, None], -torch.inf)  # (windows, heads, t, t)
             bias = alone.expand(batch, *alone.shape).flatten(0, 1)
         out = scaled_dot_product_attention(q, k, v, attn_mask=bias)
@@ -122,7 +122,7 @@ class WindowAttention(nn.Module):
         table = entries.flatten(3).flatten(1, 2)
         return table.expand(self.num_heads, -1, -1)
 
-    def _together(self, height: int, width: int, p: int) -> Bool[Tensor, "windows t t"]:
+    def _same_window(self, height: int, width: int, p: int) -> Bool[Tensor, "windows t t"]:
         """Whether two places of a window see each other.
 
         The last window holds what was rolled over from the other side; padding sees padding

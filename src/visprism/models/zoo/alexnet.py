@@ -20,7 +20,7 @@ def alexnet(
     mc_dropout: float = 0.0,
     smoothing: bool = False,
 ) -> nn.Module:
-    """Five convolutions with three max-pools among them, and an MLP of three layers.
+    """Five convolutions with three max-pools, and an MLP of three layers.
 
     For small images the first convolution is 3x3 with stride 2 instead of 11x11 with stride 4,
     max-pools are over 2x2 pixels instead of 3x3, and the MLP reads a map of 2x2 instead of 6x6.
@@ -29,10 +29,10 @@ def alexnet(
         img_size: of the images that it is made for.
         num_classes: logits; 0 for a network that gives features.
         in_chans: channels of an image.
-        conv_bias: whether convolutions have constants; those in the code of Park and Kim (2022)
+        conv_bias: whether convolutions have biases; in the code of Park and Kim (2022) they
             have none.
         head: "mlp", "gap", "gap_mlp" or "attention_pool".
-        mc_dropout: probability of dropout behind each convolution.
+        mc_dropout: dropout rate after each convolution.
         smoothing: spatial smoothing before each max-pool.
 
     Raises:
@@ -71,7 +71,7 @@ def alexnet(
 
 
 def _mlp(channels: int, num_classes: int) -> nn.Sequential:
-    """Dropout before the first two linear layers, where VGG has it behind them."""
+    """Dropout before the first two linear layers; VGG has it after them."""
     layers: list[nn.Module] = []
     for width in (channels, _HIDDEN):
         layers += [nn.Dropout(), nn.Linear(width, _HIDDEN), nn.ReLU(inplace=True)]

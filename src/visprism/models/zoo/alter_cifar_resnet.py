@@ -56,8 +56,7 @@ def alter_resnet20(
     places = attention_places(_DEPTHS, msas)
     if len(num_heads) != len(_DEPTHS):
         raise InputError(
-            f"num_heads={tuple(num_heads)} names {len(num_heads)} stages, but the network has "
-            f"{len(_DEPTHS)}; give one number of heads for each"
+            f"num_heads must have one number per stage ({len(_DEPTHS)}), got {tuple(num_heads)}"
         )
     model = ResNet(
         _DEPTHS,

@@ -29,14 +29,13 @@ def attention_places(depths: Sequence[int], msas: Sequence[int]) -> list[set[int
     """
     if len(msas) != len(depths):
         raise InputError(
-            f"msas={tuple(msas)} names {len(msas)} stages, but the network has {len(depths)}; "
-            "give one number of MSA blocks for each"
+            f"msas must have one number per stage ({len(depths)}), got {tuple(msas)}"
         )
     for stage, (depth, number) in enumerate(zip(depths, msas, strict=True), 1):
         if not 0 <= number <= (depth + 1) // 2:
             raise InputError(
-                f"msas={tuple(msas)} wants {number} MSA blocks in stage {stage}, but of its "
-                f"{depth} blocks 0 to {(depth + 1) // 2} can alternate with convolutions"
+                f"msas must be 0 to {(depth + 1) // 2} in stage {stage}, which "
+                f"has {depth} blocks, got {number}"
             )
     pairs = zip(depths, msas, strict=True)
     return [set(range(depth - 1, depth - 1 - 2 * number, -2)) for depth, number in pairs]
@@ -89,8 +88,7 @@ def alter_resnet(
     places = attention_places(depths, msas)
     if len(num_heads) != len(depths):
         raise InputError(
-            f"num_heads={tuple(num_heads)} names {len(num_heads)} stages, but the network has "
-            f"{len(depths)}; give one number of heads for each"
+            f"num_heads must have one number per stage ({len(depths)}), got {tuple(num_heads)}"
         )
 
     def make(

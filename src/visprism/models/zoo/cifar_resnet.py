@@ -46,14 +46,14 @@ class BasicBlock(nn.Module):
         self.act2 = nn.ReLU(inplace=True)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
-        """The shortcut plus the branch, rectified."""
+        """ReLU of the shortcut plus the branch."""
         branch = self.dropout(self.act1(self.bn1(self.conv1(x))))
         branch = self.bn2(self.conv2(branch))
         return self.act2(self.downsample(x) + self.drop_path(branch))
 
 
 class ResNet(PooledNet):
-    """A 3x3 stem, stages of blocks that each halve the grid but the first, pooling, a head."""
+    """A 3x3 stem, stages of blocks (all but the first halve the grid), pooling and a head."""
 
     def __init__(
         self,

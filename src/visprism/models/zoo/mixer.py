@@ -1,4 +1,4 @@
-"""MLP-Mixers (Tolstikhin et al. 2021), made of timm's own."""
+"""MLP-Mixers (Tolstikhin et al. 2021), based on timm's."""
 
 from jaxtyping import Float
 from timm.models.mlp_mixer import MlpMixer
@@ -16,7 +16,7 @@ _HEADS = ("gap", "gap_mlp", "attention_pool")
 class Mixer(KeepsMLP, MlpMixer):
     """timm's MLP-Mixer, with a choice of heads."""
 
-    attn_pool: nn.Module | None  # in the place of the mean over tokens
+    attn_pool: nn.Module | None  # instead of the mean over tokens
 
     @property
     def pooling(self) -> str:
@@ -58,10 +58,10 @@ def mixer(
         in_chans: channels of an image.
         num_classes: number of logits.
         depth: number of blocks.
-        head: what the logits come from: the mean of all tokens, that through VGG's MLP, or one
-            learned query's attention.
+        head: "gap" (mean of all tokens), "gap_mlp" (that mean through VGG's MLP) or
+            "attention_pool" (attention of one learned query).
         drop_path_rate: of every block (stochastic depth).
-        mc_dropout: rate of dropout behind both linear maps of each MLP.
+        mc_dropout: dropout rate after both linear maps of each MLP.
 
     Raises:
         InputError: if patches do not divide the image, or there is no such head.
@@ -70,7 +70,7 @@ def mixer(
     the smallest is Park and Kim's.
     """
     if head not in _HEADS:
-        raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
+        raise InputError(f"head must be one of {', '.join(_HEADS)}, got {head!r}")
     stem = PatchEmbed(
         img_size=img_size, patch_size=patch_size, in_chans=in_chans, embed_dim=width
     )

@@ -56,7 +56,7 @@ def mobilenetv2(
     smoothing: bool = False,
     drop_path_rate: float = 0.0,
 ) -> MobileNetV2:
-    """Inverted residual blocks: narrow shortcuts, and depthwise convolutions on wide branches.
+    """Inverted residual blocks: narrow shortcuts, and depthwise convolutions in wide branches.
 
     For small images the stem and the second stage have no stride.
 

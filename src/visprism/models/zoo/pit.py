@@ -1,4 +1,4 @@
-"""PiTs (Heo et al. 2021): ViTs with stages, made of timm's own."""
+"""PiTs (Heo et al. 2021): ViTs with stages, based on timm's."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.models.layers.heads import AttentionPool
-from visprism.models.layers.pooling_transformer import PiT, refuse_remainder
+from visprism.models.layers.pooling_transformer import PiT, check_strided_patches
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS
 
@@ -33,55 +33,52 @@ def pit(
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> PiT:
-    """Three stages of a ViT, between which a strided convolution halves the grid.
+    """Three stages of a ViT; a strided convolution between them halves the grid.
 
-    Patches overlap: the next begins `stride` pixels further. Images of other sizes than
-    `img_size` get their table of positions by bicubic interpolation.
+    Patches overlap, with a stride of `stride` pixels. For images of other sizes than `img_size`
+    the position embeddings are interpolated (bicubic).
 
     Args:
         head_channels: width of a stage divided by its `heads`.
         depths: blocks of each stage.
-        heads: of the attentions of each stage, if `num_heads` does not say.
+        heads: heads per stage, if `num_heads` is None.
         stride: between patches, in pixels.
-        img_size: side of the images that the table of positions is made for.
+        img_size: side of the images in pixels.
         patch_size: side of a patch in pixels.
         in_chans: channels of an image.
         num_classes: number of logits.
-        num_heads: of the attentions of each stage.
-        head_dim: channels of a head, whatever the width; by default the width is shared.
-        qkv_bias: whether queries, keys and values have a constant of their own; timm's have.
-        no_embed_class: whether the class token goes without an entry for its position; timm's
-            does.
-        head: what the logits come from: the class token, the mean of all tokens (without class
-            token), that through VGG's MLP, or one learned query's attention (without too).
+        num_heads: heads per stage; by default those of the variant.
+        head_dim: channels of a head; by default width / num_heads.
+        qkv_bias: whether queries, keys and values have a bias; timm's have.
+        no_embed_class: whether the class token has no position embedding, as in timm.
+        head: "token" (class token), "gap" (mean of the tokens, no class token), "gap_mlp" (that
+            mean through VGG's MLP) or "attention_pool" (attention of one learned query).
         drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
-        mc_dropout: rate of dropout behind the positions and every linear map of a block.
+        mc_dropout: dropout rate after the position embeddings and each linear map of a block.
 
     Raises:
-        InputError: if patches leave pixels of the image over, heads do not fit the widths, or
-            there is no such head, or no class token to go without a position.
+        InputError: if patches do not cover the image, heads do not divide the widths, the head
+            is unknown, or `no_embed_class` is set without a class token.
 
     Source: Heo et al. (2021), Rethinking spatial dimensions of vision transformers, table 1.
     The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
     the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.
     """
     if head not in _HEADS:
-        raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
+        raise InputError(f"head must be one of {', '.join(_HEADS)}, got {head!r}")
     if no_embed_class and head != "token":
         raise InputError(
-            f"no_embed_class speaks of the class token, which is left out by head={head!r}; "
-            "leave it out too, or choose head='token'"
+            f"no_embed_class must be False without a class token (head={head!r}), got True"
         )
     numbers = tuple(heads if num_heads is None else num_heads)
     if len(numbers) != len(depths):
         raise InputError(
-            f"got heads for {len(numbers)} stages; PiT wants one number for each of its "
-            f"{len(depths)} stages"
+            f"num_heads must have one number per stage ({len(depths)}), got {len(numbers)}"
         )
     widths = [head_channels * number for number in heads]
     for width, number in zip(widths, numbers, strict=True):
         head_width(width, number, head_dim)
-    refuse_remainder((img_size, img_size), patch_size, stride)
+    check_strided_patches((img_size, img_size), patch_size, stride)
     model = PiT(
         img_size=img_size,
         patch_size=patch_size,

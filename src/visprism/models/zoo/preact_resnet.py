@@ -19,7 +19,7 @@ from visprism.models.zoo_registry import MODELS
 WIDTHS = (64, 128, 256, 512)  # of the 3x3 convolutions, by stage
 _STEM = 64
 
-# Of the place of a block: stage (from 0), block of the stage (from 0), channels in and out,
+# Arguments: stage (from 0), block of the stage (from 0), channels in and out,
 # stride, and the probability that its branch is left out.
 MakeBlock = Callable[[int, int, int, int, int, float], PreActBlock]
 
@@ -27,7 +27,7 @@ MakeBlock = Callable[[int, int, int, int, int, float], PreActBlock]
 class PreActResNet(PooledNet):
     """A stem, stages of pre-activation blocks that each halve the grid but the first, a head.
 
-    The blocks need not be alike: `make_block` makes each for its place.
+    `make_block` makes each block, so that blocks may differ.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class PreActResNet(PooledNet):
         super().__init__()
         if not depths or min(depths) < 1 or len(depths) > len(WIDTHS):
             raise InputError(
-                f"got depths {tuple(depths)}; wants one to {len(WIDTHS)} stages of at least "
-                "one block each"
+                f"depths must have 1 to {len(WIDTHS)} stages of at least one "
+                f"block, got {tuple(depths)}"
             )
         small = img_size < 64
         self.conv1 = nn.Conv2d(in_chans, _STEM, 3, padding=1, bias=False)
@@ -87,7 +87,7 @@ class PreActResNet(PooledNet):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
-        """The last map, normed and activated."""
+        """The last map, after norm and activation."""
         x = self.maxpool(self.conv1(x))
         for stage in range(1, self.num_stages + 1):
             x = self.get_submodule(f"layer{stage}")(x)
@@ -106,7 +106,7 @@ def preact_resnet(
     smoothing: bool = False,
     drop_path_rate: float = 0.0,
 ) -> nn.Module:
-    """Norm and activation stand before each convolution, the shortcuts carry sums untouched.
+    """Norm and activation precede each convolution; shortcuts are identities.
 
     The stem is a 3x3 convolution for small images, and 7x7 with a max-pool for large ones.
 

@@ -36,10 +36,10 @@ def resnet(
     smoothing: bool = False,
     drop_path_rate: float = 0.0,
 ) -> ResNet:
-    """Residual blocks in four stages, each but the first of which halves the grid.
+    """Residual blocks in four stages; all but the first halve the grid.
 
-    The stem is a 3x3 convolution for small images, and 7x7 with a max-pool for large ones. A
-    block with a stride has it in its 3x3 convolution, as in torchvision.
+    The stem is a 3x3 convolution for small images, and 7x7 with a max-pool for large ones. The
+    stride of a block is that of its 3x3 convolution, as in torchvision.
 
     Args:
         depths: blocks of each stage.
@@ -84,7 +84,7 @@ def resnet(
         stage = model.get_submodule(f"layer{number}")
         assert isinstance(stage, nn.Sequential)
         for module in stage if mc_dropout else ():
-            module.drop_block = nn.Dropout(mc_dropout)  # the rectifier behind it keeps zeros
+            module.drop_block = nn.Dropout(mc_dropout)  # the ReLU after it keeps zeros
         if smoothing:
             stage.append(SpatialSmoothing())
     return model

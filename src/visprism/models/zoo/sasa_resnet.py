@@ -23,7 +23,7 @@ def sasa_resnet(
     smoothing: bool = False,
     drop_path_rate: float = 0.0,
 ) -> nn.Module:
-    """A ResNet with local self-attention in the place of every 3x3 convolution of its blocks.
+    """A ResNet with local self-attention instead of every 3x3 convolution of its blocks.
 
     The stem is that of a ResNet (the paper's "conv stem").
 

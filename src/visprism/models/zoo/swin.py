@@ -1,4 +1,4 @@
-"""Swin transformers (Liu et al. 2021), made of timm's own and of windows for any grid."""
+"""Swin transformers (Liu et al. 2021), based on timm's, with windows for any grid."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -46,46 +46,45 @@ def swin(
 ) -> Swin:
     """Four stages of attention in windows, every second block's shifted by half a window.
 
-    Each head has its own bias for each relative position. Windows are right on any grid, and
-    never larger than the grid (`ShiftedWindowAttention`), so images of any size run whose sides
-    the patches divide.
+    Each head has its own bias for each relative position. Windows work on any grid and are
+    never larger than it (`ShiftedWindowAttention`), so that images of any size run if patches
+    divide their sides.
 
     Args:
         width: channels of a token in the first stage; each further stage doubles them.
         depths: blocks of each stage.
-        heads: of the attentions of each stage, if `num_heads` does not say.
+        heads: heads per stage, if `num_heads` is None.
         img_size: side of the images.
         patch_size: side of a patch in pixels.
         window: side of a window in tokens.
         in_chans: channels of an image.
         num_classes: number of logits.
-        num_heads: of the attentions of each stage.
-        head_dim: channels of a head, whatever the width; by default the width is shared.
-        qkv_bias: whether queries, keys and values have a constant of their own.
-        head: what the logits come from: the mean of all tokens, that through VGG's MLP, or one
-            learned query's attention.
+        num_heads: heads per stage; by default those of the variant.
+        head_dim: channels of a head; by default width / num_heads.
+        qkv_bias: whether queries, keys and values have a bias.
+        head: "gap" (mean of all tokens), "gap_mlp" (that mean through VGG's MLP) or
+            "attention_pool" (attention of one learned query).
         drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
-        mc_dropout: rate of dropout behind the last linear map of an attention and both maps of
-            an MLP.
+        mc_dropout: dropout rate after the last linear map of an attention and both maps of an
+            MLP.
 
     Raises:
-        InputError: if patches do not divide the image, heads do not fit the widths, there is
-            no such head, or not one number of heads for each stage.
+        InputError: if patches do not divide the image, heads do not divide the widths, the head
+            is unknown, or `num_heads` does not have one number per stage.
 
     Source: Liu et al. (2021), Swin Transformer: hierarchical vision transformer using shifted
     windows, sec. 3. The code of "How do vision transformers work?" shares one bias among the
-    heads of a block, goes without `qkv_bias`, and embeds and merges patches by convolutions
-    with biases and without norms: Swin-T for 224 pixels has 28,249,588 parameters there, here
+    heads of a block, has no `qkv_bias`, and embeds and merges patches by convolutions with
+    biases and without norms: Swin-T for 224 pixels has 28,249,588 parameters there, here
     28,288,354, as the official one, or 28,275,106 without `qkv_bias`.
     """
     numbers = tuple(heads if num_heads is None else num_heads)
     if len(numbers) != len(depths):
         raise InputError(
-            f"got heads for {len(numbers)} stages; Swin wants one number for each of its "
-            f"{len(depths)} stages"
+            f"num_heads must have one number per stage ({len(depths)}), got {len(numbers)}"
         )
     if head not in _HEADS:
-        raise InputError(f"unknown head {head!r}; choose {', '.join(_HEADS)}")
+        raise InputError(f"head must be one of {', '.join(_HEADS)}, got {head!r}")
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)
     model = Swin(
@@ -155,8 +154,8 @@ def _variants(*, patch_size: int, window: int) -> dict[str, tuple[str, dict]]:
         )
         for size, (width, depths, heads) in _SIZES.items()
     }
-    own = {"patch_size": patch_size, "window": window}
-    return {name: (title, {**shape, **own}) for name, (title, shape) in sizes.items()}
+    common = {"patch_size": patch_size, "window": window}
+    return {name: (title, {**shape, **common}) for name, (title, shape) in sizes.items()}
 
 
 MODELS.register_family(swin, _variants(patch_size=1, window=4), (32,))

@@ -24,19 +24,19 @@ def vgg(
     mc_dropout: float = 0.0,
     smoothing: bool = False,
 ) -> nn.Module:
-    """3x3 convolutions in five stages with a max-pool behind each, and an MLP of three layers.
+    """3x3 convolutions in five stages, each followed by a max-pool, and an MLP of three layers.
 
-    The MLP reads a map of 7x7, to which the last map is pooled or, of small images, repeated.
-    Convolutions have no constants where a BatchNorm follows or precedes them.
+    The MLP reads a 7x7 map, to which the last map is pooled, or repeated for small images.
+    Convolutions next to a BatchNorm have no biases.
 
     Args:
         depths: convolutions of each stage.
-        norm: where a BatchNorm and a rectifier stand: behind each convolution, or before it
-            (and none behind the last one); or no BatchNorm.
+        norm: BatchNorm and ReLU after each convolution, before it (and none after the last
+            one), or no BatchNorm.
         num_classes: logits; 0 for a network that gives features.
         in_chans: channels of an image.
         head: "mlp", "gap", "gap_mlp" or "attention_pool".
-        mc_dropout: probability of dropout behind each convolution.
+        mc_dropout: dropout rate after each convolution.
         smoothing: spatial smoothing before each max-pool.
 
     Raises:

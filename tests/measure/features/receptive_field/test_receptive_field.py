@@ -257,7 +257,7 @@ def test_large_images_are_drawn_in_cells_of_a_power_of_two(fields, noise):
 def test_maps_are_kept_of_blocks_spread_over_the_depth(noise):
     images = noise(1, 1, 9, 9)
     anatomy = dissect(plain(*(box(padding=1) for _ in range(6))), images)
-    sizes, maps = receptive_field(anatomy, [images], maps=3)
+    sizes, maps, _ = receptive_field(anatomy, [images], maps=3)
     assert len(sizes) == 6
     assert list(dict.fromkeys(maps.block.tolist())) == ["stem", "2", "5"]
 
@@ -275,12 +275,12 @@ def test_a_dead_block_has_no_field(fields, noise):
 def test_it_knows_where_it_comes_from(network, noise, tmp_path):
     images = noise(5, 3, 9, 9)
     anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
-    both = receptive_field(
+    results = receptive_field(
         anatomy,
         [(images[:3], None), (images[3:], None)],
         run=Run(provenance=Provenance(model="ours")),
     )
-    for result in both:
+    for result in results:
         assert result.provenance.model == "ours"
         assert (result.provenance.images, result.provenance.batch_size) == (5, 3)
         assert result.provenance.image_shape == (3, 9, 9)
@@ -298,7 +298,7 @@ def test_images_in_a_mapping_are_differentiated_too(noise):
             return self.inner(pixel_values)
 
     images = {"pixel_values": noise(2, 1, 9, 9)}
-    sizes, _ = receptive_field(dissect(Named().eval(), images), [images])
+    sizes, *_ = receptive_field(dissect(Named().eval(), images), [images])
     assert sizes.side_95.item() == pytest.approx(3)
 
 

@@ -13,6 +13,7 @@ from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.loss import Objective, Products
 from visprism.measure.loss.curvature import hessian_spectrum, product_cost, top_eigenvalues
 from visprism.results.hessian import HessianSpectrum
+from visprism.results.hessian_statistics import negative_proportion
 
 
 @pytest.fixture
@@ -109,18 +110,17 @@ def clustered(rng, p, correlation, n, k=5):
     return np.where(rng.random((n, k)) < q, -1.0, 1.0)
 
 
-@pytest.mark.parametrize("n", [10, 16, 32])
-@pytest.mark.parametrize("correlation", [0.1, 0.4])
-@pytest.mark.parametrize("p", [0.02, 0.1, 0.33])
-def test_the_interval_of_nep_covers_the_truth_also_near_zero(n, correlation, p):
-    """At least 92 %; near 0 and for few mini-batches it may be conservative."""
-    rng, inside, simulations = np.random.default_rng(0), 0, 400
-    for _ in range(simulations):
-        summary = spectrum_of(clustered(rng, p, correlation, n)).summary()
-        inside += summary.nep_low[0] <= p <= summary.nep_high[0]
-    assert 0.91 <= inside / simulations <= 1.0
-    if p > 0.2 and n > 16:
-        assert inside / simulations <= 0.985
+@pytest.mark.parametrize("p", [0.01, 0.05, 0.2, 0.5])
+def test_the_interval_of_nep_covers_the_truth_also_near_zero(p):
+    """Mean over numbers and correlations of mini-batches; counts make single cases uneven."""
+    rng, inside = np.random.default_rng(0), []
+    for n in (10, 16, 32):
+        for correlation in (0.1, 0.4, 0.8):
+            for _ in range(300):
+                values = list(clustered(rng, p, correlation, n))
+                _, low, high = negative_proportion(values)
+                inside.append(low <= p <= high)
+    assert 0.93 <= np.mean(inside) <= 0.98
 
 
 @pytest.mark.parametrize("n", [10, 16])
@@ -140,7 +140,7 @@ def test_the_intervals_of_positive_eigenvalues_cover_the_truth(n, spread):
     assert 0.92 <= geometric / simulations <= 0.97
     if spread < 1:
         assert printed > 0.9 * simulations
-        assert 0.90 <= hits / printed <= 0.97
+        assert 0.92 <= hits / printed <= 0.97
     else:
         assert printed < 0.1 * simulations
 
@@ -326,7 +326,7 @@ def test_progress_shows_mini_batches_and_lanczos_steps(network, batches):
 def test_the_cost_of_products_is_told_before_they_are_made(network, batches):
     cost = product_cost(Objective(network, batches))
     assert cost.seconds(1) == cost.first > 0
-    assert cost.seconds(21) == pytest.approx(cost.first + 20 * cost.each)
+    assert cost.seconds(21) == pytest.approx(cost.first + 20 * cost.per_product)
     assert cost.bytes > sum(images.nbytes for images, _ in batches)
 
 

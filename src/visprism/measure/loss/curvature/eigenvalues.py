@@ -10,10 +10,8 @@ from visprism import linalg
 from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.linalg import Request, Which
-from visprism.measure.loss.curvature.result_fields import result_fields
 from visprism.measure.loss.objective import Objective
-from visprism.measure.loss.products import Matrix, Products
-from visprism.measure.loss.random_vectors import random_normal
+from visprism.measure.loss.products import Matrix, Products, random_normal, result_fields
 from visprism.results.loss import Eigenvalues
 
 

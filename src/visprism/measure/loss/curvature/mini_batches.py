@@ -66,9 +66,9 @@ class MiniBatchSolver:
         nll = product.nll.tolist() if isinstance(product, BatchedHessian) else [_nll(product)]
         rows = [
             (wd, numbers[i], nll[i], request.which, j if request.required else 0, *row)
-            for (wd, request), found in pairs.items()
+            for (wd, request), eigenpairs in pairs.items()
             for i in range(len(numbers))
-            for j, row in enumerate(_rows(found, i), start=1)
+            for j, row in enumerate(_rows(eigenpairs, i), start=1)
         ]
         return rows, products * len(group)
 

@@ -5,8 +5,7 @@ from collections.abc import Sized
 from dataclasses import dataclass
 
 from visprism.measure.loss.objective import Objective
-from visprism.measure.loss.products import Matrix, Products
-from visprism.measure.loss.random_vectors import random_normal
+from visprism.measure.loss.products import Matrix, Products, random_normal
 
 
 @dataclass(frozen=True)
@@ -14,12 +13,12 @@ class ProductCost:
     """Measured time and memory of products."""
 
     first: float  # seconds of the first, which builds the graphs
-    each: float  # seconds of any other
+    per_product: float  # seconds of any other
     bytes: int  # held by the graphs that are kept
 
     def seconds(self, products: int) -> float:
         """Expected seconds of a number of products."""
-        return self.first + self.each * max(0, products - 1)
+        return self.first + self.per_product * max(0, products - 1)
 
 
 def product_cost(objective: Objective, *, matrix: Matrix = "hessian") -> ProductCost:
@@ -68,4 +67,4 @@ def seconds_per_product(objective: Objective) -> float:
     first = next(iter(objective.batches))
     one = objective.with_batches([first], shared=False)
     number = len(objective.batches) if isinstance(objective.batches, Sized) else 1
-    return product_cost(one).each * number
+    return product_cost(one).per_product * number

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visprism.core.archives import check_uncompressed
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write
+from visprism.core.files import atomic_write, check_uncompressed
 from visprism.core.processes import gather, rank
 
 Rows = dict[int, tuple[float, ...]]  # by the number of the point
@@ -22,7 +21,7 @@ _DAMAGED = (ValueError, TypeError, LookupError, EOFError, MemoryError, BadZipFil
 _SECONDS = 2.0  # at least, from one writing to the next
 
 
-def fingerprint(tensors: Iterable[Tensor], *settings: object) -> str:
+def landscape_fingerprint(tensors: Iterable[Tensor], *settings: object) -> str:
     """A hash of tensors and settings."""
     digest = blake2b(repr(settings).encode(), digest_size=16)
     for tensor in tensors:

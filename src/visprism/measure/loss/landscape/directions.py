@@ -118,7 +118,7 @@ def _by_layer(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> 
     return noise * (weight.norm() / noise.norm())
 
 
-def _as_drawn(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:  # noqa: ARG001, FBT001
+def _unnormalized(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:  # noqa: ARG001, FBT001
     return noise
 
 
@@ -129,7 +129,7 @@ def _by_first_axis(noise: Tensor, weight: Tensor, module: nn.Module, table: bool
 NORMALIZATIONS: dict[str, Callable[[Tensor, Tensor, nn.Module, bool], Tensor]] = {
     "filter": _by_filter,
     "layer": _by_layer,
-    "none": _as_drawn,
+    "none": _unnormalized,
     "paper": _by_first_axis,
 }
 

@@ -25,7 +25,7 @@ from visprism.measure.loss.batch_norm import BatchNorm, check_batch_norm
 from visprism.measure.loss.cached_batches import CachedBatches, cache_batches
 from visprism.measure.loss.landscape.checkpoint import (
     Rows,
-    fingerprint,
+    landscape_fingerprint,
     read_partial,
     saved,
 )
@@ -197,7 +197,9 @@ def _fingerprints(
     names = [tuple(plane.first) for plane in planes]
     settings = (loss_name(loss), batch_norm, samples.batch_size, run.compute)
     return {
-        "model": fingerprint(model.state_dict().values(), type(model).__name__),
-        "data": fingerprint(samples.tensors()),
-        "settings": fingerprint(directions, points, names, *settings, torch.__version__),
+        "model": landscape_fingerprint(model.state_dict().values(), type(model).__name__),
+        "data": landscape_fingerprint(samples.tensors()),
+        "settings": landscape_fingerprint(
+            directions, points, names, *settings, torch.__version__
+        ),
     }

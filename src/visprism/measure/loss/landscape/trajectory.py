@@ -1,7 +1,7 @@
 """Trajectories of a model's weights during training, from snapshots.
 
-Two numbers per snapshot cannot show a path through millions of dimensions; the results say how
-much of it they omit. They do not show how a network learns.
+Two numbers per snapshot cannot show a path through millions of dimensions; the results state
+the omitted fraction. They do not show how a network learns.
 
 Source: Park and Kim (2022), How do vision transformers work?, fig. 1c, which its authors have
 since withdrawn.

@@ -1,0 +1,380 @@
+"""How often the 95 % intervals of findings contain the truth, by simulation.
+
+Each interval that a result prints is computed by the library from samples whose truth is known.
+A sample without an interval (too few images, too few wrong predictions) does not count: the
+share of samples that have one stands beside the coverage. Run it from the repository::
+
+    python benchmarks/coverage_of_intervals.py --samples 1000
+
+and read `benchmarks/results/interval_coverage.json`. It takes some 5 minutes on one core.
+"""
+
+import argparse
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from visprism.core.statistics import (
+    mean_interval,
+    paired_proportions_interval,
+    standard_error,
+    t_interval,
+    t_quantile,
+    wilson,
+)
+from visprism.measure.outputs.calibration import calibration
+from visprism.measure.outputs.predictions import Predictions
+from visprism.measure.outputs.stability import _interval as flip_interval
+from visprism.measure.outputs.temperature import temperature
+from visprism.results.calibration_error import calibration_error
+from visprism.results.hessian_statistics import (
+    average_positive,
+    geometric_mean,
+    negative_proportion,
+)
+from visprism.results.predictions import (
+    Outcomes,
+    calibration_differences,
+    error_consistency,
+)
+
+RESULTS = Path(__file__).parent / "results" / "interval_coverage.json"
+REFERENCE = 400_000  # images whose mean stands for a truth without a closed form
+
+Generator = np.random.Generator
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An interval in one situation: a function that draws a sample and returns both ends."""
+
+    interval: str
+    printed: str  # where findings print it
+    situation: str
+    units: int  # images, mini-batches, seeds, ...
+    truth: float
+    draw: Callable[[Generator], Ends]
+    cost: int = 1  # samples are divided by it
+
+
+@dataclass(frozen=True)
+class Row:
+    """Coverage of an interval in one situation."""
+
+    interval: str
+    printed: str
+    situation: str
+    units: int
+    coverage: float
+    have_interval: float  # share of the samples
+    samples: int
+
+
+def main() -> None:
+    """Simulate all cases and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--samples", type=int, default=1000, help="samples of each situation")
+    parser.add_argument("--only", default="", help="intervals whose name contains this text")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    start, rows = time.perf_counter(), []
+    for case in cases():
+        if options.only in case.interval:
+            rows.append(covered(case, max(20, options.samples // case.cost)))
+            print(
+                f"{case.interval:<38} {case.situation:<44} {case.units:>5} "
+                f"{rows[-1].coverage:.3f} of {rows[-1].have_interval:.2f}",
+                flush=True,
+            )
+    if not options.only:
+        table = {
+            "nominal": 0.95,
+            "seconds": round(time.perf_counter() - start),
+            "rows": [asdict(row) for row in rows],
+        }
+        RESULTS.write_text(json.dumps(table, indent=1) + "\n")
+
+
+def covered(case: Case, samples: int) -> Row:
+    """Coverage among the samples that have an interval; each case has its own seed."""
+    name = f"{case.interval} {case.situation} {case.units}"
+    generator = np.random.default_rng(zlib.crc32(name.encode()))
+    ends = np.array([case.draw(generator) for _ in range(samples)])
+    given = np.isfinite(ends).all(1)
+    inside = (ends[:, 0] <= case.truth) & (case.truth <= ends[:, 1])
+    coverage = float(inside[given].mean()) if given.any() else float("nan")
+    return Row(
+        case.interval,
+        case.printed,
+        case.situation,
+        case.units,
+        round(coverage, 4),
+        round(float(given.mean()), 3),
+        samples,
+    )
+
+
+def cases() -> Iterator[Case]:
+    """Every interval of findings, in the situations in which it is printed."""
+    yield from fractions()
+    yield from means()
+    yield from calibration_errors()
+    yield from comparisons()
+    yield from eigenvalues()
+    yield from few_units()
+
+
+def fractions() -> Iterator[Case]:
+    """Wilson's interval, and that of a difference of two fractions of the same images."""
+    for n in (50, 200, 1000):
+        for p in (0.5, 0.8, 0.93, 0.99):
+
+            def accuracy(g: Generator, n: int = n, p: float = p) -> Ends:
+                (low,), (high,) = wilson(np.array([g.binomial(n, p)]), np.array([n]))
+                return low, high
+
+            printed = "accuracy, robust accuracy, shape bias, fractions at a cut-off"
+            yield Case("Wilson", printed, f"fraction {p}", n, p, accuracy)
+        for lost, gained in ((0.02, 0.0), (0.05, 0.01), (0.3, 0.02), (0.1, 0.1)):
+
+            def drop(g: Generator, n: int = n, q: tuple = (lost, gained)) -> Ends:
+                a, b, _ = g.multinomial(n, [*q, 1 - sum(q)])
+                return paired_proportions_interval(int(a), int(b), n)
+
+            printed = "accuracy drops of ablation, noise, attacks and corruptions"
+            situation = f"{lost} lost, {gained} gained"
+            yield Case("Bonett and Price", printed, situation, n, lost - gained, drop)
+
+
+def means() -> Iterator[Case]:
+    """Means over images of losses, of fractions of conditions, and of their differences."""
+    for n in (64, 128, 512):
+        for rate, groups in ((0.1, 15), (0.5, 15), (0.02, 30)):
+            beta = rate, 1 - rate  # a correlation of 0.5 between the conditions of one image
+
+            def flips(g: Generator, n: int = n, beta: tuple = beta, k: int = groups) -> Ends:
+                return flip_interval(g.binomial(k, g.beta(*beta, size=n)) / k)
+
+            printed = "accuracy on corrupted images, flip rate"
+            situation = f"fraction {rate} of {groups} conditions"
+            yield Case("mean of fractions", printed, situation, n, rate, flips)
+        for lost, gained, k in ((0.02, 0.0, 4), (0.05, 0.01, 4), (0.3, 0.02, 15)):
+
+            def contrast(g: Generator, n: int = n, q: tuple = (lost, gained, k)) -> Ends:
+                u = g.random((n, q[2]))
+                return mean_interval(((u < q[0]) * 1.0 - (u > 1 - q[1])).mean(1))
+
+            printed = "mean drops, contrasts of kinds and of frequency bands"
+            situation = f"{lost} lost, {gained} gained in {k} conditions"
+            yield Case("mean of drops", printed, situation, n, lost - gained, contrast)
+        for scale, spread in ((1.0, 2.0), (2.0, 2.0), (2.0, 4.0)):
+            model = BinaryModel(scale, spread)
+            for metric in ("nll", "signed_ece", "aurc"):
+
+                def loss(
+                    g: Generator, n: int = n, m: BinaryModel = model, of: str = metric
+                ) -> Ends:
+                    resamples = 200 if of == "aurc" else 0
+                    return calibration(m.sample(g, n), resamples=resamples).interval(of)
+
+                situation = f"logits of {spread} times {scale}"
+                truth, cost = model.truth(metric), 4
+                yield Case(f"mean {metric}", "NLL, ECE, AURC", situation, n, truth, loss, cost)
+
+
+@dataclass(frozen=True)
+class BinaryModel:
+    """A model of two classes whose logits are `scale` times the calibrated ones."""
+
+    scale: float
+    spread: float
+
+    def sample(self, g: Generator, n: int) -> Outcomes:
+        """Outcomes of n images."""
+        z = self.spread * np.abs(g.normal(size=n)) + 0.2
+        correct = g.random(n) < 1 / (1 + np.exp(-z))
+        confidence = 1 / (1 + np.exp(-self.scale * z))
+        nll = np.logaddexp(0, np.where(correct, -1, 1) * self.scale * z)
+        return outcomes(correct, confidence, nll)
+
+    def truth(self, metric: str) -> float:
+        """The value in many images."""
+        sample = self.sample(np.random.default_rng(0), REFERENCE)
+        return calibration(sample, resamples=0).of(metric)
+
+
+def outcomes(
+    correct: np.ndarray, confidence: np.ndarray, nll: np.ndarray | None = None
+) -> Outcomes:
+    """Outcomes of a model of two classes with class 0 as all targets."""
+    n = len(correct)
+    return Outcomes(
+        target=np.zeros(n, int),
+        predicted=np.where(correct, 0, 1),
+        correct=correct,
+        top5=np.ones(n, bool),
+        confidence=confidence.astype(np.float32),
+        nll=np.zeros(n) if nll is None else nll,
+        brier=np.zeros(n),
+        classes=2,
+    )
+
+
+# Accuracy of an image with confidence c.
+MODELS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "calibrated": lambda c: c,
+    "0.03 overconfident": lambda c: c - 0.03,
+    "0.078 overconfident": lambda c: c - 0.078,
+    "wrong in both directions": lambda c: c + np.where(c > 0.8, -0.05, 0.1),
+    "wrong above 0.9 alone": lambda c: c - np.where(c > 0.9, 0.06, 0),
+    "wrong below 0.7 alone": lambda c: c - np.where(c < 0.7, 0.15, 0),
+}
+
+
+def confidences(z: np.ndarray) -> np.ndarray:
+    """Confidences of normal deviates."""
+    return (1 / (1 + np.exp(-np.abs(2 + 1.5 * z)))).clip(0.5, 0.9999)
+
+
+def true_ece(name: str) -> float:
+    """ECE of the model in many images, with ten bins."""
+    c = confidences(np.random.default_rng(0).normal(size=REFERENCE))
+    gap, number = MODELS[name](c) - c, np.ceil(c * 10)
+    return float(sum(abs(gap[number == b].sum()) for b in range(11)) / REFERENCE)
+
+
+def calibration_errors() -> Iterator[Case]:
+    """The debiased ECE, its difference, and the temperature."""
+    for name, chance in MODELS.items():
+        for n in (100, 256, 1000):
+
+            def ece(g: Generator, n: int = n, chance: Callable = chance) -> Ends:
+                c = confidences(g.normal(size=n))
+                error = calibration_error(c.astype(np.float32), g.random(n) < chance(c))
+                return error.low, error.high
+
+            truth = true_ece(name)
+            yield Case("debiased ECE", "debiased ECE", name, n, truth, ece, 2)
+    names = list(MODELS)
+    for first, second in ((0, 0), (0, 2), (0, 1), (1, 2), (3, 2), (4, 0), (2, 2)):
+        a, b = names[first], names[second]
+
+        def difference(g: Generator, a: str = a, b: str = b) -> Ends:
+            luck, easy = g.normal(size=(2, 512))
+            pair = []
+            for name in (a, b):
+                c = confidences(0.7 * easy + 0.714 * g.normal(size=512))
+                u = torch.special.ndtr(
+                    torch.from_numpy(0.7 * luck + 0.714 * g.normal(size=512))
+                )
+                pair.append(outcomes(u.numpy() < MODELS[name](c), c))
+            result = calibration_differences(*pair)
+            return float(result.low[0]), float(result.high[0])
+
+        truth = true_ece(b) - true_ece(a)
+        yield Case("difference of ECE", "paired", f"{a}; {b}", 512, truth, difference, 4)
+    for n, factor in ((100, 2.0), (400, 0.5), (400, 2.0)):
+
+        def fitted(g: Generator, n: int = n, factor: float = factor) -> Ends:
+            z = torch.from_numpy(2 * g.normal(size=(n, 4)))
+            targets = torch.multinomial(z.softmax(1), 1, generator=torch_generator(g))[:, 0]
+            result, _ = temperature(Predictions(factor * z, targets))
+            return result.temperature_low, result.temperature_high
+
+        yield Case("temperature", "temperature", f"of {factor}", n, factor, fitted, 5)
+
+
+def torch_generator(g: Generator) -> torch.Generator:
+    """A torch generator with a seed from a NumPy one."""
+    return torch.Generator().manual_seed(int(g.integers(2**31)))
+
+
+def comparisons() -> Iterator[Case]:
+    """Paired differences of losses, and Cohen's kappa."""
+    for n in (64, 256, 1000):
+
+        def losses(g: Generator, n: int = n) -> Ends:
+            difficulty = g.exponential(size=n)
+            a, b = (difficulty * g.lognormal(m, 0.8, size=n) for m in (0.0, 0.2))
+            return mean_interval(b - a)
+
+        truth = float(np.exp(0.32) * (np.exp(0.2) - 1))
+        printed = "differences between two models"
+        yield Case("paired differences", printed, "log-normal losses", n, truth, losses)
+        for p in (0.7, 0.9):
+            chance = p**2 + (1 - p) ** 2
+
+            def kappa(g: Generator, n: int = n, p: float = p) -> Ends:
+                common, a, b = g.random((3, n)) < p
+                shared = g.random(n) < 0.5
+                pair = (outcomes(np.where(shared, common, x), np.full(n, 0.9)) for x in (a, b))
+                result = error_consistency(*pair)
+                return result.low, result.high
+
+            truth = (0.5 + 0.5 * chance - chance) / (1 - chance)
+            yield Case("kappa", "error consistency", f"accuracy {p}", n, truth, kappa)
+
+
+def eigenvalues() -> Iterator[Case]:
+    """NEP, APE and the geometric mean over mini-batches of 5 eigenvalues."""
+    for n in (10, 16, 32):
+        for p in (0.01, 0.05, 0.2, 0.5):
+            for r in (0.1, 0.4, 0.8):
+
+                def nep(g: Generator, n: int = n, p: float = p, r: float = r) -> Ends:
+                    q = g.beta(p * (1 / r - 1), (1 - p) * (1 / r - 1), size=(n, 1))
+                    return negative_proportion(list(np.where(g.random((n, 5)) < q, -1.0, 1.0)))[
+                        1:
+                    ]
+
+                yield Case("NEP", "NEP", f"{p} negative, correlation {r}", n, p, nep)
+        for spread in (0.2, 0.4, 0.6):
+            truth = float(np.exp((spread**2 + 0.16) / 2))
+            for name, mean, value in (
+                ("APE", average_positive, truth),
+                ("geometric mean", geometric_mean, 1.0),
+            ):
+
+                def ape(
+                    g: Generator, n: int = n, s: float = spread, f: Callable = mean
+                ) -> Ends:
+                    return f(
+                        list(np.exp(s * g.normal(size=(n, 1)) + 0.4 * g.normal(size=(n, 5))))
+                    )[1:]
+
+                yield Case(name, name, f"spread {spread} of logs", n, value, ape)
+
+
+def few_units() -> Iterator[Case]:
+    """Student's interval over few units, and standard errors over images with its quantile."""
+    for n, printed in (
+        (3, "trained seeds, direction pairs, start vectors"),
+        (10, "trace, sharpness over mini-batches, block structure"),
+    ):
+
+        def few(g: Generator, n: int = n) -> Ends:
+            values = g.normal(1, 0.5, size=n)
+            return t_interval(float(values.mean()), float(values.std(ddof=1) / n**0.5), n)
+
+        yield Case("Student's t", printed, "normal values", n, 1.0, few)
+    for n in (16, 64, 256):
+
+        def changes(g: Generator, n: int = n) -> Ends:
+            values = g.gamma(4, size=n) - g.gamma(2, size=n)
+            sums = (np.array([v]) for v in (values.sum(), (values**2).sum(), float(n)))
+            margin = t_quantile(n) * float(standard_error(*sums)[0])
+            return float(values.mean() - margin), float(values.mean() + margin)
+
+        printed = "values and changes by block and by kind"
+        yield Case("standard error over images", printed, "gamma values", n, 2.0, changes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Images of a study from batches of tensors, held in memory."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.data.study_images import PixelChange, StudyImages, required
+
+_MOST_BYTES = 4 * 2**30  # of batches in memory
+
+
+@dataclass(frozen=True, eq=False)
+class TensorImages(StudyImages):
+    """Batches of tensors in memory; every model receives the same tensors."""
+
+    images: Any  # Tensor (n, c, h, w), or a mapping of tensors for models with several inputs
+    labels: Tensor | None
+    name: str = "user's batches"  # pyrefly: ignore (an attribute may be a field or computed)
+    split: str = ""  # pyrefly: ignore
+    classes: int | None = None
+    mean_std: Preprocessing | None = None  # that the tensors were normalized with
+
+    def __len__(self) -> int:
+        return len(_first(self.images))
+
+    @property
+    def targets(self) -> Int64[np.ndarray, " n"] | None:
+        """Class index of each image; None without labels."""
+        return None if self.labels is None else self.labels.numpy()
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes where the user gave it."""
+        return self.classes
+
+    def preprocessing(self, stated: Preprocessing | None) -> Preprocessing | None:
+        """The normalization that the tensors have, in their own size; None if unknown."""
+        tensor = _first(self.images)
+        stats = self.mean_std or stated
+        if stats is None or tensor.ndim != 4 or len(stats.mean) != tensor.shape[1]:
+            return None
+        return replace(stats, size=(tensor.shape[2], tensor.shape[3]), crop=1.0)
+
+    def batches(
+        self,
+        preprocessing: Preprocessing | None,
+        *,
+        batch_size: int,
+        limit: int | None = None,
+        change: PixelChange | None = None,
+    ) -> "TensorBatches":
+        """Views of the tensors in memory."""
+        number = len(self) if limit is None else min(limit, len(self))
+        stats = None if change is None else required(preprocessing)
+        return TensorBatches(self.images, self.labels, batch_size, number, change, stats)
+
+    def pixels(
+        self, preprocessing: Preprocessing | None, start: int, stop: int
+    ) -> UInt8[Tensor, "b c h w"]:
+        """Pixels in eight bits, recovered from the normalized tensors."""
+        return to_pixels(self.images[start:stop], required(preprocessing))
+
+    def fingerprint(self) -> str:
+        """A digest of pixels and targets."""
+        digest = blake2b(digest_size=16)
+        parts = self.images.values() if isinstance(self.images, Mapping) else [self.images]
+        for tensor in (*parts, *([] if self.labels is None else [self.labels])):
+            digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+            digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class TensorBatches(Sequence):
+    """Batches of tensors in memory; a slice of it is a part of the batches."""
+
+    images: Any
+    labels: Tensor | None
+    batch_size: int
+    number: int  # of images
+    change: PixelChange | None = None
+    preprocessing: Preprocessing | None = None
+    batches: range | None = None  # numbers of the batches; None: all
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of the batches, 0 for the first of all."""
+        return (
+            range(-(-self.number // self.batch_size)) if self.batches is None else self.batches
+        )
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int | slice) -> Any:  # noqa: ANN401 (a batch, or some)
+        """One batch, images or (images, targets); of a slice the batches."""
+        if isinstance(index, slice):
+            return replace(self, batches=self.numbers[index])
+        start = self.numbers[index] * self.batch_size
+        rows = slice(start, min(start + self.batch_size, self.number))
+        images = _rows(self.images, rows)
+        if self.change is not None:
+            stats = required(self.preprocessing)
+            changed = self.change(to_pixels(images, stats), range(rows.start, rows.stop))
+            images = from_pixels(changed, stats).to(images.dtype)
+        return images if self.labels is None else (images, self.labels[rows])
+
+    def __iter__(self) -> Iterator:
+        return (self[i] for i in range(len(self)))
+
+
+def tensor_images(
+    data: Iterable,
+    *,
+    name: str = "user's batches",
+    split: str = "",
+    limit: int | None = None,
+    num_classes: int | None = None,
+    preprocessing: Preprocessing | None = None,
+) -> TensorImages:
+    """The batches of a loader or another iterable, read once and kept in memory.
+
+    Reading once makes every pass see the same images, also where a loader shuffles.
+
+    Args:
+        data: batches of images (B, C, H, W), of mappings of tensors, or of (images, targets).
+        name: for provenance.
+        split: "train", "test", ... where it is known.
+        limit: read at most this number of images.
+        num_classes: number of classes, where it is known.
+        preprocessing: the normalization that the images have, where it is known.
+
+    Raises:
+        InputError: if there are no images, batches differ in form or size, or they need more
+            than 4 GiB.
+    """
+    images: list[Any] = []
+    targets: list[Tensor] = []
+    number = size = 0
+    for batch in data:
+        pictures, labels = _split_batch(batch)
+        taken = len(_first(pictures))
+        if limit is not None and number + taken > limit:
+            taken = limit - number
+            pictures = _rows(pictures, slice(0, taken))
+            labels = None if labels is None else labels[:taken]
+        if images and _shapes_text(pictures) != _shapes_text(images[0]):
+            raise InputError(
+                f"all batches must hold images of one size, got {_shapes_text(pictures)} after "
+                f"{_shapes_text(images[0])}"
+            )
+        if images and (labels is None) != (not targets):
+            raise InputError("either all batches or none must have targets")
+        images.append(pictures)
+        targets += [] if labels is None else [labels]
+        number += taken
+        size += sum(t.numel() * t.element_size() for t in _tensors(pictures))
+        if size > _MOST_BYTES:
+            raise InputError(
+                f"data must fit into {_MOST_BYTES // 2**30} GiB of memory as tensors; the "
+                f"first {number} images need more. Pass a limit, an ImageSet or a Dataset of "
+                "images."
+            )
+        if limit is not None and number >= limit:
+            break
+    if not number:
+        raise InputError("data must give at least one image, got none")
+    stacked = (
+        {key: torch.cat([p[key] for p in images]) for key in images[0]}
+        if isinstance(images[0], Mapping)
+        else torch.cat(images)
+    )
+    labels = torch.cat(targets) if targets else None
+    return TensorImages(stacked, labels, name, split, num_classes, preprocessing)
+
+
+def to_pixels(images: Tensor, preprocessing: Preprocessing) -> UInt8[Tensor, "b c h w"]:
+    """Pixels 0 ... 255 from normalized images; exact where they came from eight bits."""
+    mean, std = _statistics(preprocessing, images)
+    return (images * std + mean).mul(255).round().clamp(0, 255).to(torch.uint8)
+
+
+def from_pixels(pixels: UInt8[Tensor, "b c h w"], preprocessing: Preprocessing) -> Tensor:
+    """Normalized images from pixels 0 ... 255."""
+    mean, std = _statistics(preprocessing, pixels)
+    return pixels.float().div(255).sub(mean).div(std)
+
+
+def _statistics(preprocessing: Preprocessing, like: Tensor) -> tuple[Tensor, Tensor]:
+    mean, std = (
+        torch.tensor(v, device=like.device)[:, None, None]
+        for v in (preprocessing.mean, preprocessing.std)
+    )
+    return mean, std
+
+
+def _split_batch(batch: Any) -> tuple[Any, Tensor | None]:  # noqa: ANN401 (what a user's loader gives)
+    if isinstance(batch, tuple | list):
+        if len(batch) != 2:
+            raise InputError(
+                f"a batch must be images or (images, targets), got {len(batch)} parts"
+            )
+        images, targets = batch
+        labels = torch.as_tensor(targets)
+        if labels.ndim != 1 or labels.is_floating_point() or len(labels) != len(_first(images)):
+            raise InputError(
+                "targets must be one class index per image "
+                f"({len(_first(images))}), got shape {tuple(labels.shape)} of "
+                f"type {str(labels.dtype).removeprefix('torch.')}"
+            )
+        return images, labels.long().cpu()
+    return batch, None
+
+
+def _tensors(images: Any) -> list[Tensor]:  # noqa: ANN401
+    return list(images.values()) if isinstance(images, Mapping) else [images]
+
+
+def _first(images: Any) -> Tensor:  # noqa: ANN401
+    tensors = _tensors(images)
+    if not tensors or not all(isinstance(t, Tensor) for t in tensors):
+        raise InputError(
+            f"a batch must be tensors, got {type(images).__name__}; a Dataset of PIL images is "
+            "passed as it is, without a DataLoader"
+        )
+    return tensors[0]
+
+
+def _rows(images: Any, rows: slice) -> Any:  # noqa: ANN401
+    if isinstance(images, Mapping):
+        return {key: tensor[rows] for key, tensor in images.items()}
+    return images[rows]
+
+
+def _shapes_text(images: Any) -> str:  # noqa: ANN401
+    return ", ".join("x".join(map(str, t.shape[1:])) for t in _tensors(images))

@@ -1,0 +1,308 @@
+"""One examination: what a study measures, in which order, and what it keeps."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
+from visprism.analyses.subject import Measured, Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option_values, parsed_options
+from visprism.core.processes import gather
+from visprism.core.run import Run, TimeBudgetError
+from visprism.measure.features.observe import observations
+from visprism.results.base import Result
+from visprism.study.events import Finished, Listener, Planned, Started, Stopped
+from visprism.study.plan import Plan, Step, Workload, plan_of
+from visprism.study.store import Store, fingerprint_of, key_of
+from visprism.study.study import Entry, Failure, Kind, Study
+
+_ALL_PAIRS = 3  # models, up to which every pair is compared; beyond, each with the first
+_UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
+
+
+@dataclass
+class Examination:
+    """The state of a study while it is made."""
+
+    subjects: Sequence[Subject]
+    analyses: Sequence[Analysis]
+    run: Run
+    store: Store
+    notify: Listener
+    on_error: str
+    named: bool  # whether the user named the analyses
+    budget: float | None = None  # seconds
+    entries: list[Entry] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def perform(self) -> None:
+        """Plan and measure; what an interruption leaves is complete as far as it goes."""
+        budget = self.budget
+        self.store.header.pop("keys", None)  # an interrupted study has no complete list
+        workload = self._workload()
+        remaining = [a for a in self.analyses if workload.applicable[a.name]]
+        plan = self._planned(workload, remaining, budget)
+        self.notify(Planned(plan, tuple(map(_preparation, self.subjects))))
+        # The cheapest first: what takes longer than expected then costs no other analysis.
+        while remaining:
+            left = None if budget is None else max(self.run.seconds_left, 0.0)
+            plan = self._planned(workload, remaining, left)
+            if not plan.steps:
+                for name, reason in plan.too_slow.items():
+                    for model in sorted(workload.applicable[name]):
+                        self._fail(Failure(model, name, reason, "skipped"))
+                return
+            step = min(plan.steps, key=lambda s: s.total)
+            self._decide(step)
+            self._measure(step, workload)
+            remaining = [a for a in remaining if a.name not in step.names]
+
+    def result(self, *, seconds: float) -> Study:
+        """The study as far as it is complete."""
+        order = {a.name: i for i, a in enumerate(self.analyses)}
+        entries = sorted(self.entries, key=lambda e: order.get(e.analysis, -1))
+        self.store.header["failures"] = [vars(f) for f in self.failures]
+        self.store.header["models"] = [s.name for s in self.subjects]
+        self.store.header["keys"] = [e.key for e in entries]
+        self.store.header["seconds"] = seconds
+        self.store.write()
+        header = dict(self.store.header)
+        return Study(
+            tuple(s.name for s in self.subjects), tuple(entries), tuple(self.failures), header
+        )
+
+    def _workload(self) -> Workload:
+        applicable: dict[str, frozenset[str]] = {}
+        for analysis in self.analyses:
+            names = set()
+            for subject in self.subjects:
+                reason = self._inapplicable(analysis, subject)
+                if reason is None:
+                    names.add(subject.name)
+                else:
+                    self._fail(Failure(subject.name, analysis.name, reason, "skipped"))
+            applicable[analysis.name] = frozenset(names)
+        return Workload.timed(self.subjects, self.analyses, applicable, self.run)
+
+    def _inapplicable(self, analysis: Analysis, subject: Subject) -> str | None:
+        if Needs.TWO_MODELS in analysis.needs and len(self.subjects) < 2:
+            return "it compares models, and the study has one"
+        if Needs.TARGETS in analysis.needs and not subject.trained and not self.named:
+            return _UNTRAINED
+        return analysis.inapplicable(subject)
+
+    def _planned(
+        self, workload: Workload, remaining: Sequence[Analysis], budget: float | None
+    ) -> Plan:
+        """A plan in which what was decided before, also by an earlier run, stays decided."""
+        plan = gather(plan_of(workload, remaining, budget))[0]
+        return replace(plan, steps=tuple(self._as_decided(s, workload) for s in plan.steps))
+
+    def _as_decided(self, step: Step, workload: Workload) -> Step:
+        """The step as it was decided for the analyses of it that were asked for before."""
+        stored = self.store.header.get("decisions", {})
+        decided = {
+            a.name: stored[a.name]
+            for a in step.analyses
+            if a.name in stored and stored[a.name]["request"] == self._request(a)
+        }
+        if not decided:
+            return step
+        analyses = tuple(
+            replace(a, **parsed_options(a, decided[a.name]["options"]))  # pyrefly: ignore
+            if a.name in decided
+            else a
+            for a in step.analyses
+        )
+        # Analyses that share a pass share its images: a new one is given those of the others.
+        images = min(decision["images"] for decision in decided.values())
+        seconds = workload.seconds(analyses, images)
+        return replace(step, analyses=analyses, images=images, seconds=seconds)
+
+    def _decide(self, step: Step) -> None:
+        """Keep how an analysis runs, so that a resumed study runs it in the same way."""
+        decisions = self.store.header.setdefault("decisions", {})
+        for analysis in step.analyses:
+            decisions[analysis.name] = {
+                "request": self._request(analysis),
+                "images": step.images,
+                "options": option_values(analysis),
+            }
+        self.store.write()
+
+    def _request(self, analysis: Analysis) -> dict[str, Any]:
+        """What the user asked for: a decision holds only for the same request."""
+        given = next(a for a in self.analyses if a.name == analysis.name)
+        return {"options": option_values(given), "budget": self.budget}
+
+    def _measure(self, step: Step, workload: Workload) -> None:
+        for subject in workload.subjects_of(step.analyses):
+            limited = subject.limited(step.images)
+            wanted = [a for a in step.analyses if subject.name in workload.applicable[a.name]]
+            missing = [a for a in wanted if not self._resume(a, limited)]
+            if missing:
+                self.notify(Started(subject.name, tuple(a.name for a in missing), step.images))
+                self._measure_one(missing, limited)
+        self._compare(step)
+
+    def _measure_one(self, analyses: Sequence[Analysis], subject: Subject) -> None:
+        begin = time.monotonic()
+        training = any(Needs.TRAINING_IMAGES in a.needs for a in analyses)
+        run = subject.named(self.run, training=training)
+        try:
+            results = _measured(analyses, subject, run)
+            for analysis, analysis_results in zip(analyses, results, strict=True):
+                self._keep(
+                    analysis, (subject,), tuple(analysis_results), time.monotonic() - begin
+                )
+        except InputError as error:
+            if self.on_error == "raise":
+                raise
+            if len(analyses) == 1:
+                self._fail(Failure(subject.name, analyses[0].name, _reason(error)))
+                return
+            for analysis in analyses:  # one that cannot be measured does not cost the others
+                self._measure_one([analysis], subject)
+        except (
+            TimeBudgetError,
+            RuntimeError,
+            ValueError,
+            ArithmeticError,
+        ) as error:
+            if self.on_error == "raise":
+                raise
+            for analysis in analyses:
+                self._fail(_failure(subject.name, analysis.name, error))
+
+    def _compare(self, step: Step) -> None:
+        """What the analyses of a step find about two models together."""
+        for analysis in step.analyses:
+            measured = {
+                e.models[0]: e.results
+                for e in self.entries
+                if e.analysis == analysis.name and len(e.models) == 1
+            }
+            with_results = [s for s in self.subjects if s.name in measured]
+            for first, second in _pairs(with_results):
+                pair = tuple(s.limited(step.images) for s in (first, second))
+                if self._resume(analysis, *pair):
+                    continue
+                begin = time.monotonic()
+                run = pair[0].named(self.run)
+                one, other = (Measured(s, measured[s.name]) for s in pair)
+                try:
+                    compared = tuple(analysis.compare(one, other, run))
+                except (InputError, TimeBudgetError, RuntimeError, ValueError) as error:
+                    if self.on_error == "raise":
+                        raise
+                    names = f"{first.name} and {second.name}"
+                    self._fail(_failure(names, analysis.name, error))
+                else:
+                    if compared:
+                        self._keep(analysis, pair, compared, time.monotonic() - begin)
+
+    def _keep(
+        self,
+        analysis: Analysis,
+        subjects: Sequence[Subject],
+        results: tuple[Result, ...],
+        seconds: float,
+    ) -> None:
+        names = tuple(s.name for s in subjects)
+        entry = Entry(
+            names,
+            analysis.name,
+            results,
+            option_values(analysis),
+            subjects[0].num_images,
+            seconds,
+            key=self._key(analysis, subjects),
+        )
+        description = {
+            "model": "-and-".join(names),
+            "models": list(names),
+            "analysis": analysis.name,
+            "options": entry.options,
+            "images": entry.images,
+            "seconds": seconds,
+        }
+        self.store.put(entry.key, results, **description)
+        self.entries.append(entry)
+        self.notify(Finished(entry, resumed=False))
+
+    def _resume(self, analysis: Analysis, *subjects: Subject) -> bool:
+        """Whether the results exist already; then they become an entry."""
+        key = self._key(analysis, subjects)
+        results = self.store.get(key)
+        if not results:
+            return False
+        seconds = self.store.entries[key]["seconds"]
+        names = tuple(s.name for s in subjects)
+        options = option_values(analysis)
+        images = subjects[0].num_images
+        entry = Entry(names, analysis.name, results, options, images, seconds, key)
+        self.entries.append(entry)
+        self.notify(Finished(entry, resumed=True))
+        return True
+
+    def _key(self, analysis: Analysis, subjects: Sequence[Subject]) -> str:
+        return key_of(
+            models=[(s.name, fingerprint_of(s.model), str(s.preprocessing)) for s in subjects],
+            analysis=analysis.name,
+            options=option_values(analysis),
+            images=subjects[0].num_images,
+            batch_size=subjects[0].batch_size,
+            precision=self.run.compute.precision,
+            study=self.store.header.get("images"),
+            training=self.store.header.get("training images"),
+            seed=self.run.seed,
+        )
+
+    def _fail(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        self.notify(Stopped(failure))
+
+
+def _measured(
+    analyses: Sequence[Analysis], subject: Subject, run: Run
+) -> Iterator[Sequence[Result]]:
+    """The results of each analysis; those of feature maps share one pass."""
+    features = [a for a in analyses if isinstance(a, FeatureAnalysis)]
+    if len(features) < len(analyses) or len(analyses) == 1:
+        return iter([analysis.measure(subject, run) for analysis in analyses])
+    probes = [analysis.probe(subject) for analysis in features]
+    seen = observations(subject.anatomy, subject.batches(), probes, run=run)
+    return iter([a.results(of_probe) for a, of_probe in zip(features, seen, strict=True)])
+
+
+def _pairs(subjects: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
+    if len(subjects) <= _ALL_PAIRS:
+        return list(combinations(subjects, 2))
+    return [(subjects[0], other) for other in subjects[1:]]
+
+
+def _preparation(subject: Subject) -> str:
+    """How a model is given the images, and who says so."""
+    way = subject.preprocessing
+    if way is None:
+        return f"{subject.name}: {subject.num_images} images as they are"
+    mean, std = (", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std))
+    return (
+        f"{subject.name}: {subject.num_images} images, {way}, mean ({mean}), "
+        f"standard deviation ({std})"
+    )
+
+
+def _failure(model: str, analysis: str, error: Exception) -> Failure:
+    """A measurement that ran out of time is skipped, as one that the plan had no room for."""
+    kind: Kind = "skipped" if isinstance(error, TimeBudgetError) else "failed"
+    return Failure(model, analysis, _reason(error), kind)
+
+
+def _reason(error: Exception) -> str:
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    is_expected = isinstance(error, InputError | TimeBudgetError)
+    return text if is_expected else f"{type(error).__name__}: {text}"

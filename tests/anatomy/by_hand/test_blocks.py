@@ -1,0 +1,267 @@
+"""Laws of dissection on small modules with unusual forward passes."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from visprism.anatomy import dissect, watch
+
+
+def parts(anatomy):
+    return [(b.name, b.kind, b.layout.grid if b.layout else None) for b in anatomy]
+
+
+class Table(nn.Module):
+    """A table over the rows of its input, of which it takes the size alone."""
+
+    def forward(self, x):
+        return torch.arange(x.shape[2]).float()[:, None].cos()
+
+
+# What it finds: told by reading the module.
+
+SQUARE = (16, 16)
+TRANSFORMER = [("stem", (4, 4)), *[("attention", (4, 4)), ("mlp", (4, 4))] * 2, ("head", None)]
+
+
+def test_a_residual_network_written_in_one_forward(built, images):
+    assert parts(dissect(built("functional"), images)) == [
+        ("stem", "stem", SQUARE),
+        *((f"convs.{i}", "conv", SQUARE) for i in range(3)),
+        ("head", "head", None),
+    ]
+
+
+def test_a_table_of_the_size_of_its_input_hides_nothing(images):
+    class WithTable(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.table = nn.Conv2d(3, 8, 3, padding=1), Table()
+            self.convs = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
+            self.head = nn.Linear(8, 5)
+
+        def forward(self, x):
+            x = self.stem(x)
+            table = self.table(x)
+            for conv in self.convs:
+                x = x + conv(x * table)
+            return self.head(x.mean((2, 3)))
+
+    anatomy = dissect(WithTable().eval(), images)
+    assert parts(anatomy) == [
+        ("stem", "stem", SQUARE),
+        ("convs.0", "conv", SQUARE),
+        ("convs.1", "conv", SQUARE),
+        ("head", "head", None),
+    ]
+    assert anatomy.notes == ()
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return x + self.conv(x)
+
+
+def test_a_backbone_has_no_head(images):
+    anatomy = dissect(nn.Sequential(nn.Conv2d(3, 8, 4, 4), Sum(), Sum()).eval(), images)
+    assert parts(anatomy) == [
+        ("stem", "stem", (4, 4)),
+        ("1", "conv", (4, 4)),
+        ("2", "conv", (4, 4)),
+    ]
+    assert [block.depth for block in anatomy] == [0, 0.5, 1]
+
+
+def test_of_several_feature_maps_the_last_one_counts(images):
+    class Stages(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stages = nn.ModuleList([nn.Conv2d(3, 8, 4, 4), Sum(), Sum()])
+
+        def forward(self, x):
+            maps = []
+            for stage in self.stages:
+                x = stage(x)
+                maps.append(x)
+            return maps
+
+    assert [b.name for b in dissect(Stages().eval(), images)] == [
+        "stem",
+        "stages.1",
+        "stages.2",
+    ]
+
+
+def test_the_last_of_a_row_of_blocks_is_no_part_of_the_head(images):
+    class Pointwise(nn.Module):  # as ConvMixer's
+        def __init__(self):
+            super().__init__()
+            self.sum, self.mix = Sum(), nn.Conv2d(8, 8, 1)
+
+        def forward(self, x):
+            return functional.gelu(self.mix(self.sum(x)))
+
+    body = [nn.Conv2d(3, 8, 4, 4), Pointwise(), Pointwise()]
+    model = nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    assert parts(dissect(model.eval(), images)) == [
+        ("stem", "stem", (4, 4)),
+        ("1.sum", "conv", (4, 4)),
+        ("1.mix", "mlp", (4, 4)),
+        ("2.sum", "conv", (4, 4)),
+        ("2.mix", "mlp", (4, 4)),
+        ("head", "head", None),
+    ]
+
+
+@pytest.mark.parametrize("batch", [2, 3])
+def test_tokens_may_come_before_images(batch):
+    class TokensFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, 8, 4, 4)
+            layer = nn.TransformerEncoderLayer(8, 2, 16)
+            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.fc = nn.Linear(8, 5)
+
+        def forward(self, x):
+            return self.fc(self.encoder(self.patches(x).flatten(2).permute(2, 0, 1)).mean(0))
+
+    model, images = TokensFirst().eval(), torch.randn(batch, 3, 12, 16)
+    anatomy = dissect(model, images)
+    assert [(b.kind, b.shape) for b in anatomy[:-1]] == [
+        ("stem", (8, 3, 4)),
+        *[("attention", (8, 3, 4)), ("mlp", (8, 3, 4))] * 2,
+    ]
+    with watch(anatomy) as maps, torch.no_grad():
+        model(images)
+    torch.testing.assert_close(maps["stem"], model.patches(images))
+
+
+def test_a_network_without_any_submodule(built, images):
+    anatomy = dissect(built("only parameters"), images)
+    assert [row[1:] for row in parts(anatomy)] == [
+        ("stem", SQUARE),
+        ("conv", SQUARE),
+        ("conv", SQUARE),
+        ("head", None),
+    ]
+    assert [b.parameters for b in anatomy] == [(f"weights.{i}",) for i in range(4)]
+
+
+def test_a_module_that_is_called_three_times_is_three_blocks(built, images):
+    anatomy = dissect(built("tied"), images)
+    assert parts(anatomy)[1:-1] == [
+        (name, "conv", SQUARE) for name in ("block", "block#2", "block#3")
+    ]
+    assert {b.parameters for b in anatomy[1:-1]} == {("block.bias", "block.weight")}
+
+
+def test_sums_and_activations_in_place_are_the_same_blocks(built, images):
+    assert parts(dissect(built("in place"), images)) == [
+        ("stem", "stem", SQUARE),
+        ("convs.0", "conv", SQUARE),
+        ("convs.1", "conv", SQUARE),
+        ("head", "head", None),
+    ]
+
+
+def test_a_plain_container_has_a_block_for_each_convolution(built, images):
+    model = built("plain")
+    assert parts(dissect(model, images)) == [
+        ("stem", "stem", SQUARE),
+        ("2", "conv", SQUARE),
+        ("5", "downsample", (8, 8)),
+        ("6", "conv", (8, 8)),
+        ("head", "head", None),
+    ]
+
+
+def test_a_long_skip_makes_one_block_of_what_it_passes(built, images):
+    kinds = [row[1:] for row in parts(dissect(built("u net"), images))]
+    assert kinds[0] == ("stem", SQUARE)
+    assert kinds[-1] == ("head", None)
+    assert set(kinds[1:-1]) == {("conv", SQUARE)}
+
+
+def test_ways_side_by_side_are_one_block(built, images):
+    assert parts(dissect(built("inceptions"), images)) == [
+        ("stem", "stem", SQUARE),
+        ("mixed.0", "conv", SQUARE),
+        ("mixed.1", "conv", SQUARE),
+        ("head", "head", None),
+    ]
+
+
+@pytest.mark.parametrize("name", ["encoder, norm first", "encoder, norm last"])
+def test_torch_own_encoder_layer_is_attention_and_mlp(built, images, name):
+    rows = parts(dissect(built(name), images))
+    assert [row[1:] for row in rows] == TRANSFORMER
+    assert rows[1][0] == "blocks.0.layers.0.self_attn"
+    assert rows[3][0] == "blocks.0.layers.1.self_attn"
+
+
+def test_one_heavy_convolution_is_nothing_to_warn_of(images):
+    widths = (3, 4, 64, 64)
+    convs = [nn.Conv2d(*pair, 3, padding=1) for pair in itertools.pairwise(widths)]
+    model = nn.Sequential(*convs, nn.Flatten())
+    assert dissect(model.eval(), images).notes == ()
+
+
+def test_a_weight_that_is_computed_counts_its_own_parameters(built, images):
+    assert dissect(built("normed"), images)["convs.1"].parameters == (
+        "convs.1.bias",
+        "convs.1.parametrizations.weight.original0",
+        "convs.1.parametrizations.weight.original1",
+    )
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_torch_own_encoder_layer_is_watched_on_its_fast_path_too(built, images, mode):
+    model = built("tokens")
+    anatomy = dissect(model, images)
+    with watch(anatomy) as maps, mode():
+        model(images)
+    x = model.patch(images).flatten(2).transpose(1, 2)
+    for i, block in enumerate(model.blocks):
+        x = x + block.self_attn(*[block.norm1(x)] * 3, need_weights=False)[0]
+        by_hand = x.transpose(1, 2).unflatten(2, (4, 4))
+        torch.testing.assert_close(maps[anatomy[2 * i + 1].name].clone(), by_hand)
+        x = x + block.linear2(functional.relu(block.linear1(block.norm2(x))))
+        by_hand = x.transpose(1, 2).unflatten(2, (4, 4))
+        torch.testing.assert_close(maps[anatomy[2 * i + 2].name].clone(), by_hand)
+
+
+# Never wrong in silence: where the places of the image are lost, no block claims a grid.
+
+
+@pytest.mark.parametrize("name", ["pruned", "sorted", "sorted by indexing"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_tokens_that_each_image_orders_anew_lie_on_no_grid(built, images, name, n):
+    anatomy = dissect(built(name), images[:n])
+    assert [row[1] for row in parts(anatomy)] == [kind for kind, _ in TRANSFORMER]
+    on_grid = [b.layout is not None for b in anatomy]
+    # The sorting after the first two blocks belongs to one of them; so may the second's output.
+    assert on_grid[:2] == [True, True]
+    assert not any(on_grid[3:])
+    assert "Not on a grid" in anatomy.notes[0]
+
+
+def test_what_torch_cannot_see_is_no_block_of_a_wrong_kind(built, images):
+    anatomy = dissect(built("around hidden"), images)
+    block = anatomy["1"]
+    assert block.layout is None
+    assert block.parameters == ("1.layer.bias", "1.layer.weight")
+    assert "The inside of 1 is hidden from torch" in " ".join(anatomy.notes)
+
+
+def test_a_custom_function_does_not_hide_the_layers_around_it(built, images):
+    assert parts(dissect(built("after halving"), images)) == parts(
+        dissect(built("functional"), images)
+    )

@@ -1,0 +1,128 @@
+"""Surgery restores the model: after the ``with`` block it is unchanged."""
+
+import copy
+
+import pytest
+import torch
+
+from visprism.anatomy import ablate, dissect, replace, watch
+
+
+def hooks(model):
+    return [
+        (len(m._forward_hooks), len(m._forward_pre_hooks), len(m._backward_hooks))
+        for m in model.modules()
+    ]
+
+
+def exactly(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+# What leaves it unchanged: no scar.
+
+OPERATIONS = {
+    "watch": lambda a: watch(a),
+    "lesion": lambda a: ablate(a, a[1]),
+    "replace": lambda a: replace(a, a[1], torch.zeros_like),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_leaves_no_scar_even_when_the_body_fails(anatomy, images, operation):
+    model = anatomy.model
+    before = copy.deepcopy(model.state_dict()), model(images), hooks(model)
+
+    def run_and_fail():
+        model(images)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), operation(anatomy):
+        run_and_fail()
+    assert hooks(model) == before[2]
+    exactly(model.state_dict(), before[0])
+    exactly(model(images), before[1])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_leaves_no_scar_when_the_forward_pass_fails(anatomy, images, operation):
+    model = anatomy.model
+    before = model(images), hooks(model)
+    with pytest.raises(Exception, match=r"input|size|height"), operation(anatomy):
+        model(torch.zeros(2, 7, 16, 16))
+    assert hooks(model) == before[1]
+    exactly(model(images), before[0])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_a_failed_pass_does_not_disturb_the_next_one(anatomy, images, operation):
+    with operation(anatomy):
+        wanted = anatomy.model(images)
+        with pytest.raises(Exception, match=r"input|size|height"):
+            anatomy.model(torch.zeros(2, 7, 16, 16))
+        exactly(anatomy.model(images), wanted)
+
+
+def test_watching_does_not_change_the_logits(anatomy, images):
+    plain = anatomy.model(images)
+    with watch(anatomy):
+        exactly(anatomy.model(images), plain)
+
+
+def test_dissecting_leaves_no_scar(built):
+    anatomy = built("vit")
+    assert hooks(anatomy.model) == [(0, 0, 0)] * len(hooks(anatomy.model))
+    assert all(p.grad is None and p.requires_grad for p in anatomy.model.parameters())
+
+
+# Modes: precision, gradients, inference.
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_works_in_reduced_precision(anatomy, images, operation):
+    with torch.autocast("cpu", torch.bfloat16), operation(anatomy) as maps:
+        logits = anatomy.model(images)
+    assert logits.isfinite().all()
+    if maps is not None:
+        assert list(maps) == [b.name for b in anatomy if b.layout is not None]
+
+
+def test_gradients_flow_through_a_lesion_and_past_its_block(built, images):
+    anatomy = built("residual")
+    with ablate(anatomy, anatomy["1"]):
+        anatomy.model(images).sum().backward()
+    kept, cut = anatomy.model[2].branch.weight.grad, anatomy.model[1].branch.weight.grad
+    assert kept.abs().sum() > 0
+    assert cut is None or cut.abs().sum() == 0
+
+
+@pytest.mark.parametrize(
+    "name",  # "over the stream" has no gradient itself
+    ["residual", "in place", "by assignment", "called thrice", "functional", "vit"],
+)
+def test_gradients_reach_the_image_while_watched(name, built, images):
+    anatomy = built(name)
+    images = images.clone().requires_grad_()
+    with watch(anatomy) as maps:
+        loss = anatomy.model(images).square().sum()
+    (gradient,) = torch.autograd.grad(loss, images)
+    assert gradient.abs().sum() > 0
+    assert all(m.requires_grad for m in maps.values())
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_works_in_inference_mode(anatomy, images, operation):
+    with operation(anatomy):
+        plain = anatomy.model(images).detach()
+        with torch.inference_mode():
+            fast = anatomy.model(images)
+    torch.testing.assert_close(fast.clone(), plain)
+
+
+def test_surgery_on_a_compiled_model(built, images):
+    anatomy = built("residual")
+    with ablate(anatomy, anatomy["1"]):
+        wanted = anatomy.model(images)
+    compiled = dissect(torch.compile(anatomy.model, backend="eager"), images)
+    with ablate(compiled, compiled["_orig_mod.1"]):
+        exactly(compiled.model(images), wanted)

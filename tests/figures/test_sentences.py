@@ -1,0 +1,141 @@
+"""Laws of sentences: intervals name their units, and maxima that they are selected."""
+
+import importlib
+import pkgutil
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import visprism.results
+from visprism.core.provenance import Provenance
+from visprism.measure.outputs import Predictions, calibration, outcomes, temperature
+from visprism.results.band_energy import BandEnergies
+from visprism.results.base import Result
+from visprism.results.branch_transfer import HighFrequencyGain
+from visprism.results.frequency_contrasts import FrequencyContrasts
+from visprism.results.landscape import OriginCurvature
+from visprism.results.loss import Trace
+from visprism.results.predictions import error_consistency
+
+NUMBER = r"[-+]?[\d.,]*\d%?(?:e[-+]?\d+)?"
+INTERVAL = re.compile(rf"\[{NUMBER}, {NUMBER}\]")
+UNITS = re.compile(
+    r"\b[\d,]+ (?:test |training |trained |new |random |start |direction |groups of )?"
+    r"(?:images|mini-batches|seeds|vectors|directions|pairs|batches|decisions)\b"
+)
+EXTREME = re.compile(r"\b(?:largest|smallest|highest|lowest)\b")
+# Extremes that are no selection: quantities of every block, head or matrix.
+DEFINED = re.compile(
+    r"relative to the lowest frequency|RMS of the highest over the lowest band|"
+    r"largest in magnitude|largest Hessian eigenvalue|largest attention weight of a head|"
+    r"at the lowest and .* at the highest frequency"
+)
+SELECTED = re.compile(r"\bof (?:\d+|them|the leading)\b|selected on the test images")
+
+PROVENANCE = Provenance(model="hand:net", images=60, split="test")
+
+
+def predictions(seed: int) -> Predictions:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(60, 4, generator=generator)
+    targets = torch.multinomial((logits / 2).softmax(1), 1, generator=generator)[:, 0]
+    return Predictions(logits, targets, PROVENANCE)
+
+
+def consistency() -> Result:
+    """Error consistency of two models on the same images."""
+    first, other = predictions(0), predictions(1)
+    second = Predictions(other.logits, first.targets, PROVENANCE)
+    return error_consistency(outcomes(first), outcomes(second))
+
+
+def by_block(kind: type[Result], **columns: object) -> Result:
+    """A result with a row for each of three blocks, whose other columns are 0.2."""
+    located = {
+        "block": np.array(["stem", "conv1", "attn"]),
+        "kind": np.array(["stem", "conv", "attention"]),
+        "stage": np.array([0, 1, 1]),
+        "depth": np.array([0.0, 0.5, 1.0]),
+        "subsampling": np.zeros(3, bool),
+        "previous": np.array(["", "stem", "conv1"]),
+        "between": np.full(3, ""),
+    }
+    names = [n for n in kind.infos() if n != "profile"]
+    values = {name: located.get(name, np.array([0.3, 0.2, 0.1])) for name in names}
+    return kind(**values | columns, provenance=PROVENANCE)
+
+
+OTHERS = {
+    "calibration": lambda: calibration(predictions(0), resamples=20),
+    "temperature": lambda: temperature(predictions(0))[0],
+    "error_consistency": consistency,
+    "band_energies": lambda: by_block(BandEnergies),
+    "high_frequency_gain": lambda: by_block(HighFrequencyGain),
+    "frequency_contrasts": lambda: FrequencyContrasts(
+        noise=np.array(["equal energy", "paper"]), contrast=np.array([0.2, 0.3]),
+        low=np.array([-0.1, 0.2]), high=np.array([0.5, 0.4]), rms_ratio=np.array([1.0, 4.0]),
+        mixing="conv", provenance=PROVENANCE,
+    ),
+    "trace": lambda: Trace(
+        estimate=np.array([3.0, 4.0, 5.0, 4.5]), parameters=10, nll=1.0, l2=0.0,
+        weight_decay=0.0, provenance=PROVENANCE,
+    ),
+    "origin_curvature": lambda: OriginCurvature(
+        pair=np.zeros(2, int), direction=np.array(["a", "b"]), slope=np.zeros(2),
+        fitted=np.ones(2), hessian=np.ones(2), step=np.full(2, 0.1), provenance=PROVENANCE,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def sentences(made):
+    """The findings of every type of result, by its name."""
+    results = [*made.values(), *(make() for make in OTHERS.values())]
+    with_split = [
+        replace(result, provenance=replace(result.provenance, split="test"))
+        for result in results
+    ]
+    return {
+        type(result).__name__: [finding.text for finding in result.findings()]
+        for result in with_split
+    }
+
+
+def test_every_type_with_findings_is_tried_here(sentences):
+    types: list[type[Result]] = []
+    for module in pkgutil.iter_modules(visprism.results.__path__):
+        members = vars(importlib.import_module(f"visprism.results.{module.name}")).values()
+        types += [m for m in members if isinstance(m, type) and issubclass(m, Result)]
+    with_findings = {
+        t.__name__ for t in types if t.identifier and t.findings is not Result.findings
+    }
+    assert with_findings <= set(sentences)
+
+
+def test_every_interval_stands_beside_what_it_is_over(sentences):
+    printed = [text for texts in sentences.values() for text in texts if INTERVAL.search(text)]
+    assert len(printed) > 30
+    assert [text for text in printed if not UNITS.search(text)] == []
+
+
+def test_every_selected_extreme_says_of_how_many_it_was_selected(sentences):
+    texts = [DEFINED.sub("", text) for texts in sentences.values() for text in texts]
+    selected = [text for text in texts if EXTREME.search(text)]
+    assert len(selected) > 10
+    assert [text for text in selected if not SELECTED.search(text)] == []
+
+
+def test_numbers_of_images_stand_with_their_split(sentences):
+    images = re.compile(r"\b[\d,]+ (\w+ )?images\b")
+    without = [
+        text
+        for texts in sentences.values()
+        for text in texts
+        if (found := images.search(text))
+        and found[1] is None
+        and not re.search("NLL of test images|with conflicting cues", text)
+    ]
+    assert without == []

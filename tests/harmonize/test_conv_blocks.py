@@ -1,0 +1,98 @@
+"""Which blocks count as residual Conv blocks (src/visprism/harmonize/conv_blocks.py)."""
+
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.harmonize import conv_blocks
+
+
+def timms(name, **arguments):
+    return lambda: timm.create_model(name, num_classes=5, **arguments)
+
+
+class Residual(nn.Module):
+    def __init__(self, norm=nn.BatchNorm2d):
+        super().__init__()
+        self.convolve, self.norm = nn.Conv2d(8, 8, 3, padding=1), norm(8)
+
+    def forward(self, x):
+        return nn.functional.relu(x + self.norm(self.convolve(x)))
+
+
+# Which blocks are residual.
+
+
+class ProcessGroup(nn.Module):
+    """Two ways from the input, put together by a function of the user's."""
+
+    def __init__(self, join, way):
+        super().__init__()
+        self.join, self.way, self.norm = join, way, nn.BatchNorm2d(8)
+        self.convolve = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return nn.functional.relu(self.join(self.way(x), self.norm(self.convolve(x.relu()))))
+
+
+def sums(a, b):
+    return a + b
+
+
+def concatenates(a, b):
+    return torch.cat([a[:, :4], b[:, :4]], 1)
+
+
+@pytest.mark.parametrize(
+    ("join", "way", "residual"),
+    [
+        (sums, nn.Identity(), True),
+        (sums, nn.Conv2d(8, 8, 1), True),
+        (sums, nn.Sequential(nn.ReLU(), nn.Conv2d(8, 8, 1)), True),  # as before activation
+        (sums, nn.Conv2d(8, 8, 3, padding=1), True),  # a projection with a kernel, as SENet-154
+        (sums, nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU()), False),
+        (concatenates, nn.Identity(), False),
+    ],
+    ids=["input", "projection", "activated", "kernel", "no shortcut", "concatenation"],
+)
+def test_a_block_is_residual_if_it_ends_in_a_sum_with_its_input(join, way, residual, images):
+    stem, head = nn.Conv2d(3, 8, 3), nn.Sequential(nn.Flatten(2), nn.Linear(900, 1))
+    model = nn.Sequential(stem, Residual(), ProcessGroup(join, way), head).eval()
+    names = [block.name for block in conv_blocks(model, images)]
+    assert names == (["1", "2"] if residual else ["1"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torchvision.models.densenet121(num_classes=5),
+        lambda: torchvision.models.googlenet(
+            num_classes=5, init_weights=False, aux_logits=False
+        ),
+        timms("inception_v3"),
+    ],
+    ids=["DenseNet", "GoogLeNet", "Inception-v3"],
+)
+def test_blocks_that_concatenate_are_refused(make):
+    with pytest.raises(
+        InputError, match="must have a residual block with a spatial convolution"
+    ):
+        conv_blocks(make().eval(), torch.zeros(1, 3, 96, 96))
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        (timms("resnet26d"), 8),
+        (timms("mobilenetv3_small_050"), 7),
+        (timms("efficientnet_lite0"), 9),
+        (timms("nf_regnet_b0"), 16),
+        (lambda: torchvision.models.mobilenet_v3_small(num_classes=5), 6),
+    ],
+    ids=["ResNet-D", "mobilenetv3", "efficientnet", "NF", "torchvision's"],
+)
+def test_every_shortcut_of_known_networks_is_found(make, number):
+    assert len(conv_blocks(make().eval(), torch.zeros(1, 3, 64, 64))) == number

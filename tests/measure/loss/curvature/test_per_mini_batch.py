@@ -1,0 +1,189 @@
+"""Hessians by mini-batch: values by which two models are paired."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.results import paired_differences
+from visprism.results.hessian import HessianSpectrum
+from visprism.study import examine
+
+NAMES = {
+    "negative leading Hessian eigenvalues (NEP)": "nep",
+    "geometric mean of positive leading Hessian eigenvalues": "ape_log_mean",
+    "mean of positive leading Hessian eigenvalues (APE)": "ape",
+    "largest Hessian eigenvalue, mean over mini-batches": "largest",
+}
+
+
+def spectrum_of(values):
+    """A spectrum with these leading eigenvalues, one row of `values` for each mini-batch."""
+    values = np.asarray(values, dtype=float)
+    n, k = values.shape
+    full = np.concatenate([values, values.max(1)[:, None], values.min(1)[:, None]], 1)
+    rows = n * (k + 2)
+    return HessianSpectrum(
+        phase=np.full(rows, ""),
+        data=np.full(rows, ""),
+        weight_decay=np.zeros(rows),
+        batch=np.repeat(np.arange(n), k + 2),
+        nll=np.ones(rows),
+        which=np.tile([*["LM"] * k, "LA", "SA"], n),
+        rank=np.tile([*range(1, k + 1), 0, 0], n),
+        value=full.ravel(),
+        residual=np.zeros(rows),
+        converged=np.ones(rows, dtype=bool),
+        k=k,
+        tol=1e-2,
+        parameters=100,
+        products=1,
+    )
+
+
+def eigenvalues(rng, difficulty, scale, negative):
+    """Five of each mini-batch: its difficulty scales them, and some are negative."""
+    shape = (len(difficulty), 5)
+    signs = np.where(rng.random(shape) < negative, -1.0, 1.0)
+    return signs * scale * difficulty[:, None] * np.exp(0.2 * rng.normal(size=shape))
+
+
+def differences(first, second):
+    table = paired_differences(first.per_mini_batch(), second.per_mini_batch())
+    assert table.over == "mini-batches"
+    fields = [f for q in table.quantity for name, f in NAMES.items() if q.startswith(name)]
+    return dict(
+        zip(fields, zip(table.difference, table.low, table.high, strict=True), strict=True)
+    )
+
+
+def test_means_over_mini_batches_are_the_numbers_of_the_summary():
+    rng = np.random.default_rng(0)
+    spectrum = spectrum_of(eigenvalues(rng, rng.uniform(1, 2, 12), 1.0, 0.3))
+    summary, values = spectrum.summary(), spectrum.per_mini_batch()
+    answers = {a.quantity: a for a in summary.answers()}
+    assert set(values.quantities) == set(answers)
+    assert len(answers) == len(NAMES)
+    for quantity, answer in answers.items():
+        batches, of_batches = values.values_of(quantity)
+        assert batches.tolist() == list(range(12))
+        assert of_batches.mean() == pytest.approx(answer.value, rel=1e-12)
+
+
+def test_the_spread_of_linearized_values_is_that_of_the_bootstrap():
+    rng = np.random.default_rng(1)
+    values = eigenvalues(rng, rng.uniform(1, 2, 200), 1.0, 0.3)
+    per_batch = spectrum_of(values).per_mini_batch()
+    for statistic, start in (
+        (lambda v: v[v > 0].mean(), "mean of positive"),
+        (lambda v: np.exp(np.log(v[v > 0]).mean()), "geometric mean"),
+    ):
+        (quantity,) = [q for q in per_batch.quantities if q.startswith(start)]
+        draws = [statistic(values[rng.integers(200, size=200)]) for _ in range(2000)]
+        _, linearized = per_batch.values_of(quantity)
+        error = linearized.std(ddof=1) / np.sqrt(200)
+        assert error == pytest.approx(np.std(draws), rel=0.07)
+
+
+@pytest.mark.parametrize("n", [10, 32])
+def test_the_interval_of_a_difference_covers_the_truth_in_95_percent(n):
+    """Mini-batches that are hard for both; the second model is 1.3 times as sharp."""
+    rng = np.random.default_rng(2)
+    inside, narrower, simulations = {"nep": 0, "ape": 0}, 0, 0
+    factor = np.exp(0.2**2 / 2) * 1.5  # of a log-normal mean and of the mean difficulty
+    truth = {"nep": 0.1, "ape": 0.3 * factor}
+    for _ in range(600):
+        difficulty = rng.uniform(1, 2, n)
+        a = spectrum_of(eigenvalues(rng, difficulty, 1.0, 0.2))
+        b = spectrum_of(eigenvalues(rng, difficulty, 1.3, 0.3))
+        paired = differences(a, b)
+        if "ape" not in paired:  # a mini-batch without a positive eigenvalue
+            continue
+        simulations += 1
+        for name, value in truth.items():
+            _, low, high = paired[name]
+            inside[name] += low <= value <= high
+        _, low, high = paired["ape"]
+        alone = [s.summary() for s in (a, b)]
+        apart = sum(((s.ape_high - s.ape_low)[0] ** 2) for s in alone) ** 0.5
+        narrower += high - low < apart
+    assert simulations > 550
+    for name in truth:
+        assert 0.92 <= inside[name] / simulations <= 0.98, name
+    assert narrower / simulations > 0.95
+
+
+def test_what_has_no_interval_is_not_paired():
+    rng = np.random.default_rng(3)
+    few = spectrum_of(eigenvalues(rng, np.ones(9), 1.0, 0.2))
+    assert few.per_mini_batch().quantities == ()
+    heavy = spectrum_of(eigenvalues(rng, np.exp(2 * rng.normal(size=20)), 1.0, 0.2))
+    starts = [q.partition(" ")[0] for q in heavy.per_mini_batch().quantities]
+    assert sorted(starts) == ["geometric", "largest", "negative"]  # no mean of positive ones
+    spectrum = spectrum_of(eigenvalues(rng, np.ones(20), 1.0, 0.2))
+    vague = replace(spectrum, converged=(spectrum.which != "LA") | (spectrum.batch != 3))
+    assert not any(q.startswith("largest") for q in vague.per_mini_batch().quantities)
+    assert not any(a.quantity.startswith("largest") for a in vague.summary().answers())
+
+
+def test_fewer_than_ten_common_mini_batches_have_no_interval():
+    rng = np.random.default_rng(4)
+    a, b = (spectrum_of(eigenvalues(rng, np.ones(12), 1.0, 0.2)) for _ in range(2))
+    first, second = a.per_mini_batch(), b.per_mini_batch()
+    common = paired_differences(first, second.select(second.image < 8))
+    assert common.images.tolist() == [8] * len(NAMES)
+    assert np.isfinite(common.difference).all()
+    assert np.isnan(common.low).all()
+    assert np.isnan(common.high).all()
+    assert not common.significant.any()
+
+
+@pytest.fixture(scope="module")
+def study():
+    """Two classifiers and 24 images, of which each pair is a mini-batch."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(24, 3, 6, 6, generator=generator)
+    targets = torch.randint(4, (24,), generator=generator)
+
+    def network(seed):
+        torch.manual_seed(seed)
+        layers = nn.Conv2d(3, 4, 3), nn.GELU(), nn.Flatten(), nn.Linear(64, 4)
+        return nn.Sequential(*layers).eval()
+
+    models = {"a": network(0), "b": network(1)}
+    made = examine(
+        models,
+        [(images, targets)],
+        analyses=["hessian"],
+        options={"hessian": {"mini_batch": 2, "k": 3}},
+        minutes=None,
+    )
+    return made, models, images, targets
+
+
+def test_both_models_are_measured_on_the_same_mini_batches(study):
+    made, models, images, targets = study
+    data = list(zip(images.split(2), targets.split(2), strict=True))
+    orders = []
+    for name, model in models.items():
+        spectrum = made.model(name).results("hessian")[2]
+        nll = {b: spectrum.nll[spectrum.batch == b][0] for b in np.unique(spectrum.batch)}
+        with torch.no_grad():
+            expected = [float(nn.functional.cross_entropy(model(x), y)) for x, y in data]
+        orders.append([int(np.argmin(np.abs(np.array(expected) - v))) for v in nll.values()])
+        np.testing.assert_allclose(sorted(nll.values()), sorted(expected), rtol=1e-5)
+    assert orders[0] == orders[1]
+
+
+def test_the_table_of_a_study_has_the_differences_over_mini_batches(study):
+    made, *_ = study
+    rows = {row.quantity.partition(",")[0]: row for row in made.table()}
+    assert len(rows) >= 3
+    for row in rows.values():
+        a, b = (row.cells[name].value for name in "ab")
+        assert row.difference.value == pytest.approx(b - a, rel=1e-6, abs=1e-9)
+        assert row.difference.over == "mini-batches"
+        assert " over mini-batches" in row.difference_text()
+        assert np.isfinite(row.difference.low)

@@ -1,0 +1,232 @@
+"""Checkpoints of other libraries load (src/visprism/models/checkpoints.py).
+
+Tensors that are dropped or missing are logged.
+"""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.models import load_model
+from visprism.models.checkpoints import load_checkpoint
+
+
+def network(seed=0, classes=5):
+    with torch.random.fork_rng():
+        torch.random.manual_seed(seed)
+        body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+        return nn.Sequential(body, nn.Flatten(), nn.Linear(4, classes))
+
+
+def assert_same_weights(a, b):
+    torch.testing.assert_close(a.state_dict(), b.state_dict(), rtol=0, atol=0)
+
+
+def prefixed(state, prefix):
+    return {f"{prefix}{k}": v for k, v in state.items()}
+
+
+# What lacks BatchNorm's counters.
+
+
+def without_counters(state):
+    return {k: v for k, v in state.items() if not k.endswith("num_batches_tracked")}
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before torch 1.6"])
+def test_a_resnet20_of_2018_is_loaded(tmp_path, caplog, zipped):
+    """As published in 2018: DataParallel's names, no counters, the accuracy beside them."""
+    trained = load_model("resnet20", seed=1).model
+    state = prefixed(without_counters(trained.state_dict()), "module.")
+    path = tmp_path / "resnet20-12fca82f.th"
+    torch.save(
+        {"state_dict": state, "best_prec1": 91.78}, path, _use_new_zipfile_serialization=zipped
+    )
+    assert_same_weights(load_model(f"resnet20@{path}").model, trained)
+    assert "differ in 21 of BatchNorm's num_batches_tracked" in caplog.text
+
+
+def test_of_a_whole_file_nothing_is_said(tmp_path, caplog):
+    torch.save(network().state_dict(), tmp_path / "a.pt")
+    load_checkpoint(network(1), tmp_path / "a.pt")
+    assert not caplog.records
+
+
+def test_running_statistics_are_still_required(tmp_path):
+    state = {k: v for k, v in network().state_dict().items() if "running" not in k}
+    torch.save(state, tmp_path / "a.pt")
+    with pytest.raises(InputError, match=r"2 missing from the file \(0\.1\.running_mean"):
+        load_checkpoint(network(1), tmp_path / "a.pt")
+
+
+# Names that a program has put a prefix to.
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda s: {"state_dict": prefixed(s, "model."), "pytorch-lightning_version": "2.5.0"},
+        lambda s: {"state_dict": prefixed(s, "model.") | {"loss.weight": torch.ones(5)}},
+        lambda s: {"state_dict": prefixed(s, "net._orig_mod.")},
+        lambda s: {"state_dict": prefixed(s, "model._orig_mod."), "state": {"step": 3}},
+        lambda s: prefixed(s, "_orig_mod."),
+        lambda s: prefixed(s, "_orig_mod.module."),
+        lambda s: prefixed(s, "module._orig_mod.module."),
+        lambda s: {"state_dict_ema": prefixed(s, "module."), "arch": "resnet", "metric": 76.5},
+        lambda s: {"epoch": 3, "state_dict": {k: v.half() for k, v in s.items()}},
+        lambda s: prefixed({k: v.bfloat16() for k, v in s.items()}, "module."),
+        lambda s: {"model": s, "best": np.float64(0.9), "rate": np.float32(0.5)},
+    ],
+    ids=[
+        *("Lightning", "Lightning with a loss", "attribute, compiled", "Lightning, compiled"),
+        *("compiled", "compiled, DDP", "DDP, compiled, DDP", "timm, EMA", "half", "bfloat16"),
+        "NumPy numbers beside",
+    ],
+)
+@pytest.mark.parametrize("name", ["a.pt", "a.pth.tar", "a.bin", "a.ckpt"])
+def test_the_weights_are_the_same_whatever_wraps_them(tmp_path, wrap, name):
+    trained = network()
+    with torch.no_grad():  # numbers that every precision holds
+        for tensor in trained.state_dict().values():
+            tensor.copy_((tensor * 8).round() / 8)
+    torch.save(wrap(trained.state_dict()), tmp_path / name)
+    fresh = network(1)
+    load_checkpoint(fresh, tmp_path / name)
+    assert_same_weights(fresh, trained)
+    assert {t.dtype for t in fresh.parameters()} == {torch.float32}
+
+
+def test_tensors_beside_those_of_the_model_are_named(tmp_path, caplog):
+    state = prefixed(network().state_dict(), "model.") | {"loss.weight": torch.ones(5)}
+    torch.save({"state_dict": state}, tmp_path / "a.ckpt")
+    load_checkpoint(network(1), tmp_path / "a.ckpt")
+    assert "1 tensors of" in caplog.text
+    assert "(loss.weight) are left out: the model's begin with model." in caplog.text
+
+
+def test_two_sets_of_weights_are_refused_by_their_prefixes(tmp_path):
+    state = network().state_dict()
+    both = prefixed(state, "student.") | prefixed(state, "teacher.")
+    torch.save({"state_dict": both}, tmp_path / "a.ckpt")
+    with pytest.raises(
+        InputError, match=r"one set of weights, got several \(student\., teacher\.\)"
+    ):
+        load_checkpoint(network(1), tmp_path / "a.ckpt")
+
+
+def test_a_prefix_of_the_model_itself_stays(tmp_path):
+    """A model may itself have an attribute ``model``."""
+    outer = nn.Sequential()
+    outer.add_module("model", network())
+    torch.save(outer.state_dict(), tmp_path / "a.pt")
+    fresh = nn.Sequential()
+    fresh.add_module("model", network(1))
+    load_checkpoint(fresh, tmp_path / "a.pt")
+    assert_same_weights(fresh, outer)
+
+
+# Another number of classes.
+
+
+def test_another_number_of_classes_is_named_and_loads_when_it_is_given(tmp_path):
+    trained = timm.create_model("resnet10t", num_classes=7)
+    path = tmp_path / "a.pth"
+    torch.save(trained.state_dict(), path)
+    said = r"classifier of the file has 7 rows, that of the model 1000\. .*\?num_classes=7$"
+    with pytest.raises(InputError, match=said):
+        load_model(f"timm:resnet10t@{path}")
+    assert_same_weights(load_model(f"timm:resnet10t?num_classes=7@{path}").model, trained)
+
+
+def test_a_file_without_classifier_loads_without_one(tmp_path):
+    trained = timm.create_model("resnet10t", num_classes=0)
+    path = tmp_path / "a.pth"
+    torch.save(trained.state_dict(), path)
+    with pytest.raises(
+        InputError, match=r"To load it without fc, name the model with \?num_classes=0$"
+    ):
+        load_model(f"timm:resnet10t@{path}")
+    assert_same_weights(load_model(f"timm:resnet10t?num_classes=0@{path}").model, trained)
+
+
+def test_the_classifier_of_a_file_is_left_out_if_the_model_is_to_have_none(tmp_path, caplog):
+    trained = timm.create_model("resnet10t", num_classes=7)
+    path = tmp_path / "a.pth"
+    torch.save(trained.state_dict(), path)
+    loaded = load_model(f"timm:resnet10t?num_classes=0@{path}").model
+    torch.testing.assert_close(loaded.conv1.state_dict(), trained.conv1.state_dict())
+    assert "(fc.bias, fc.weight) is left out" in caplog.text
+
+
+def test_other_layers_are_not_taken_for_a_classifier(tmp_path):
+    state = timm.create_model("resnet10t", num_classes=0).state_dict()
+    path = tmp_path / "a.pth"
+    torch.save(state | {"extra.weight": torch.ones(2, 2, 3, 3)}, path)
+    with pytest.raises(InputError, match=r"1 not in the model \(extra\.weight\)"):
+        load_model(f"timm:resnet10t?num_classes=0@{path}")
+
+
+# Parts in several files.
+
+
+def shards(folder, state, *, suffix="safetensors"):
+    """The index of two files with every other tensor."""
+    names = [f"model-0000{i + 1}-of-00002.{suffix}" for i in range(2)]
+    write = save_file if suffix == "safetensors" else torch.save
+    for i, name in enumerate(names):
+        write({k: state[k] for k in list(state)[i::2]}, folder / name)
+    places = {key: names[i % 2] for i, key in enumerate(state)}
+    path = folder / f"model.{suffix}.index.json"
+    path.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}))
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+def test_a_model_in_several_files_is_loaded_by_its_index(tmp_path, suffix):
+    trained, fresh = network(), network(1)
+    load_checkpoint(fresh, shards(tmp_path, trained.state_dict(), suffix=suffix))
+    assert_same_weights(fresh, trained)
+
+
+def test_the_index_loads_in_a_line_of_text(tmp_path, caplog):
+    trained = load_model("resnet20?num_classes=4", seed=3).model
+    index = shards(tmp_path, trained.state_dict())
+    assert_same_weights(load_model(f"resnet20?num_classes=4@{index}").model, trained)
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{", "it is not an index of a checkpoint"),
+        ("[]", "it is not an index of a checkpoint"),
+        ("[" * 100_000, "it is not an index of a checkpoint"),
+        ('{"weight_map": []}', "it is not an index of a checkpoint"),
+        ('{"weight_map": {"a": 3}}', "it is not an index of a checkpoint"),
+        ('{"weight_map": {"a": ["b"]}}', "it is not an index of a checkpoint"),
+        ('{"weight_map": {}}', "must name files in its own folder"),
+        ('{"weight_map": {"a": "/etc/passwd"}}', "not an index|files in its own folder"),
+        ('{"weight_map": {"a": "../a.bin"}}', "not an index|files in its own folder"),
+        ('{"weight_map": {"a": ""}}', "not an index|files in its own folder"),
+        ('{"weight_map": {"a": "b.safetensors"}}', r"1 do not exist \(b\.safetens"),
+    ],
+)
+def test_a_damaged_index_is_refused(tmp_path, content, sentence):
+    path = shards(tmp_path, network().state_dict())
+    path.write_text(content)
+    with pytest.raises(InputError, match=sentence):
+        load_checkpoint(network(1), path)
+
+
+def test_an_index_of_tensors_that_no_file_holds_is_refused(tmp_path):
+    path = shards(tmp_path, network().state_dict())
+    path.write_text(path.read_text().replace('"0.0.weight"', '"other"'))
+    with pytest.raises(InputError, match=r"1 tensors \(other\) that its files do not hold"):
+        load_checkpoint(network(1), path)

@@ -1,0 +1,121 @@
+"""Laws of the table of other libraries' weights in docs/models.md."""
+
+import re
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+import torchvision
+
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.models import load_model
+
+
+def timms(name):
+    return lambda: timm.create_model(name)
+
+
+def torchvisions(name):
+    return lambda: torchvision.models.get_model(name, weights=None, num_classes=1000)
+
+
+PIT = "?qkv_bias=True&no_embed_class=True"
+SAME = [
+    ("resnet18_224", timms("resnet18")),
+    ("resnet50_224", torchvisions("resnet50")),
+    ("resnext50_32x4d_224", timms("resnext50_32x4d")),
+    ("wide_resnet50_2_224", torchvisions("wide_resnet50_2")),
+    ("alexnet_224", torchvisions("alexnet")),
+    ("vgg11_224", torchvisions("vgg11")),
+    ("vgg19_224", torchvisions("vgg19")),
+    ("mobilenetv2_224", torchvisions("mobilenet_v2")),
+    ("vit_tiny_patch16_224?qkv_bias=True", timms("vit_tiny_patch16_224")),
+    ("vit_small_patch16_224?qkv_bias=True", timms("deit_small_patch16_224")),
+    ("deit_tiny_patch16_224", timms("deit_tiny_distilled_patch16_224")),
+    (f"pit_tiny_224{PIT}", timms("pit_ti_224")),
+    (f"pit_xs_224{PIT}", timms("pit_xs_224")),
+    (f"pit_small_224{PIT}", timms("pit_s_224")),
+    (f"pit_base_224{PIT}", timms("pit_b_224")),
+    ("swin_tiny_patch4_window7_224", timms("swin_tiny_patch4_window7_224")),
+    ("mixer_base_patch16_224", timms("mixer_b16_224")),
+]
+
+
+@pytest.mark.parametrize(("spec", "make"), SAME, ids=[spec for spec, _ in SAME])
+def test_the_tensors_of_the_table_have_the_same_names_and_shapes(spec, make):
+    with torch.device("meta"):
+        theirs, ours = make().state_dict(), load_model(spec).model.state_dict()
+    assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in theirs.items()}
+
+
+@pytest.mark.parametrize(
+    ("spec", "make"),
+    [SAME[0], SAME[7], SAME[8], SAME[11]],
+    ids=["ResNet", "MobileNetV2", "ViT", "PiT"],
+)
+@torch.no_grad()
+def test_with_their_weights_the_logits_are_theirs(spec, make, tmp_path):
+    theirs = make().eval()
+    torch.save(theirs.state_dict(), tmp_path / "theirs.pt")
+    ours = load_model(f"{spec}@{tmp_path / 'theirs.pt'}").model
+    images = torch.randn(1, 3, 224, 224, generator=stream(0, "images"))
+    torch.testing.assert_close(ours(images), theirs(images))
+
+
+def test_of_a_vit_with_qkv_bias_the_refusal_names_the_option(tmp_path):
+    state = timm.create_model("vit_tiny_patch16_224").state_dict()
+    torch.save(state, tmp_path / "theirs.pt")
+    with pytest.raises(InputError, match=r"The option qkv_bias=True adds qkv\.bias"):
+        load_model(f"vit_tiny_patch16_224@{tmp_path / 'theirs.pt'}")
+
+
+def test_the_table_names_what_is_compared_here():
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    table = text.partition("| visprism | weights |")[2].partition("\n\n")[0]
+    here = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    globs = [name for cell in here for name in re.findall(r"`(.*?)`", cell)]
+    patterns = [re.escape(glob).replace(r"\*", r"\w+") for glob in globs]
+    specs = [spec for spec, _ in SAME]
+    assert all(any(re.fullmatch(p, s) for s in specs) for p in patterns)
+    assert all(any(re.fullmatch(p, s) for p in patterns) for s in specs)
+
+
+# timm's further methods, as the table of docs/models.md says.
+
+METHODS = ("forward_intermediates", "group_matcher", "set_grad_checkpointing")
+FAMILIES = {
+    "resnet18_32": METHODS,
+    "sasa_resnet26_32": METHODS,
+    "vit_tiny_patch2_32": METHODS,
+    "deit_tiny_patch2_32": METHODS,
+    "conv_vit_tiny_patch2_32": METHODS,
+    "swin_tiny_patch1_window4_32": METHODS,
+    "mixer_tiny_patch2_32": METHODS,
+    "pit_tiny_patch2_32": METHODS[:1],
+    "alexnet_32": (),
+    "vgg11_32": (),
+    "resnet20": (),
+    "preact_resnet18_32": (),
+    "alter_resnet18_32": (),
+    "mobilenetv2_32": (),
+}
+
+
+@pytest.mark.parametrize(("name", "methods"), FAMILIES.items())
+def test_a_family_has_the_methods_of_timm_that_the_table_says(name, methods):
+    with torch.device("meta"):
+        model = timm.create_model(f"visprism_{name}").eval()
+        images = torch.zeros(2, 3, 32, 32)
+    tries = (
+        lambda: model.forward_intermediates(images),
+        lambda: model.group_matcher(coarse=True),
+        lambda: model.set_grad_checkpointing(enable=True),
+    )
+    for method, call in zip(METHODS, tries, strict=True):
+        if method in methods:
+            call()
+        else:
+            with pytest.raises((AttributeError, AssertionError)):
+                call()

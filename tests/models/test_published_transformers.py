@@ -1,0 +1,193 @@
+"""Transformers of the zoo against published sizes and timm (src/visprism/models/zoo)."""
+
+import pytest
+import timm
+import torch
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.mlp_mixer import MlpMixer
+from timm.models.pit import PoolingVisionTransformer
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.vision_transformer import VisionTransformer
+
+from visprism.core.rng import stream
+from visprism.models import MODELS
+from visprism.models.zoo.conv_vit import conv_vit
+from visprism.models.zoo.deit import deit
+from visprism.models.zoo.mixer import mixer
+from visprism.models.zoo.pit import pit
+from visprism.models.zoo.swin import swin
+from visprism.models.zoo.vit import vit
+
+SMALL = {"img_size": 16, "patch_size": 2, "num_classes": 5}
+
+
+def noise(*shape):
+    return torch.randn(shape, generator=stream(0, "images"))
+
+
+def seeded(build):
+    """A network with weights drawn from a seed, its head too, which timm starts at zero."""
+    with torch.random.fork_rng():
+        torch.random.manual_seed(0)
+        model = build().eval()
+        for parameter in model.parameters():
+            if not parameter.any():
+                torch.nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+def size_of(name, **arguments):
+    with torch.device("meta"):
+        model = MODELS[name](**arguments)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+# What was published.
+
+# Parameters, counted by running the code of Park and Kim (2022); for 100 classes at 32 pixels.
+SIZES = {
+    "vit_tiny_patch2_32": 5_403_172,
+    "vit_small_patch2_32": 21_423_076,
+    "vit_base_patch2_32": 85_313_380,
+    "vit_tiny_patch16_224": 5_710_504,
+    "vit_small_patch16_224": 22_036_840,
+    "vit_base_patch16_224": 86_540_008,
+    "pit_tiny_patch2_32": 4_576_740,
+    "pit_tiny_224": 4_841_576,
+    "pit_xs_224": 10_610_344,  # with an MLP of 4x width in the last stage
+    "pit_small_224": 23_449_096,
+    "mixer_tiny_patch2_32": 4_769_636,
+    "mixer_small_patch2_32": 17_925_732,
+    "mixer_base_patch2_32": 59_161_444,
+    "mixer_tiny_patch16_224": 5_071_112,
+    "mixer_small_patch16_224": 18_528_264,
+    "mixer_base_patch16_224": 59_880_472,
+    "conv_vit_tiny_patch2_32": 5_402_788,
+    "conv_vit_small_patch2_32": 21_422_308,
+    "conv_vit_base_patch2_32": 85_311_844,
+    "conv_vit_tiny_patch16_224": 5_710_120,
+    "conv_vit_small_patch16_224": 22_036_072,
+    "conv_vit_base_patch16_224": 86_538_472,
+    "swin_tiny_patch4_window7_224": 28_288_354,  # the official one
+}
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES.items())
+def test_has_the_published_number_of_parameters(name, size):
+    classes = 100 if name.endswith("_32") else 1000
+    assert size_of(name, num_classes=classes) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "distilled"),
+    [("deit_tiny_patch16_224", 5_910_800), ("deit_base_patch16_224", 87_338_192)],
+)
+def test_deit_has_the_official_number_of_parameters(name, distilled):
+    assert size_of(name) == distilled
+
+
+@pytest.mark.parametrize("size", ["small", "base", "large"])
+def test_swin_has_as_many_parameters_as_that_of_timm(size):
+    name = f"swin_{size}_patch4_window7_224"
+    with torch.device("meta"):
+        official = timm.create_model(name)
+    assert size_of(name) == sum(p.numel() for p in official.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "window", "size"),
+    [
+        ("swin_tiny_patch1_window4_32", 100, 4, 27_551_728),
+        ("swin_tiny_patch4_window7_224", 1000, 7, 28_249_588),
+        ("swin_small_patch4_window7_224", 1000, 7, 49_531_360),
+    ],
+)
+def test_swin_differs_from_that_of_the_study_by_what_is_known(name, classes, window, size):
+    """Theirs shares one bias among heads, and merges by biased convolutions without norms."""
+    depths = (2, 2, 18, 2) if "small" in name else (2, 2, 6, 2)
+    heads = (3, 6, 12, 24)
+    biases = sum(d * (h - 1) for d, h in zip(depths, heads, strict=True))
+    embedding = 2 * 96
+    merging = sum(2 * 4 * width - 2 * width for width in (96, 192, 384))
+    expected = size + biases * (2 * window - 1) ** 2 + embedding + merging
+    assert size_of(name, num_classes=classes, qkv_bias=False) == expected
+
+
+def test_pit_base_differs_from_that_of_the_study_by_its_patches():
+    """Theirs has 16x16 pixels every 7, which leaves some over; PiT has 14x14."""
+    kernels = 3 * 256 * (16**2 - 14**2)
+    positions = 256 * (30**2 - 31**2)
+    assert 73_771_752 - size_of("pit_base_224") == kernels + positions
+
+
+# Against another implementation.
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (
+            lambda: vit(32, 2, depth=2, **SMALL),
+            lambda: VisionTransformer(
+                embed_dim=32, depth=2, num_heads=2, qkv_bias=False, **SMALL
+            ),
+        ),
+        (
+            lambda: vit(32, 2, depth=2, head="gap", qkv_bias=True, **SMALL),
+            lambda: VisionTransformer(
+                embed_dim=32,
+                depth=2,
+                num_heads=2,
+                class_token=False,
+                global_pool="avg",
+                **SMALL,
+            ),
+        ),
+        (
+            lambda: conv_vit(32, 2, depth=2, kernel=None, **SMALL),
+            lambda: VisionTransformer(
+                embed_dim=32,
+                depth=2,
+                num_heads=2,
+                qkv_bias=False,
+                class_token=False,
+                global_pool="avg",
+                **SMALL,
+            ),
+        ),
+        (
+            lambda: deit(32, 2, depth=2, **SMALL),
+            lambda: VisionTransformerDistilled(embed_dim=32, depth=2, num_heads=2, **SMALL),
+        ),
+        (
+            lambda: pit(16, (1, 2), (1, 2), 2, qkv_bias=True, no_embed_class=True, **SMALL),
+            lambda: PoolingVisionTransformer(
+                base_dims=(16, 16), depth=(1, 2), heads=(1, 2), stride=2, **SMALL
+            ),
+        ),
+        (
+            lambda: mixer(64, depth=2, **SMALL),
+            lambda: MlpMixer(num_blocks=2, embed_dim=64, **SMALL),
+        ),
+        (
+            lambda: swin(16, (2, 2), (1, 2), window=4, **SMALL),
+            lambda: SwinTransformer(
+                embed_dim=16, depths=(2, 2), num_heads=(1, 2), window_size=4, **SMALL
+            ),
+        ),
+    ],
+    ids=["vit", "vit gap", "conv_vit global", "deit", "pit", "mixer", "swin"],
+)
+def test_the_logits_are_those_of_timm_for_the_same_weights(ours, theirs):
+    model, other = seeded(ours), seeded(theirs)
+    model.load_state_dict(other.state_dict())
+    images = noise(2, 3, 16, 16)
+    torch.testing.assert_close(model(images), other(images), rtol=1e-5, atol=1e-5)
+
+
+def test_swin_tiny_gives_the_logits_of_timm_at_224():
+    model = seeded(MODELS["swin_tiny_patch4_window7_224"])
+    other = timm.create_model("swin_tiny_patch4_window7_224").eval()
+    other.load_state_dict(model.state_dict())
+    images = noise(1, 3, 224, 224)
+    torch.testing.assert_close(model(images), other(images), rtol=1e-5, atol=1e-5)

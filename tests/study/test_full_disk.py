@@ -1,0 +1,140 @@
+"""A disk that is full, or anything else that cannot be written, at each write in turn."""
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from visprism.core.errors import InputError, OutputError
+from visprism.study import Study, examine
+
+
+class DiskThatFills:
+    """Lets a number of files be begun, and refuses all others."""
+
+    def __init__(self, monkeypatch):
+        self.begun, self.free = 0, 10**6
+        touch = Path.touch
+
+        def touched(path, *arguments, **options):
+            if path.suffix in (".npz", ".csv", ".json"):
+                if self.begun >= self.free:
+                    raise OSError(errno.ENOSPC, "No space left on device", str(path))
+                self.begun += 1
+            touch(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, "touch", touched)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    return DiskThatFills(monkeypatch)
+
+
+def content(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_study_that_finds_the_disk_full_at_any_write_resumes_to_the_same_results(
+    net, loader, brightness, disk, tmp_path
+):
+    models = {"a": net(0), "b": net(1)}
+    expected = examine(models, loader, analyses=[brightness], out=tmp_path / "undisturbed")
+    writes = disk.begun
+    assert writes > 8  # two tables of two kinds for each model, and the index
+    for free in range(writes):
+        out = tmp_path / str(free)
+        disk.begun, disk.free = 0, free
+        sentence = rf"{out}.* could not be written \(No space left on device\)\. Free some"
+        with pytest.raises(OutputError, match=sentence):
+            examine(models, loader, analyses=[brightness], out=out)
+        disk.free = 10**6
+        assert not list(out.rglob("*.tmp*"))
+        if (out / "study.json").exists():
+            for entry in Study.load(out).entries:
+                assert entry.results == expected.model(*entry.models).results("brightness")
+        resumed = examine(models, loader, analyses=[brightness], out=out)
+        assert [e.results for e in resumed.entries] == [e.results for e in expected.entries]
+
+
+def test_a_save_leaves_the_earlier_study_wherever_the_disk_is_full(
+    net, loader, brightness, disk, tmp_path
+):
+    study = examine({"a": net(0), "b": net(1)}, loader, analyses=[brightness])
+    earlier = examine({"a": net(2)}, loader, analyses=[brightness])
+    earlier.save(tmp_path)
+    before, disk.begun = content(tmp_path), 0
+    study.save(tmp_path / "counted")
+    writes = disk.begun
+    for name, _ in content(tmp_path / "counted").items():
+        (tmp_path / "counted" / name).unlink()
+    (tmp_path / "counted" / "results").rmdir()
+    (tmp_path / "counted").rmdir()
+    for free in range(writes):
+        disk.begun, disk.free = 0, free
+        with pytest.raises(OutputError, match=rf"{tmp_path} could not be written \(No space"):
+            study.save(tmp_path)
+        assert content(tmp_path) == before
+    disk.free = 10**6
+    study.save(tmp_path)
+    assert Study.load(tmp_path).entries == study.entries
+
+
+@pytest.fixture
+def make(net, loader):
+    """Studies of analyses that are registered, so that they have figures."""
+    return lambda *names: examine({"a": net(0), "b": net(1)}, loader, analyses=names)
+
+
+def test_figures_are_those_of_this_study(make, tmp_path):
+    measured = make("variance", "anatomy")
+    measured.write_files(tmp_path, ["png", "svg"])
+    both = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert any("variance" in name for name in both)
+    only = replace(
+        measured, entries=tuple(e for e in measured.entries if e.analysis == "anatomy")
+    )
+    only.write_files(tmp_path / "fresh")
+    only.write_files(tmp_path)
+    names = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert names == {p.name for p in (tmp_path / "fresh" / "figures").iterdir()}
+    assert not any("variance" in name or name.endswith("svg") for name in names)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_a_report_and_its_figures_are_old_or_new_together(number, make, tmp_path, monkeypatch):
+    """Two renames of the folder of figures, and one of each of three files."""
+    measured = make("anatomy")
+    measured.write_files(tmp_path)
+    before = content(tmp_path)
+    moves = []
+
+    def failing(move):
+        def moved(path, target):
+            if "new" in path.parts or "new" in Path(target).parts or path.name == "figures":
+                moves.append(path)
+                if len(moves) == number:
+                    raise OSError(errno.EIO, "Input/output error", str(path))
+            return move(path, target)
+
+        return moved
+
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(Path, name, failing(getattr(Path, name)))
+    only = replace(measured, entries=measured.entries[:1], models=("a",))
+    with pytest.raises(OutputError, match=rf"{tmp_path} could not be written \(Input/output"):
+        only.write_files(tmp_path)
+    assert content(tmp_path) == before
+
+
+def test_a_page_that_cannot_be_written_is_named(make, tmp_path, monkeypatch):
+    measured = make("anatomy")
+
+    def full(path, **_):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "touch", full)
+    with pytest.raises(InputError, match=r"page\.html \(No space left on device\)"):
+        measured.to_html(tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []

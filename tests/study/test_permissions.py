@@ -1,0 +1,87 @@
+"""Folders without rights: one sentence, and nothing is written."""
+
+import os
+import re
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from visprism.cli import main
+from visprism.core.errors import InputError
+from visprism.study import examine
+
+NOBODY = 65534
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "seteuid"), reason="this system has no permissions of users"
+)
+
+
+@contextmanager
+def without_privileges():
+    """Let the body run as a user without rights, as it does unless the tests run as root."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.fixture
+def locked():
+    """A folder that anybody may read and nobody may write to."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        path.chmod(0o555)
+        yield path
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def hidden():
+    """A folder whose content nobody may see."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        path.chmod(0o000)
+        yield path
+        path.chmod(0o755)
+
+
+@pytest.mark.parametrize("kind", ["locked", "hidden"])
+def test_a_folder_without_rights_is_refused_by_everything_that_writes(
+    kind, net, loader, request
+):
+    folder = request.getfixturevalue(kind)
+    study = examine(net(), loader, analyses=["anatomy"])
+    study.to_markdown()  # imports what is needed while files can be read
+    sentence = re.escape(f"{folder}/out") + r".*\(Permission denied\)"
+    for write in (
+        lambda out: examine(net(), loader, analyses=["anatomy"], out=out),
+        study.save,
+        study.write_files,
+    ):
+        with (
+            without_privileges(),
+            pytest.raises(InputError, match=f"out must be a folder that .*{sentence}"),
+        ):
+            write(folder / "out")
+    with without_privileges(), pytest.raises(InputError, match=r"x\.html \(Permission denied"):
+        study.to_html(folder / "x.html")
+    with suppress(PermissionError):
+        assert list(folder.iterdir()) == []
+
+
+def test_the_command_line_ends_with_exit_code_2(locked, capsys):
+    command = ["anatomy", "resnet20", "--out"]
+    assert main([*command[:2]]) == 0  # imports what is needed
+    with without_privileges():
+        assert main([*command, str(locked / "out")]) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1] == (
+        f"visprism: --out must be a folder that can be written to, got {locked}/out "
+        "(Permission denied)"
+    )

@@ -1,0 +1,144 @@
+"""Laws of plans: what fits into a time budget, and in which order it is measured."""
+
+import dataclasses
+from math import floor
+
+import pytest
+import torch
+from torch import nn
+
+from visprism.analyses import ANALYSES
+from visprism.analyses.base import Cost, Timing
+from visprism.core.run import DEFAULT_RUN
+from visprism.study import examine
+from visprism.study.events import Started
+from visprism.study.plan import Workload, plan_of, timing_of
+from visprism.study.subjects import DataOptions, candidates_of, subjects_of
+
+
+@pytest.fixture
+def subjects(net, loader):
+    models = {"fast": net(0), "slow": net(1)}
+    return subjects_of(
+        candidates_of(models, pretrained=False, seed=0),
+        loader,
+        None,
+        DataOptions(),
+        preprocessing=None,
+        run=DEFAULT_RUN,
+    )
+
+
+def analysis_that_costs(brightness, cost, name="brightness", share=1.0):
+    """An analysis of a stated cost."""
+    namespace = {"name": name, "share": share, "cost": lambda *_: cost}
+    return dataclasses.dataclass(frozen=True)(type("Priced", (type(brightness),), namespace))()
+
+
+def workload_of(subjects, analyses, timings):
+    names = frozenset(s.name for s in subjects)
+    return Workload(subjects, {a.name: names for a in analyses}, timings)
+
+
+def test_expected_seconds_are_units_times_their_measured_seconds():
+    timing = Timing(forward=1.0, load=0.5, evaluation=2.0, gradient=10.0, product=100.0)
+    cost = Cost(
+        per_image=3, fixed=7, seconds_per_image=0.25, evaluations=4, gradients=5, products=6
+    )
+    each = 3 * 1.0 + 0.25 + 4 * 2.0 + 5 * 10.0 + 6 * 100.0 + 0.5
+    assert cost.seconds(11, timing) == pytest.approx(11 * each + 7 * 1.0)
+
+
+def test_units_without_a_measurement_are_counted_in_forward_passes():
+    cost = Cost(evaluations=1, gradients=1, products=1)
+    assert cost.seconds(2, Timing(forward=0.1)) == pytest.approx(2 * 0.1 * (1 + 3 + 6))
+
+
+def test_the_slowest_model_decides_the_number_of_images_of_all(subjects, brightness):
+    analysis = analysis_that_costs(brightness, Cost(per_image=2))
+    timings = {"fast": Timing(0.01), "slow": Timing(0.09)}
+    budget = 3.0
+    (step,) = plan_of(workload_of(subjects, [analysis], timings), [analysis], budget).steps
+    fitting = floor(0.8 * budget / (2 * (0.01 + 0.09)))
+    assert step.images == fitting < 20
+    assert step.seconds == pytest.approx(
+        {"fast": 2 * 0.01 * fitting, "slow": 2 * 0.09 * fitting}
+    )
+
+
+def test_a_pass_that_analyses_share_is_counted_once(subjects):
+    analyses = [ANALYSES["fourier"](), ANALYSES["variance"](), ANALYSES["cka"]()]
+    timings = {"fast": Timing(0.01, load=0.002), "slow": Timing(0.01)}
+    workload = workload_of(subjects, analyses, timings)
+    alone = [workload.seconds([a], 10)["fast"] for a in analyses]
+    together = workload.seconds(analyses, 10)["fast"]
+    # Each alone pays the pass and the loading of 10 images.
+    assert together == pytest.approx(sum(alone) - 2 * 10 * (0.01 + 0.002))
+
+
+def test_an_analysis_without_room_is_left_out_with_the_budget_it_needs(subjects, brightness):
+    analysis = analysis_that_costs(brightness, Cost(per_image=100))
+    workload = workload_of(subjects, [analysis], {"fast": Timing(1.0), "slow": Timing(1.0)})
+    plan = plan_of(workload, [analysis], 60.0)
+    assert plan.steps == ()
+    reason = plan.too_slow["brightness"]
+    assert "2 images would take about 400 s" in reason
+    enough = 60.0 * int(reason.rpartition("About ")[2].split()[0])
+    assert plan_of(workload, [analysis], enough).steps[0].images >= 2
+
+
+def test_the_cheapest_analysis_is_measured_first(net, loader, brightness):
+    dear = analysis_that_costs(brightness, Cost(per_image=50), name="dear")
+    cheap = analysis_that_costs(brightness, Cost(per_image=1), name="cheap")
+    order = []
+
+    def listen(event):
+        if isinstance(event, Started):
+            order.extend(event.analyses)
+
+    study = examine(net(), loader, analyses=[dear, cheap], listener=listen)
+    assert order == ["cheap", "dear"]
+    # Entries keep the order in which the analyses were named.
+    assert [entry.analysis for entry in study.entries] == ["dear", "cheap"]
+
+
+def test_times_of_the_loss_are_measured_where_it_can_be_differentiated_twice(subjects):
+    timing = timing_of(subjects[0], DEFAULT_RUN, of_loss=True)
+    assert min(timing.evaluation, timing.gradient, timing.product) > 0
+    assert timing_of(subjects[0], DEFAULT_RUN).product is None
+
+
+class _Once(torch.autograd.Function):
+    """The identity, whose derivative has no derivative."""
+
+    @staticmethod
+    def forward(_, x):
+        return x * 1
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(_, gradient):
+        return gradient * 1
+
+
+class _OnceDifferentiable(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return _Once.apply(self.net(x))
+
+
+def test_a_loss_without_second_derivatives_has_no_times_and_no_error(net, loader):
+    (subject,) = subjects_of(
+        candidates_of(_OnceDifferentiable(net()).eval(), pretrained=False, seed=0),
+        loader,
+        None,
+        DataOptions(),
+        preprocessing=None,
+        run=DEFAULT_RUN,
+    )
+    timing = timing_of(subject, DEFAULT_RUN, of_loss=True)
+    assert timing.forward > 0
+    assert timing.evaluation is timing.gradient is timing.product is None

@@ -1,0 +1,40 @@
+"""Studies of photographs and of CIFAR-10, where their folder is at hand."""
+
+import pytest
+
+from visprism.study import examine
+from visprism.study.subjects import DataOptions
+
+
+def test_photographs_through_a_network_of_timm(real_images):
+    study = examine(
+        "timm:resnet18",
+        f"folder:{real_images}/imagenet-sample/val",
+        analyses=["fourier", "hessian"],
+        options={"hessian": {"k": 1, "mini_batch": 16}},
+        images=DataOptions(limit=16, size=(64, 64)),
+        minutes=None,
+    )
+    assert not study.failures  # its 1,000 classes are those of the photographs
+    (name,) = study.models
+    assert study[name]["fourier"].provenance.image_shape == (3, 64, 64)
+    assert study[name]["hessian"].batches.tolist() == [1]
+
+
+@pytest.mark.parametrize(("split", "images"), [("test", 10_000), ("train", 50_000)])
+def test_cifar_10_from_parquet(real_images, split, images):
+    from visprism.data import load_data
+
+    data = load_data(f"parquet:{real_images}/cifar10", split=split)
+    assert (len(data), data.num_classes) == (images, 10)
+    study = examine(
+        "resnet20",
+        f"parquet:{real_images}/cifar10",
+        analyses=["variance"],
+        images=DataOptions(split=split, limit=4),
+        minutes=None,
+    )
+    (name,) = study.models
+    provenance = study[name]["variance"].provenance
+    assert (provenance.images, provenance.image_shape) == (4, (3, 32, 32))
+    assert provenance.split == split

@@ -1,0 +1,167 @@
+"""Words: nothing printed or public holds a coined, British or unclear word.
+
+The words are in ``banned_words.txt``, one a line with its remedy; add one there.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import visprism
+from visprism.cli.parser import commands
+
+PACKAGE = Path(visprism.__file__).parent
+PROJECT = PACKAGE.parents[1]
+LIST = Path(__file__).parent / "banned_words.txt"
+SOURCES = sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.pyi"))
+PAGES = [
+    PROJECT / "README.md",
+    PROJECT / "CONTRIBUTING.md",
+    *sorted((PROJECT / "docs").rglob("*.md")),
+    *sorted((PROJECT / "tests" / "cli" / "help").glob("*.txt")),
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    kind: str
+    pattern: re.Pattern[str]
+    remedy: str
+
+
+def entries(kind: str) -> list[Entry]:
+    lines = LIST.read_text("utf-8").splitlines()
+    split = [re.split(r" \| ", line) for line in lines if line and not line.startswith("#")]
+    wrong = [line for line in split if len(line) != 3]
+    assert not wrong, f"a line of {LIST.name} must be KIND | PATTERN | REMEDY, got {wrong}"
+    return [_entry(*line) for line in split if line[0].strip() == kind]
+
+
+def _entry(kind: str, pattern: str, remedy: str) -> Entry:
+    pattern = pattern.strip()
+    if kind.strip() == "text":
+        pattern = rf"(?<![\w`]){pattern}(?!\w)".replace(" ", r"\s+")
+    return Entry(kind.strip(), re.compile(pattern, re.IGNORECASE), remedy.strip())
+
+
+def problems_in_text(text: str) -> Iterator[tuple[int, str]]:
+    """The position and the name of each banned word, code in backticks excepted."""
+    for allowed in entries("allowed"):
+        text = allowed.pattern.sub(lambda match: "\n" * match[0].count("\n"), text)
+    for entry in entries("text"):
+        for match in entry.pattern.finditer(text):
+            yield match.start(), f"{' '.join(match[0].split())!r}: write {entry.remedy}"
+
+
+def strings_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Docstrings, string constants, f-strings with ``{}`` for values, and comments."""
+    source = path.read_text("utf-8")
+    tree = ast.parse(source)
+    parts = {part for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in n.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield (
+                node.lineno,
+                "".join(p.value if isinstance(p, ast.Constant) else "{}" for p in node.values),
+            )
+        elif isinstance(node, ast.Constant) and node not in parts and type(node.value) is str:
+            yield node.lineno, node.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def names_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The module and its public classes, functions, methods and arguments."""
+    yield 1, path.stem
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+
+
+def locals_of(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+
+
+def words_of(name: str) -> list[str]:
+    """``token_grids`` and ``TokenGrids`` are ``token`` and ``grids``."""
+    return re.findall(r"[a-z]+|[A-Z](?:[a-z]+|[A-Z]*(?![a-z]))", name)
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(PROJECT)}:{line}"
+
+
+def test_strings_and_comments_of_the_source_have_no_banned_word():
+    problems = [
+        f"{where(path, line + text[:start].count(chr(10)))}: {problem}"
+        for path in SOURCES
+        for line, text in strings_of(path)
+        for start, problem in problems_in_text(text)
+    ]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_pages_and_help_have_no_banned_word(path):
+    text = path.read_text("utf-8")
+    problems = [
+        f"{where(path, text[:start].count(chr(10)) + 1)}: {problem}"
+        for start, problem in problems_in_text(text)
+    ]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def test_names_are_words_of_the_field():
+    problems = [
+        f"{where(path, line)}: {name}: write {entry.remedy}"
+        for entry in entries("name")
+        for path in SOURCES
+        for line, name in names_of(path)
+        if any(entry.pattern.fullmatch(word) for word in words_of(name))
+    ]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def test_locals_name_the_quantity():
+    problems = [
+        f"{where(path, line)}: {name}: write {entry.remedy}"
+        for entry in entries("local")
+        for path in SOURCES
+        for line, name in locals_of(path)
+        if entry.pattern.fullmatch(name)
+    ]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_commands_in_pages_and_help_exist(path):
+    named = re.findall(r"(?:^|`)visprism ([a-z][a-z-]*)", path.read_text("utf-8"), re.MULTILINE)
+    assert set(named) <= set(commands())
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["Colours of the images", "k wants 5", "93.1% of the images\nare right", "`a` and b told"],
+)
+def test_a_banned_word_is_seen(sentence):
+    assert list(problems_in_text(sentence))
+
+
+@pytest.mark.parametrize(
+    "sentence", ["accuracy 93.1% [92.6, 93.6]", "the key `normalisation`", "colorful"]
+)
+def test_a_plain_sentence_passes(sentence):
+    assert not list(problems_in_text(sentence))

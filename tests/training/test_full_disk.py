@@ -1,0 +1,87 @@
+"""A disk that is full while a network is trained: one sentence, and the run can be resumed."""
+
+import errno
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+
+from visprism.core.errors import InputError, OutputError
+from visprism.models import save_checkpoint
+from visprism.models.state_dicts import read_state_dict
+from visprism.training import fit
+
+NEEDED = {
+    "last.ckpt": (InputError, "the checkpoint of step 6 could not be written"),
+    "history.csv": (OutputError, r"history\.csv could not be written"),
+    "history.npz": (OutputError, r"history\.npz could not be written"),
+    "best.safetensors": (OutputError, r"best\.safetensors could not be written"),
+    "model.safetensors": (OutputError, r"model\.safetensors could not be written"),
+    "recipe.yaml": (OutputError, r"recipe\.yaml could not be written"),
+}
+
+
+@pytest.fixture
+def trained(model, make_feed, recipe, test_batches):
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    def train(folder):
+        model.load_state_dict(start)
+        feed = make_feed(recipe)
+        return fit(
+            model,
+            feed,
+            recipe,
+            test=test_batches,
+            folder=folder,
+            resume=True,
+            save=save_checkpoint,
+        )
+
+    return train
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_file_of_a_run_that_does_not_fit_is_named_and_the_run_resumes(
+    name, trained, tmp_path, monkeypatch
+):
+    trained(tmp_path / "undisturbed")
+    touch = Path.touch
+
+    def full(path, *arguments, **options):
+        if path.name.startswith(f".{name}."):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        touch(path, *arguments, **options)
+
+    error, sentence = NEEDED[name]
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "touch", full)
+        with pytest.raises(error, match=rf"{sentence}.* \(No space left on device.*Free some"):
+            trained(tmp_path / "run")
+    assert not list((tmp_path / "run").glob(".*"))
+    trained(tmp_path / "run")
+    for weights in ("best", "model"):
+        expected, resumed = (
+            read_state_dict(tmp_path / folder / f"{weights}.safetensors")
+            for folder in ("undisturbed", "run")
+        )
+        torch.testing.assert_close(resumed, expected, rtol=0, atol=0)
+
+
+def test_weights_that_do_not_fit_are_refused_with_the_reason_of_the_system(tmp_path):
+    """The library that writes them reports the reason as a text, without its number."""
+    path = tmp_path / "model.safetensors"
+    save_checkpoint(torch.nn.Linear(2, 2), path)
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(
+            OutputError, match=r"safetensors could not be written \(File too large\)\. Free"
+        ):
+            save_checkpoint(torch.nn.Linear(99, 99), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
