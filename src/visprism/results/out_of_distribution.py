@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: how well scores tell two data sets apart."""
+"""Out-of-distribution detection: how well scores separate two data sets."""
 
 from typing import ClassVar
 
@@ -76,7 +76,7 @@ class OutOfDistribution(SeriesPerBlock):
         value, half = float(self.auroc[rows[0]]), float(self.margins[rows[0]])
         return (
             Answer(
-                question=f"Does the confidence tell {self.other_data} apart?",
+                question=f"Does the confidence detect images of {self.other_data}?",
                 quantity="AUROC of the maximum softmax probability",
                 value=value,
                 low=max(value - half, 0.0),

@@ -187,7 +187,7 @@ def test_halves_share_no_image(anatomy):
     assert odd.targets.tolist() == pooled.targets[1::2].tolist()
 
 
-def test_images_far_from_the_data_are_told_apart(anatomy):
+def test_images_far_from_the_data_are_detected(anatomy):
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(60) % 3
     images = 9 + torch.randn(60, 3, 8, 8, generator=generator)

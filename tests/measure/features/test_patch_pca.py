@@ -95,7 +95,7 @@ def test_the_components_are_those_of_all_images(network):
     assert abs(alone - together.pictures()["stem", 0]).max() > 0.1
 
 
-def test_the_background_has_no_color_and_no_say(network):
+def test_the_background_has_no_color_and_does_not_count(network):
     model, images = network
     everything, result = measured(model, images), measured(model, images, foreground=0.6)
     background = ~(everything.first > 0.6)
