@@ -231,6 +231,7 @@ from visprism.results.class_separability import ClassSeparability as ClassSepara
 from visprism.results.class_separability import FeatureRanks as FeatureRanks
 from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistribution
 from visprism.results.feature_similarity import FeatureSimilarity as FeatureSimilarity
+from visprism.results.frequency_contrasts import FrequencyContrasts as FrequencyContrasts
 from visprism.results.patch_pca import PatchComponents as PatchComponents
 from visprism.results.readout import Readouts as Readouts
 from visprism.results.token_norms import AttentionSinks as AttentionSinks
