@@ -215,7 +215,6 @@ from visprism.results.per_image import Differences as Differences
 from visprism.results.per_image import PerImage as PerImage
 from visprism.results.perturbations import Adversarial as Adversarial
 from visprism.results.perturbations import FourierSensitivity as FourierSensitivity
-from visprism.results.frequency_contrasts import FrequencyContrasts as FrequencyContrasts
 from visprism.results.perturbations import FrequencyRobustness as FrequencyRobustness
 from visprism.results.predictions import ErrorConsistency as ErrorConsistency
 from visprism.results.predictions import Outcomes as Outcomes
@@ -233,7 +232,6 @@ from visprism.results.class_separability import ClassSeparability as ClassSepara
 from visprism.results.class_separability import FeatureRanks as FeatureRanks
 from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistribution
 from visprism.results.feature_similarity import FeatureSimilarity as FeatureSimilarity
-from visprism.results.frequency_contrasts import FrequencyContrasts as FrequencyContrasts
 from visprism.results.patch_pca import PatchComponents as PatchComponents
 from visprism.results.readout import Readouts as Readouts
 from visprism.results.token_norms import AttentionSinks as AttentionSinks
