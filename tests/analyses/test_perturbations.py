@@ -48,7 +48,7 @@ def test_noise_of_the_paper_grows_with_frequency(measured):
         (
             "hessian",
             {"parameters": "kind:mlp"},
-            "no parameter matches kind:mlp; the model has the kinds",
+            "no parameter matches kind:mlp: the model has the kinds",
         ),
         ("hessian", {"k": 999_999_999}, "k must be"),
     ],

@@ -138,13 +138,13 @@ def test_an_unknown_model_has_a_suggestion(command, out, capsys):
 def test_a_model_of_fixed_size_fails_with_its_name_and_the_size(out, capsys):
     name = "timm:vit_tiny_patch16_224"
     sentence = refused(capsys, "sparsity", name, "--size", 64, *TINY, "--out", out)
-    assert "fails on images of 64x64" in sentence
+    assert "images of 3x64x64" in sentence
     assert not out.exists()
 
 
 def test_a_model_with_two_inputs_is_refused(modules, out, capsys):
     sentence = refused(capsys, "sparsity", f"{modules}:two", *TINY, "--out", out)
-    assert "fails on images of" in sentence
+    assert "cannot process" in sentence
     assert not out.exists()
 
 

@@ -19,6 +19,7 @@ from visprism.results.kind_replication import KindReplication
 from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
 from visprism.results.landscape import Landscape, Rings
 from visprism.results.loss import Eigenvalues, Sharpness, SpectralDensity
+from visprism.results.patch_pca import PatchComponents
 from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.results.robustness import CorruptionErrors, Robustness
@@ -245,6 +246,23 @@ def relative_scores():
         dx=dx - 2,
         score=np.log(weight),
         weight=weight,
+        provenance=PROVENANCE,
+    )
+
+
+def patch_components():
+    block, image, row, column = np.indices((2, 2, 3, 4)).reshape(4, -1)
+    rows = {name: values[[0, 4]][block] for name, values in BLOCKS.items()}
+    return PatchComponents(
+        **rows,
+        image=image,
+        row=row,
+        column=column,
+        first=row / 2,
+        second=column / 3,
+        third=np.where(image == 0, 0.2, np.nan),
+        explained=np.where(block == 0, 0.9, 0.6),
+        foreground=0.5,
         provenance=PROVENANCE,
     )
 
@@ -756,6 +774,7 @@ MAKERS = {
         landscape,
         trajectory,
         patch_filters,
+        patch_components,
         positional_similarity,
         relative_scores,
         kind_summary,

@@ -173,7 +173,7 @@ def test_what_an_analysis_needs_and_the_data_lack_is_a_reason(net, loader, brigh
 
     study = examine(net(), [images_of(loader)], analyses=[Labeled(), Pixels()])
     reasons = {f.analysis: f.reason for f in study.failures}
-    assert "has no labels" in reasons["labeled"]
+    assert "no labels in" in reasons["labeled"]
     assert "normalization of the images is unknown" in reasons["pixels"]
 
 
@@ -213,7 +213,7 @@ def test_other_weights_are_measured_anew(net, loader, brightness, tmp_path):
 
 def test_a_folder_of_another_study_is_refused(net, loader, brightness, tmp_path):
     examine(net(), loader, analyses=[brightness], out=tmp_path)
-    with pytest.raises(InputError, match="holds a study with other images"):
+    with pytest.raises(InputError, match="same images in the same order"):
         examine(net(), loader[:1], analyses=[brightness], out=tmp_path)
 
 
@@ -262,3 +262,90 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     refused("either all batches or none must have targets", net(), [loader[0], loader[1][0]])
     refused("on_error must be", net(), loader, on_error="ignore")
     refused("data must be an iterable of batches", net(), 7)
+
+
+# What is stored belongs to the code that runs, to the images and to their order.
+
+
+class Scaled(nn.Module):
+    """A network with one number that no parameter holds."""
+
+    def __init__(self, net, scale):
+        super().__init__()
+        self.net, self.scale = net, scale
+
+    def forward(self, x):
+        return self.scale * self.net(x)
+
+
+def test_results_of_other_code_with_the_same_weights_are_not_resumed(
+    net, loader, brightness, tmp_path
+):
+    resumed = []
+
+    def run(scale):
+        events = []
+        model = Scaled(net(), scale).eval()
+        examine(model, loader, analyses=[brightness], out=tmp_path, listener=events.append)
+        resumed.append([e.resumed for e in events if isinstance(e, Finished)])
+
+    for scale in (1.0, 1.0, 2.0, 2.0):
+        run(scale)
+    assert resumed == [[False], [True], [False], [True]]
+
+
+def test_another_number_of_images_is_named_with_both_numbers(net, loader, brightness, tmp_path):
+    examine(net(), loader, analyses=[brightness], out=tmp_path)
+    with pytest.raises(InputError, match=r"number of images \(20 before, 8 now\)"):
+        examine(net(), loader[:1], analyses=[brightness], out=tmp_path)
+
+
+def test_a_size_that_tensors_do_not_have_is_refused(net, loader, brightness):
+    analyses = [brightness]
+    examine(net(), loader, analyses=analyses, images=DataOptions(size=(8, 8)))
+    with pytest.raises(InputError, match="size must be that of the tensors, 8x8, got 64x64"):
+        examine(net(), loader, analyses=analyses, images=DataOptions(size=(64, 64)))
+
+
+def test_a_split_of_data_without_a_name_is_refused(net, loader, brightness):
+    with pytest.raises(InputError, match="split selects a part of data that is given by name"):
+        examine(net(), loader, analyses=[brightness], images=DataOptions(split="val"))
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "match"),
+    [
+        ("float64", "images", "float32 images of 3x8x8, as its parameters are float64"),
+        ("plain", "mapping", "cannot process a mapping with image, label"),
+        ("plain", "one channel", "cannot process float32 images of 1x8x8"),
+    ],
+)
+def test_images_that_a_model_cannot_process_are_described(net, loader, model, batch, match):
+    images, targets = loader[0]
+    data = {
+        "images": loader,
+        "mapping": [{"image": images, "label": targets}],
+        "one channel": [(images[:, :1], targets)],
+    }[batch]
+    made = net().double() if model == "float64" else net()
+    with pytest.raises(InputError, match=match):
+        examine(made, data, analyses=["fourier"])
+
+
+def test_one_batch_in_place_of_batches_is_refused(net, loader):
+    with pytest.raises(InputError, match="an iterable of batches, got one batch of tensors"):
+        examine(net(), loader[0], analyses=["fourier"])
+
+
+def test_a_study_is_a_container_of_its_models(net, loader, brightness):
+    models = {"a": net(0), "b": net(1)}
+    study = examine(models, loader, analyses=[type(brightness)])
+    assert list(study) == ["a", "b"]
+    assert len(study) == 2
+    assert "a" in study
+    assert "brightness" in study
+    assert "c" not in study
+    assert hash(study) == hash(study)
+    assert len({*study.entries}) == 2
+    with pytest.raises(InputError, match="the study has no 'zz'"):
+        study.between("a", "zz")

@@ -83,7 +83,7 @@ def test_an_analysis_without_room_is_left_out_with_the_budget_it_needs(subjects,
     assert plan.steps == ()
     reason = plan.too_slow["brightness"]
     assert "2 images would take about 400 s" in reason
-    enough = 60.0 * int(reason.rpartition("About ")[2].split()[0])
+    enough = 60.0 * int(reason.rpartition("A budget of ")[2].split()[0])
     assert plan_of(workload, [analysis], enough).steps[0].images >= 2
 
 

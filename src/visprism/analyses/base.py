@@ -252,7 +252,7 @@ class AnalysisRegistry(Registry):
 
     def chosen(
         self,
-        analyses: Iterable["str | Analysis"] | None,
+        analyses: "Iterable[str | Analysis | type[Analysis]] | Analysis | None",
         options: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[Analysis]:
         """Analyses by name or as they are, with options by the name of the analysis.
@@ -261,13 +261,19 @@ class AnalysisRegistry(Registry):
             InputError: for an unknown analysis or option, with a suggestion.
         """
         options = dict(options or {})
-        names = [n for n in self if self[n].default] if analyses is None else list(analyses)
+        if analyses is None:
+            analyses = [name for name in self if self[name].default]
+        single = not isinstance(analyses, Iterable) or isinstance(analyses, str)
+        items = [analyses] if single else list(analyses)
+        if not items:
+            raise InputError("analyses must name at least one analysis, got none")
         made: list[Analysis] = []
-        for item in [names] if isinstance(names, str | Analysis) else names:
+        for item in items:
             if isinstance(item, Analysis):
                 made.append(replace(item, **options.pop(item.name, {})))  # pyrefly: ignore
             else:
-                made.append(self._make(item, options.pop(item, {})))
+                cls = item if isinstance(item, type) else self._named(item)
+                made.append(_made(cls, options.pop(cls.name, {})))
         if options:
             self[next(iter(options))]  # unknown names are reported with a suggestion
             raise InputError(
@@ -278,14 +284,21 @@ class AnalysisRegistry(Registry):
             raise InputError(f"analyses must be named once each, got {min(repeated)} twice")
         return made
 
-    def _make(self, name: str, values: Mapping[str, Any]) -> Analysis:
-        cls = self[name]
-        for key in values:
-            if key not in options_of(cls):
-                raise InputError(
-                    f"{name} has no option {key!r}. {suggestion(key, list(options_of(cls)))}"
-                )
-        return cls(**values)
+    def _named(self, name: str) -> type[Analysis]:
+        if not isinstance(name, str):
+            raise InputError(f"an analysis must be a name or an Analysis, got {name!r}")
+        return self[name]
+
+
+def _made(cls: type[Analysis], values: Mapping[str, Any]) -> Analysis:
+    if not isinstance(values, Mapping):
+        raise InputError(f"options of {cls.name} must be a mapping, got {values!r}")
+    for key in values:
+        if key not in options_of(cls):
+            raise InputError(
+                f"{cls.name} has no option {key!r}. {suggestion(key, list(options_of(cls)))}"
+            )
+    return cls(**values)
 
 
 ANALYSES = AnalysisRegistry()

@@ -78,5 +78,5 @@ class SeparabilityOfClasses(Analysis):
         """Without labels, which need not be the classes of the model."""
         reason = super().inapplicable(subject)
         if reason is None and subject.training_images.targets is None:
-            return f"{subject.training_images.name} has no labels"
+            return f"there are no labels in {subject.training_images.name}"
         return reason

@@ -85,5 +85,5 @@ class Readout(Analysis):
         """Without labels, which need not be the classes of the model."""
         reason = super().inapplicable(subject)
         if reason is None and subject.images.targets is None:
-            return f"{subject.images.name} has no labels"
+            return f"there are no labels in {subject.images.name}"
         return reason

@@ -149,7 +149,7 @@ class Subject:
 
     def _without_targets(self) -> str | None:
         if self.images.targets is None:
-            return f"{self.images.name} has no labels"
+            return f"there are no labels in {self.images.name}"
         if not self.num_classes:
             return "the model does not return one vector of logits per image"
         declared = self.images.num_classes
@@ -157,10 +157,11 @@ class Subject:
             return (
                 f"the model has {self.num_classes} classes, {self.images.name} has {declared}"
             )
-        if int(self.images.targets.max()) >= self.num_classes:
+        lowest, highest = int(self.images.targets.min()), int(self.images.targets.max())
+        if lowest < 0 or highest >= self.num_classes:
             return (
-                f"targets must be below {self.num_classes} (classes of the model), got "
-                f"{int(self.images.targets.max())}"
+                f"targets must be between 0 and {self.num_classes - 1}, the classes of the "
+                f"model, got {lowest if lowest < 0 else highest}"
             )
         return None
 
@@ -168,13 +169,14 @@ class Subject:
         if self.preprocessing is not None:
             return None
         return (
-            "the normalization of the images is unknown; pass preprocessing=Preprocessing(...)"
+            "the normalization of the images is unknown: neither the model nor the transform "
+            "of the data states it. Pass preprocessing=Preprocessing(size, mean=..., std=...)"
         )
 
     def _without_textures(self) -> str | None:
         if self.images.textures is not None:
             return None
-        return f"{self.images.name} does not state the texture of each image"
+        return f"there is no texture of each image in {self.images.name}"
 
 
 @dataclass(frozen=True)

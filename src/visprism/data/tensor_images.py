@@ -23,7 +23,7 @@ class TensorImages(StudyImages):
 
     images: Any  # Tensor (n, c, h, w), or a mapping of tensors for models with several inputs
     labels: Tensor | None
-    name: str = "user's batches"  # pyrefly: ignore (an attribute may be a field or computed)
+    name: str = "the given images"  # pyrefly: ignore (an attribute may be a field or computed)
     split: str = ""  # pyrefly: ignore
     classes: int | None = None
     mean_std: Preprocessing | None = None  # that the tensors were normalized with
@@ -35,6 +35,11 @@ class TensorImages(StudyImages):
     def targets(self) -> Int64[np.ndarray, " n"] | None:
         """Class index of each image; None without labels."""
         return None if self.labels is None else self.labels.numpy()
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Shape of one image, (C, H, W) unless the model takes something else."""
+        return tuple(_first(self.images).shape[1:])
 
     @property
     def num_classes(self) -> int | None:
@@ -120,7 +125,7 @@ class TensorBatches(Sequence):
 def tensor_images(
     data: Iterable,
     *,
-    name: str = "user's batches",
+    name: str = "the given images",
     split: str = "",
     limit: int | None = None,
     num_classes: int | None = None,
@@ -142,6 +147,12 @@ def tensor_images(
         InputError: if there are no images, batches differ in form or size, or they need more
             than 4 GiB.
     """
+    if isinstance(data, Tensor) or (
+        isinstance(data, tuple) and all(isinstance(part, Tensor) for part in data)
+    ):
+        raise InputError(
+            "data must be an iterable of batches, got one batch of tensors. Pass it in a list."
+        )
     images: list[Any] = []
     targets: list[Tensor] = []
     number = size = 0
@@ -206,7 +217,7 @@ def _split_batch(batch: Any) -> tuple[Any, Tensor | None]:  # noqa: ANN401 (what
     if isinstance(batch, tuple | list):
         if len(batch) != 2:
             raise InputError(
-                f"a batch must be images or (images, targets), got {len(batch)} parts"
+                f"a batch must be images or (images, targets), got {len(batch)} items"
             )
         images, targets = batch
         labels = torch.as_tensor(targets)

@@ -15,8 +15,9 @@ from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.features.observe import observations
 from visprism.results.base import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
+from visprism.study.fingerprints import fingerprint_of, outputs_of, version_of
 from visprism.study.plan import Plan, Step, Workload, plan_of
-from visprism.study.store import Store, fingerprint_of, key_of
+from visprism.study.store import Store, key_of
 from visprism.study.study import Entry, Failure, Kind, Study
 
 _ALL_PAIRS = 3  # models, up to which every pair is compared; beyond, each with the first
@@ -37,6 +38,7 @@ class Examination:
     budget: float | None = None  # seconds
     entries: list[Entry] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    identities: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name of the model
 
     def perform(self) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
@@ -250,7 +252,7 @@ class Examination:
 
     def _key(self, analysis: Analysis, subjects: Sequence[Subject]) -> str:
         return key_of(
-            models=[(s.name, fingerprint_of(s.model), str(s.preprocessing)) for s in subjects],
+            models=[(s.name, *self._identity(s), str(s.preprocessing)) for s in subjects],
             analysis=analysis.name,
             options=option_values(analysis),
             images=subjects[0].num_images,
@@ -260,6 +262,15 @@ class Examination:
             training=self.store.header.get("training images"),
             seed=self.run.seed,
         )
+
+    def _identity(self, subject: Subject) -> tuple[str, int]:
+        """Fingerprint of a model, and which of several models with these weights it is."""
+        if subject.name not in self.identities:
+            fingerprint = fingerprint_of(subject.model)
+            stored = self.store.header.setdefault("outputs", {}).setdefault(fingerprint, [])
+            version = version_of(outputs_of(subject, self.run), stored)
+            self.identities[subject.name] = fingerprint, version
+        return self.identities[subject.name]
 
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)

@@ -9,7 +9,7 @@ from typing import Any
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, check_type
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
@@ -26,7 +26,7 @@ def examine(
     models: Any,  # noqa: ANN401 (see Args)
     data: Any,  # noqa: ANN401
     *,
-    analyses: Iterable[str | Analysis] | None = None,
+    analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     minutes: int | float | None = DEFAULT_MINUTES,
     train_data: Any = None,  # noqa: ANN401
@@ -51,7 +51,7 @@ def examine(
             model, a sequence of these, or a mapping of names to them.
         data: an iterable of ``(images, targets)`` or of images, a ``DataLoader``, a ``Dataset``
             of PIL images or tensors, an `ImageSet`, or a name such as "folder:photos".
-        analyses: names, or instances with options; None for all that apply.
+        analyses: names, classes, or instances with options; None for all that apply.
         options: options by the name of the analysis: ``{"fourier": {"profile": "radial"}}``.
         minutes: time budget of the whole study; None for no limit.
         train_data: images for quantities of the training loss; by default the training split
@@ -69,8 +69,12 @@ def examine(
     Raises:
         InputError: if a model, the data, an analysis, an option or the folder cannot be used.
     """
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise InputError(f"minutes must be a positive number or None, got {minutes}")
+    number = isinstance(minutes, int | float) and 0 < minutes < float("inf")
+    if minutes is not None and not number:
+        raise InputError(f"minutes must be a positive number or None, got {minutes!r}")
+    check_type("images", images, DataOptions, None)
+    check_type("run", run, Run)
+    check_type("options", options, Mapping, None)
     if on_error not in ("record", "raise"):
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
     begin = time.monotonic()
@@ -110,6 +114,7 @@ def _open_store(
 ) -> Store:
     images, training = subjects[0].images, subjects[0].training_images
     identity = {
+        "number of images": len(images),
         "images": images.fingerprint(),
         "training images": training.fingerprint(),
         "seed": run.seed,

@@ -79,6 +79,9 @@ def write_report(study: Study, path: Path) -> None:
     Raises:
         InputError: if the page cannot be written, or an analysis is not registered.
     """
+    if path.is_dir() or not path.parent.is_dir():
+        reason = "a folder" if path.is_dir() else "its folder does not exist"
+        raise InputError(f"path must be a file that can be written, got {path} ({reason})")
     content = content_of(study, files=_tables_beside(path))
     figures = PageFigures(content)
     for drawing in drawings(content):

@@ -283,6 +283,10 @@ def _too_slow(
     need = sum(workload.seconds([analysis], fewest).values())
     minutes = (budget + (need - allowance) / part / _RESERVE) / 60
     return (
-        f"{fewest} images would take about {need:.0f} s, and {allowance:.0f} s of the time "
-        f"budget are left for it. About {ceil(minutes)} minutes in all would be enough."
+        f"{fewest} images would take about {_duration(need)}, and {_duration(allowance)} of "
+        f"the time budget are left for it. A budget of {ceil(minutes)} min would be enough."
     )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.0f} s"

@@ -8,25 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from visprism.core.errors import InputError
 from visprism.core.files import slug, write_text
 from visprism.results.base import Result
 
 INDEX = "study.json"
 _FORMAT = 1  # of the index; raise it when entries change their meaning
-
-
-def fingerprint_of(model: nn.Module) -> str:
-    """A digest of the parameters, the buffers and the structure of a model."""
-    digest = blake2b(str(model).encode(), digest_size=16)
-    for name, tensor in model.state_dict().items():
-        if hasattr(tensor, "detach"):
-            values = tensor.detach().cpu().contiguous()
-            digest.update(f"{name}{tuple(values.shape)}{values.dtype}".encode())
-            digest.update(values.reshape(-1).view(_bytes_of(values)).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def key_of(**parts: Any) -> str:  # noqa: ANN401 (anything that JSON can hold)
@@ -76,12 +63,15 @@ class Store:
         if fresh or not index.exists():
             return store
         earlier = read_index(index)
-        different = [k for k, v in identity.items() if earlier["header"].get(k) != v]
-        if different:
+        before = earlier["header"]
+        changes = [
+            _change(k, before.get(k), v) for k, v in identity.items() if before.get(k) != v
+        ]
+        if changes:
             raise InputError(
-                f"out must be an empty folder or hold the same study, and {folder} holds a "
-                f"study with other {', '.join(different)}. Choose another folder, or pass "
-                "fresh=True to start over."
+                f"out must be an empty folder or hold a study with the same images in the "
+                f"same order and the same seed, and {folder} differs in {', '.join(changes)}. "
+                "Choose another folder, or pass fresh=True to start over."
             )
         store.header = {**earlier["header"], **identity}
         store.entries = earlier["entries"]
@@ -131,6 +121,13 @@ class Store:
             write_text(self.folder / INDEX, json.dumps(content, indent=1) + "\n")
 
 
+def _change(name: str, earlier: Any, now: Any) -> str:  # noqa: ANN401 (anything in JSON)
+    """The name of what differs, with both values where they are numbers."""
+    if isinstance(earlier, int) and isinstance(now, int):
+        return f"{name} ({earlier} before, {now} now)"
+    return name
+
+
 def file_names(models: Sequence[str], analysis: str, results: Sequence[Result]) -> list[str]:
     """Where results are written, relative to the folder of a study; each has another name."""
     stem = f"results/{slug('-and-'.join(models))}-{slug(analysis)}"
@@ -170,9 +167,3 @@ def path_inside(folder: Path, name: str) -> Path:
             f"the index of a study must name files inside its folder, got {name!r}"
         )
     return path
-
-
-def _bytes_of(values: Any) -> Any:  # noqa: ANN401 (a dtype of torch)
-    import torch
-
-    return torch.uint8 if values.numel() else values.dtype

@@ -37,6 +37,9 @@ class Entry:
     seconds: float = 0.0  # that the measurement took; of a shared pass, all of it
     key: str = ""  # in the store: a digest of what determines the results
 
+    def __hash__(self) -> int:
+        return hash((self.models, self.analysis, self.images, self.key))
+
 
 @dataclass(frozen=True)
 class ModelStudy(Mapping[str, Result]):
@@ -83,6 +86,7 @@ class Study:
     """What `examine` returns: results, failures, and the table that compares the models.
 
     ``study["model"]["analysis"]`` is a result; ``study["analysis"]`` maps models to results.
+    Iteration goes over the models.
     """
 
     models: tuple[str, ...]
@@ -108,6 +112,20 @@ class Study:
         names = [*self.models, *self.analyses]
         raise InputError(f"the study has no {name!r}. {suggestion(name, names)}")
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a model or an analysis has this name."""
+        return name in self.models or name in self.analyses
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.models)
+
+    def __len__(self) -> int:
+        """Number of models."""
+        return len(self.models)
+
+    def __hash__(self) -> int:
+        return hash((self.models, self.analyses))
+
     def model(self, name: str) -> ModelStudy:
         """The results of one model.
 
@@ -127,8 +145,13 @@ class Study:
         }
 
     def between(self, first: str, second: str) -> tuple[Entry, ...]:
-        """The results about two models together."""
-        return tuple(e for e in self.entries if set(e.models) == {first, second})
+        """The results about two models together.
+
+        Raises:
+            InputError: if the study has no such model.
+        """
+        names = {self.model(first).name, self.model(second).name}
+        return tuple(e for e in self.entries if set(e.models) == names)
 
     def table(self) -> list[Row]:
         """The numbers that the models are compared by, with paired differences."""

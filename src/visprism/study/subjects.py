@@ -60,7 +60,9 @@ def candidates_of(
     if isinstance(models, Mapping):
         named = {str(name): _candidate(m, pretrained, seed) for name, m in models.items()}
     else:
-        single = isinstance(models, str | nn.Module | LoadedModel | Anatomy)
+        single = not isinstance(models, Iterable) or isinstance(
+            models, str | nn.Module | LoadedModel | Anatomy
+        )
         items = [models] if single else list(models)
         made = [_candidate(model, pretrained, seed) for model in items]
         labels = [model.label for model in made]
@@ -97,12 +99,10 @@ def subjects_of(
     Raises:
         InputError: if the data cannot be read or a model fails on it, with the model's name.
     """
-    if options.batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, got {options.batch_size}")
-    if options.limit is not None and options.limit < 1:
-        raise InputError(f"limit must be at least 1, got {options.limit}")
+    _check_options(options, data)
     stated = {name: _stated(m, preprocessing, options.size) for name, m in models.items()}
-    side = max((_side(way) for way in stated.values() if way is not None), default=None)
+    unknown = None if options.size is None else max(options.size)
+    side = max((_side(way) for way in stated.values() if way is not None), default=unknown)
     images = images_of(data, options, side=side, seed=run.seed, preprocessing=preprocessing)
     training = _training_images(
         data, train_data, images, options, side, run.seed, preprocessing
@@ -111,6 +111,19 @@ def subjects_of(
         _subject(name, model, images, training, stated[name], options, run)
         for name, model in models.items()
     ]
+
+
+def _check_options(options: DataOptions, data: Any) -> None:  # noqa: ANN401
+    for name in ("batch_size", "limit"):
+        value = getattr(options, name)
+        missing = value is None and name == "limit"
+        if not missing and not (isinstance(value, int) and value >= 1):
+            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+    if options.split is not None and not isinstance(data, str):
+        raise InputError(
+            f"split selects a part of data that is given by name, got {options.split!r} and a "
+            f"{type(data).__name__}. Pass the images of that split as data."
+        )
 
 
 def images_of(
@@ -190,17 +203,14 @@ def _subject(
     run: Run,
 ) -> Subject:
     way = images.preprocessing(stated)
+    if options.size is not None:
+        way = _resized(way, images, options.size)
     try:
         anatomy = model.anatomy or dissected(model.model, images, way, run)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     except Exception as error:  # whatever a user's forward raises
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        shape = "x".join(map(str, way.size)) if way is not None else "this size"
-        raise InputError(
-            f"{name} fails on images of {shape}: {reason}. Pass images of the size that the "
-            "model takes, or another size."
-        ) from error
+        raise InputError(_refusal(name, model.model, images, way, error)) from error
     return Subject(
         name=name,
         anatomy=anatomy,
@@ -213,6 +223,51 @@ def _subject(
         decayed=str(model.recipe.get("decay_params", "all")),
         batch_size=options.batch_size,
     )
+
+
+def _resized(
+    way: Preprocessing | None, images: StudyImages, size: tuple[int, int]
+) -> Preprocessing | None:
+    """The preprocessing with images of another size.
+
+    Raises:
+        InputError: if the images are tensors of another size, which are not resized.
+    """
+    if isinstance(images, TensorImages):
+        shape = images.image_shape
+        if shape[-2:] != tuple(size):
+            raise InputError(
+                f"size must be that of the tensors, {'x'.join(map(str, shape[-2:]))}, got "
+                f"{'x'.join(map(str, size))}. Resize the images in the data, or pass images "
+                "that are not tensors."
+            )
+        return way
+    return None if way is None else replace(way, size=size, crop=1.0)
+
+
+def _refusal(
+    name: str,
+    model: nn.Module,
+    images: StudyImages,
+    way: Preprocessing | None,
+    error: Exception,
+) -> str:
+    """Why a model cannot process the images, with what it was given."""
+    (batch,) = images.batches(way, batch_size=1, limit=1)
+    given = batch[0] if isinstance(batch, tuple | list) else batch
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    reason = reason.removesuffix(", but expected one of:").rstrip(" .:")
+    if isinstance(given, Mapping):
+        return (
+            f"{name} cannot process a mapping with {', '.join(map(str, given))}: {reason}. "
+            "Pass batches of images, or of (images, targets)."
+        )
+    kind = str(given.dtype).removeprefix("torch.")
+    text = f"{name} cannot process {kind} images of {'x'.join(map(str, given.shape[1:]))}"
+    dtypes = {str(p.dtype).removeprefix("torch.") for p in model.parameters()}
+    if len(dtypes) == 1 and dtypes != {kind}:
+        return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
+    return f"{text}: {reason}. Pass images of the shape that its forward takes."
 
 
 def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:  # noqa: ANN401, FBT001
