@@ -172,6 +172,15 @@ def rewritten(path, **changes):
     np.savez(path, **{k: v for k, v in values.items() if v is not None})
 
 
+@pytest.mark.parametrize("reader", [Temperatures, Result])
+def test_a_file_that_does_not_exist_or_is_a_folder_is_refused_in_a_sentence(tmp_path, reader):
+    refused = r"path must be a file .*, got .*nope\.npz, which does not exist"
+    with pytest.raises(InputError, match=refused):
+        reader.load(tmp_path / "nope.npz")
+    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
+        reader.load(tmp_path)
+
+
 def test_a_file_of_an_older_schema_is_upgraded(result, tmp_path):
     path = tmp_path / "towns.npz"
     result.save(path)

@@ -101,6 +101,28 @@ def test_a_missing_result_is_named(study, tmp_path):
         Study.load(tmp_path)
 
 
+def test_a_result_of_a_plug_in_that_is_not_installed_is_a_failure_beside_the_rest(
+    study, tmp_path
+):
+    study.save(tmp_path)
+    path = tmp_path / "results" / "a-brightness-test-brightness.npz"
+    with np.load(path) as stored:
+        values = {name: stored[name] for name in stored.files}
+    np.savez(path, **(values | {"__type__": np.array("sparsity")}))
+    reason = "sparsity is a result of a plug-in that is not installed"
+    with pytest.raises(InputError, match=rf"must hold a Result, got a sparsity\. {reason}\."):
+        Result.load(path)
+    loaded = Study.load(tmp_path)
+    assert loaded.models == ("a", "b")
+    assert loaded.entries == study.entries[1:]
+    assert loaded.failures == (*study.failures, Failure("a", "brightness", reason))
+    loaded.save(tmp_path / "again")
+    assert Study.load(tmp_path / "again") == replace(
+        loaded, header=Study.load(tmp_path / "again").header
+    )
+    assert reason in loaded.to_markdown()
+
+
 def test_a_damaged_result_is_named(study, tmp_path):
     study.save(tmp_path)
     (tmp_path / "results" / "a-brightness-test-brightness.npz").write_bytes(b"PK junk")

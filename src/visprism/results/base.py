@@ -14,16 +14,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write, check_uncompressed
+from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
 from visprism.core.registry import load_plugins
 from visprism.results.answers import Answer
 from visprism.results.findings import Finding
+from visprism.results.stored_values import (
+    UnknownTypeError,
+    check_types,
+    provenance_of,
+    schema_number,
+    stored_values,
+)
 
 Columns = dict[str, np.ndarray]
 R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
@@ -273,19 +280,21 @@ class Result:
         ``Result.load`` reads a result of any type.
 
         Raises:
-            InputError: if the file cannot be read, holds a result of a type that is not `cls`,
-                or was written by a later version.
+            InputError: if the file does not exist or cannot be read, holds a result of a type
+                that is not `cls` or is not installed, or was written by a later version.
         """
         import_module("visprism.results")  # declares every built-in type
         load_plugins()
-        values = _stored_values(Path(path))
+        values = stored_values(Path(path))
         name, schema = (
             str(values.pop("__type__")),
-            _schema(values.pop("__schema__", 0), Path(path)),
+            schema_number(values.pop("__schema__", 0), Path(path)),
         )
-        origin = _origin(values.pop("__provenance__"), Path(path))
+        origin = provenance_of(values.pop("__provenance__"), Path(path))
         stored = _TYPES.get(name)
-        if stored is None or not issubclass(stored.type, cls):
+        if stored is None:
+            raise UnknownTypeError(path, cls.__name__, name)
+        if not issubclass(stored.type, cls):
             raise InputError(f"{path} must hold a {cls.__name__}, got a {name}")
         if schema > stored.schema:
             raise InputError(
@@ -302,7 +311,7 @@ class Result:
             raise InputError(f"{path} lacks columns of a {name}: {', '.join(missing)}")
         chosen = {f.name for f in fields(stored.type)} & values.keys()
         try:
-            _check_types(stored.type, values)
+            check_types(stored.type, values)
             return stored.type(**{k: values[k] for k in chosen}, provenance=origin)
         except (ValueError, TypeError) as error:
             raise InputError(f"{path} does not hold a valid {name}: {error}") from error
@@ -326,29 +335,6 @@ def _identical(a: object, b: object) -> bool:
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
 
 
-def _stored_values(path: Path) -> dict[str, Any]:
-    """Arrays and scalars of a file; an array without axes comes back as a scalar."""
-    check_uncompressed(path)  # which a small file could expand beyond all memory
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            values = {name: stored[name] for name in stored.files}
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy raise many types
-        # NumPy's sentence advises loading objects, which would run code of the file.
-        reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
-        raise InputError(f"{path} cannot be read as a result ({reason})") from error
-    if not {"__type__", "__provenance__"} <= values.keys():
-        raise InputError(f"{path} must be a file that Result.save wrote")
-    return {k: v if v.ndim else v.item() for k, v in values.items()}
-
-
-def _schema(stored: Any, path: Path) -> int:  # noqa: ANN401 (of an untrusted file)
-    if type(stored) is not int or stored < 0:
-        raise InputError(f"the schema of {path} must be a number from 0, got {stored!r:.80}")
-    return stored
-
-
 def _upgraded(
     stored: _Stored, schema: int, values: dict[str, Any], path: Path | str
 ) -> dict[str, Any]:
@@ -359,33 +345,6 @@ def _upgraded(
         raise InputError(
             f"{path} does not hold a valid {stored.type.__name__} of schema {schema}: {error}"
         ) from error
-
-
-def _origin(text: Any, path: Path) -> Provenance:  # noqa: ANN401 (of an untrusted file)
-    try:
-        values = json.loads(str(text))
-        _check_types(Provenance, values)
-        return Provenance.from_stored(values)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path} does not hold a valid provenance: {error}") from error
-
-
-def _check_types(cls: type, values: Mapping[str, Any]) -> None:
-    """Check that columns are arrays and scalars are of their type.
-
-    Raises:
-        TypeError: if one is not.
-    """
-    for name, hint in get_type_hints(cls).items():
-        if name not in values:
-            continue
-        value = values[name]
-        if hint is np.ndarray and not isinstance(value, np.ndarray):
-            raise TypeError(f"{name} must be a column, got {value!r:.80}")
-        if hint in (str, int, float, bool):
-            types = (int, float) if hint is float else (hint,)
-            if type(value) not in types:
-                raise TypeError(f"{name} must be a {hint.__name__}, got {value!r:.80}")
 
 
 def _cell(value: object) -> str:

@@ -9,6 +9,7 @@ from visprism.core.files import output_folder, write_text
 from visprism.figures import check_formats, render_figure
 from visprism.report import PageFigures, drawings, page_html
 from visprism.results.base import Result
+from visprism.results.stored_values import UnknownTypeError
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.report_content import content_of
 from visprism.study.store import INDEX, Store, path_inside, read_index
@@ -52,6 +53,8 @@ def save_study(study: Study, folder: Path) -> None:
 def load_study(folder: Path) -> Study:
     """The study that a folder holds, also one that was interrupted.
 
+    Results of plug-ins that are not installed are left out, and listed as failures.
+
     Raises:
         InputError: if the folder holds no study, or a file of it is missing or damaged.
     """
@@ -62,13 +65,16 @@ def load_study(folder: Path) -> Study:
     header, stored = content["header"], content["entries"]
     try:
         keys = header.get("keys") or list(stored)
-        entries = tuple(_entry(folder, key, stored[key]) for key in keys)
-        failures = tuple(Failure(**values) for values in header.get("failures", ()))
-        measured = dict.fromkeys(m for e in entries if len(e.models) == 1 for m in e.models)
+        loaded = [_entry(folder, key, stored[key]) for key in keys]
+        failures = [Failure(**values) for values in header.get("failures", ())]
+        by_model = (stored[key]["models"] for key in keys)
+        measured = dict.fromkeys(m[0] for m in by_model if len(m) == 1)
         models = tuple(header.get("models", measured))
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{index} must be the index of a study ({error!r})") from error
-    return Study(models, entries, failures, header)
+    failures += [entry for entry in loaded if isinstance(entry, Failure)]
+    entries = tuple(entry for entry in loaded if isinstance(entry, Entry))
+    return Study(models, entries, tuple(dict.fromkeys(failures)), header)
 
 
 def write_report(study: Study, path: Path) -> None:
@@ -127,11 +133,16 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
         write_text(scratch / "results.json", json_of(study))
 
 
-def _entry(folder: Path, key: str, values: Mapping[str, Any]) -> Entry:
+def _entry(folder: Path, key: str, values: Mapping[str, Any]) -> Entry | Failure:
+    models = tuple(values["models"])
+    try:
+        results = tuple(_result(folder, name) for name in values["files"])
+    except UnknownTypeError as error:
+        return Failure(" and ".join(models), values["analysis"], error.reason)
     return Entry(
-        models=tuple(values["models"]),
+        models=models,
         analysis=values["analysis"],
-        results=tuple(_result(folder, name) for name in values["files"]),
+        results=results,
         options=values["options"],
         images=values["images"],
         seconds=values["seconds"],
@@ -140,13 +151,13 @@ def _entry(folder: Path, key: str, values: Mapping[str, Any]) -> Entry:
 
 
 def _result(folder: Path, name: str) -> Result:
-    try:
-        return Result.load(path_inside(folder, name))
-    except FileNotFoundError as error:
+    path = path_inside(folder, name)
+    if not path.is_file():
         raise InputError(
             f"{folder} must hold a complete study, and {name} is missing. Run the study again "
             "with this folder as out to measure it again."
-        ) from error
+        )
+    return Result.load(path)
 
 
 def _tables_beside(path: Path) -> Collection[str]:
