@@ -92,7 +92,7 @@ def test_the_notebook_form_is_bounded_and_escaped(result):
     many = Elsewhere(count=np.arange(100)).with_provenance(model="<script>alert(1)</script>")
     shown = many._repr_html_()
     assert shown.count("<tr>") == 13
-    assert "88 more rows" in shown
+    assert "88 more rows in <code>to_pandas()</code>" in shown
     assert "<script>" not in shown
     assert "Temperature (°C)" in result._repr_html_()
 

@@ -24,6 +24,7 @@ from visprism.core.provenance import Provenance
 from visprism.core.registry import load_plugins
 from visprism.results.answers import Answer
 from visprism.results.findings import Finding
+from visprism.results.notebook_table import columns_read_first, html_table
 from visprism.results.stored_values import (
     UnknownTypeError,
     check_types,
@@ -36,7 +37,6 @@ Columns = dict[str, np.ndarray]
 R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
-_HTML_ROWS = 12  # rows of a table in a notebook; the rest is in `to_pandas`
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates
 
 
@@ -171,20 +171,20 @@ class Result:
         return f"<{type(self).__name__}{model}: {len(self)} rows>"
 
     def _repr_html_(self) -> str:
-        """A table of the first rows with units, and the provenance folded away."""
-        infos = self.infos()
-        head = "".join(f"<th>{html.escape(info.heading)}</th>" for info in infos.values())
-        columns = [self.columns()[name][:_HTML_ROWS].tolist() for name in infos]
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_cell(v))}</td>" for v in row) + "</tr>"
-            for row in zip(*columns, strict=True)
+        """A table of the first rows with units, and the provenance folded away.
+
+        A wide table has only the columns that are read first; `to_pandas` has all of them.
+        """
+        headings = {name: info.heading for name, info in self.infos().items()}
+        columns = self.columns()
+        scalars = {n for n in headings if not isinstance(getattr(self, n), np.ndarray)}
+        names = columns_read_first(
+            headings, columns, scalars, value=getattr(self, "value_name", "")
         )
-        more = len(self) - _HTML_ROWS
-        note = f"<p>{more} more rows</p>" if more > 0 else ""
         source = html.escape(self.provenance.sentence())
         return (
             f"<p><b>{html.escape(type(self).__name__)}</b></p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+            f"{html_table(headings, columns, names)}"
             f"<details><summary>provenance</summary><p>{source}</p></details>"
         )
 
@@ -345,10 +345,6 @@ def _upgraded(
         raise InputError(
             f"{path} does not hold a valid {stored.type.__name__} of schema {schema}: {error}"
         ) from error
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _harmless(value: object) -> object:

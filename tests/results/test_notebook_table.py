@@ -1,0 +1,80 @@
+"""Laws of tables in notebooks (src/visprism/results/notebook_table.py)."""
+
+import re
+
+import numpy as np
+import pytest
+
+from visprism.results.base import Result, column, result_type, scalar
+
+
+@result_type("test-wide")
+class Wide(Result):
+    """A wide table of two rows."""
+
+    block: np.ndarray = column("Block", "", "name of the block")
+    kind: np.ndarray = column("Kind", "", "the same in every row")
+    depth: np.ndarray = column("Depth", "", "a number that differs")
+    norm: np.ndarray = column("Norm", "pixels", "the main value")
+    norm_error: np.ndarray = column("Standard error of the norm", "pixels", "over images")
+    norm_low: np.ndarray = column("Low", "pixels", "of the interval")
+    norm_high: np.ndarray = column("High", "pixels", "of the interval")
+    parts: np.ndarray = column("Parts", "", "a number that does not differ")
+    missing: np.ndarray = column("Missing", "", "not measured")
+    images: int = scalar("Images", "", "for every row", default=7)
+
+    value_name = "norm"
+
+
+@result_type("test-narrow")
+class Narrow(Result):
+    """A table of four columns."""
+
+    value: np.ndarray = column("Value", "", "a number")
+    value_error: np.ndarray = column("Standard error", "", "of the value")
+    count: np.ndarray = column("Count", "", "a number that does not differ")
+    images: int = scalar("Images", "", "for every row", default=7)
+
+
+@pytest.fixture
+def wide():
+    numbers = np.array([0.25, np.nan])
+    return Wide(
+        block=np.array(["a", "b"]),
+        kind=np.array(["mlp", "mlp"]),
+        depth=np.array([0.0, 1.0]),
+        norm=numbers,
+        norm_error=numbers,
+        norm_low=np.full(2, np.nan),
+        norm_high=np.full(2, np.nan),
+        parts=np.array([3, 3]),
+        missing=np.full(2, np.nan),
+    )
+
+
+def headings(result):
+    return re.findall(r"<th>(.*?)</th>", result._repr_html_())
+
+
+def test_a_wide_table_has_keys_the_main_value_and_its_interval(wide):
+    expected = ["Block", "Kind", "Depth", "Norm (pixels)", "Low (pixels)", "High (pixels)"]
+    assert headings(wide) == expected
+    assert "4 more columns in <code>to_pandas()</code>" in wide._repr_html_()
+    assert set(wide.to_pandas().columns) == set(wide.columns())
+
+
+def test_where_there_is_no_number_there_is_a_dash(wide):
+    shown = wide._repr_html_()
+    assert "<td>nan</td>" not in shown
+    assert shown.count("<td>\N{EN DASH}</td>") == 5
+
+
+def test_a_single_row_has_no_constant_columns(wide):
+    one = wide.select(np.array([0]))
+    assert headings(one) == [*headings(wide), "Parts"]
+
+
+def test_a_narrow_table_has_all_its_columns():
+    narrow = Narrow(value=np.ones(3), value_error=np.full(3, np.nan), count=np.ones(3))
+    assert headings(narrow) == ["Value", "Standard error", "Count", "Images"]
+    assert "more columns" not in narrow._repr_html_()
