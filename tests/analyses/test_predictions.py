@@ -14,6 +14,7 @@ from visprism.data.corruptions import corrupt
 from visprism.data.study_images import PictureImages
 from visprism.results.calibration import Temperature
 from visprism.results.per_image import PerImage
+from visprism.study import examine
 
 
 def network(seed):
@@ -35,6 +36,25 @@ def subject(seed=0, data="shapes?size=32", images=24):
 
 def measure(analysis, subject):
     return analysis.measure(subject, subject.named(Run()))
+
+
+@pytest.mark.parametrize(("name", "fewest"), [("readout", 5), ("cka", 4)])
+def test_too_few_images_are_a_reason_to_skip_and_no_failure(name, fewest):
+    analysis = ANALYSES[name]()
+    expected = f"it needs at least {fewest} images, got"
+    assert analysis.inapplicable(subject(images=1)) == f"{expected} 1"
+    assert analysis.inapplicable(subject().limited(fewest - 1)) == f"{expected} {fewest - 1}"
+    assert analysis.inapplicable(subject(images=fewest)) is None
+    data = [(torch.rand(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))]
+    study = examine(network(0), data, analyses=[name])
+    (failure,) = study.failures
+    assert (failure.kind, failure.reason) == ("skipped", f"{expected} 1")
+
+
+def test_a_readout_needs_as_many_images_as_folds():
+    assert ANALYSES["readout"](folds=7).inapplicable(subject(images=6)) == (
+        "it needs at least 7 images, got 6"
+    )
 
 
 def test_calibration_measures_everything_on_one_pass():

@@ -47,6 +47,10 @@ class CKA(FeatureAnalysis):
         0.5, "bandwidth of the RBF kernel in median distances of a batch", above=0
     )
 
+    def inapplicable(self, subject: Subject) -> str | None:
+        """The unbiased estimate takes at least 4 images."""
+        return super().inapplicable(subject) or subject.too_few_images(self.min_images)
+
     def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
         """The probe that gathers the similarity."""
         return CKAProbe(self.kernel, bandwidth=self.bandwidth)

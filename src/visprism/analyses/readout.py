@@ -82,8 +82,10 @@ class Readout(Analysis):
         return Cost(per_image=3.0 + 0.1 * len(subject.anatomy))
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Without labels, which need not be the classes of the model."""
+        """Without labels, which need not be the classes of the model, or with few images."""
         reason = super().inapplicable(subject)
         if reason is None and subject.images.targets is None:
             return f"there are no labels in {subject.images.name}"
+        if reason is None and subject.training_images is subject.images:
+            return subject.too_few_images(self.folds)
         return reason

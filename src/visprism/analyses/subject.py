@@ -137,6 +137,12 @@ class Subject:
         reasons = (check() for need, check in checks.items() if need in needs)
         return next((reason for reason in reasons if reason), None)
 
+    def too_few_images(self, fewest: int) -> str | None:
+        """Why an analysis of at least `fewest` images cannot run; None if it can."""
+        if self.num_images >= fewest:
+            return None
+        return f"it needs at least {fewest} images, got {self.num_images}"
+
     def _without_features(self) -> str | None:
         if any(block.layout is not None for block in self.anatomy):
             return None
