@@ -164,7 +164,7 @@ class SeriesPerBlock(Valued, PerBlock):
             texts.append(
                 f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
                 f"{self._interval(last)} at {self.block[last]}; largest of {len(finite)} "
-                f"blocks: {self._interval(most)} at {self.block[most]}"
+                f"blocks: {self._interval(most)} at {self.block[most]}{self.over()}"
             )
         return tuple(map(Finding, texts))
 
