@@ -233,7 +233,7 @@ def test_flips_count_against_the_frame_before_and_of_noise_against_the_first(mod
     assert found.provenance.images == 1
     assert [finding.text for finding in found.findings()] == [
         "mean flip rate 75.00% over 2 perturbations (1 image)",
-        "highest of 2: rotate, 100.00%",
+        "highest of 2: rotate, 100.00% over 1 image",
     ]
 
 
