@@ -176,13 +176,14 @@ MAKERS = [norms, quantiles, grouped_quantiles, accuracies, overlaps, decay, bowl
 
 SENTENCES = {
     norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 "
-    "px at a",
+    "px at a; intervals over images",
     quantiles: "token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 6 at b (5% to 95% "
     "quantile: 3 to 12)",
     grouped_quantiles: "grid: token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 2 at "
     "b (5% to 95% quantile: 1 to 4)",
     accuracies: "k-NN: accuracy 0.1 [-0.096, 0.296] at stem, 0.4 [0.204, 0.596] at b; largest "
-    "of 3 blocks: 0.5 [0.304, 0.696] at a",
+    "of 3 blocks: 0.5 [0.304, 0.696] at a; intervals over "
+    "images",
     overlaps: "Overlap, mean over 6 pairs of different blocks: 0.2; largest of them: 0.6 (a, "
     "b)",
     decay: "1: weight 1 at distance 0 pixels, 0.1 at 2 pixels",
