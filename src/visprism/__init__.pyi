@@ -44,12 +44,16 @@ from visprism.analyses.branch_transfer import TransferFunction as TransferFuncti
 from visprism.analyses.cka import CKA as CKA
 from visprism.analyses.corruptions import Corruptions as Corruptions
 from visprism.analyses.density import Density as Density
+from visprism.analyses.feature_similarity import SimilarityOfFeatures as SimilarityOfFeatures
 from visprism.analyses.fourier import Fourier as Fourier
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
+from visprism.analyses.out_of_distribution import OODScores as OODScores
+from visprism.analyses.patch_pca import PatchPCA as PatchPCA
 from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
 from visprism.analyses.readout import Readout as Readout
 from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
+from visprism.analyses.class_separability import SeparabilityOfClasses as SeparabilityOfClasses
 from visprism.analyses.singular_values import SingularValueSpectrum as SingularValueSpectrum
 from visprism.analyses.token_norms import NormsOfTokens as NormsOfTokens
 from visprism.analyses.token_similarity import SimilarityOfTokens as SimilarityOfTokens
@@ -102,10 +106,8 @@ from visprism.measure.features import CKAProbe as CKAProbe
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
 from visprism.measure.features import SingularValueProbe as SingularValueProbe
-from visprism.measure.features.token_norms import TokenNormProbe as TokenNormProbe
-from visprism.measure.features.token_similarity import (
-    TokenSimilarityProbe as TokenSimilarityProbe,
-)
+from visprism.measure.features import TokenNormProbe as TokenNormProbe
+from visprism.measure.features import TokenSimilarityProbe as TokenSimilarityProbe
 from visprism.measure.features import VarianceProbe as VarianceProbe
 from visprism.measure.features import attention_maps as attention_maps
 from visprism.measure.features import compare as compare
@@ -226,6 +228,11 @@ from visprism.results.similarity import Similarity as Similarity
 from visprism.results.singular_values import EffectiveRanks as EffectiveRanks
 from visprism.results.singular_values import SingularValues as SingularValues
 from visprism.results.stability import Stability as Stability
+from visprism.results.class_separability import ClassSeparability as ClassSeparability
+from visprism.results.class_separability import FeatureRanks as FeatureRanks
+from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistribution
+from visprism.results.feature_similarity import FeatureSimilarity as FeatureSimilarity
+from visprism.results.patch_pca import PatchComponents as PatchComponents
 from visprism.results.readout import Readouts as Readouts
 from visprism.results.token_norms import AttentionSinks as AttentionSinks
 from visprism.results.token_norms import MassiveActivations as MassiveActivations

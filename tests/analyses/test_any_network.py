@@ -12,6 +12,7 @@ from torch import nn
 from visprism.analyses import ANALYSES
 from visprism.anatomy import dissect
 from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
 
 CLASSES, SIDE, IMAGES = 3, 64, 24
 
@@ -93,8 +94,21 @@ def labeled_images():
     return [(images[i : i + 8], targets[i : i + 8]) for i in range(0, IMAGES, 8)]
 
 
-ADDED = ["token-norms", "token-similarity", "readout"]
-OPTIONS = {"readout": {"neighbors": 5, "folds": 3}}
+ADDED = [
+    "token-norms",
+    "token-similarity",
+    "readout",
+    "class-separability",
+    "out-of-distribution",
+    "patch-pca",
+    "feature-similarity",
+]
+OPTIONS = {
+    "readout": {"neighbors": 5, "folds": 3},
+    "out-of-distribution": {"ood_data": "shapes?size=64", "neighbors": 5},
+}
+TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images
+PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -106,9 +120,9 @@ def test_it_works_on_any_network_or_says_why_not(name, network):
         with pytest.raises(InputError, match=reason):
             analysis(anatomy, labeled_images())
         return
-    result = analysis(anatomy, labeled_images())
+    result = analysis(anatomy, labeled_images(), preprocessing=PREPROCESSING)
     assert isinstance(result, analysis.sections[0].result)
     assert np.isfinite(result.values).any()
     assert result.findings()
     assert set(result.block) <= {block.name for block in anatomy}
-    assert result.provenance.images == IMAGES
+    assert result.provenance.images == TESTED.get(name, IMAGES)

@@ -41,7 +41,7 @@ def last_line(capsys):
     [
         (0, "{out}/study.json", "no result was complete"),
         (4096, "{out}/results/resnet20.shapes-sparsity-sparsity.npz", "no result was complete"),
-        (12_000, "{out}", "2 results are kept in {out}; the same command resumes"),
+        (12_000, "{out}", "2 results are stored in {out}; the same command resumes"),
     ],
     ids=["nothing fits", "no table fits", "no figure fits"],
 )

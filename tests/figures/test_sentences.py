@@ -44,6 +44,12 @@ DEFINED = re.compile(
 )
 SELECTED = re.compile(r"\bof (?:\d+|them|the leading)\b|selected on the test images")
 
+# Types whose sentences are compared word by word in tests of their own.
+ELSEWHERE = {
+    "ClassSeparability", "FeatureRanks", "FeatureSimilarity", "OutOfDistribution",
+    "PatchComponents",
+}  # fmt: skip
+
 PROVENANCE = Provenance(model="hand:net", images=60, split="test")
 
 
@@ -138,7 +144,7 @@ def test_every_type_with_findings_is_tried_here(sentences):
     with_findings = {
         t.__name__ for t in types if t.identifier and t.findings is not Result.findings
     }
-    assert with_findings <= set(sentences)
+    assert with_findings - ELSEWHERE <= set(sentences)
 
 
 def test_every_interval_stands_beside_what_it_is_over(sentences):

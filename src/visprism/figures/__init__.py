@@ -17,6 +17,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     history,
     kind_summary,
     landscape,
+    patch_pca,
     receptive_field,
     relative_scores,
     reliability,

@@ -110,13 +110,16 @@ def _value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
 
 
 @figure(width=2.5, height=2.35, share=False, key=_value_bar, key_width=0.7)
-def _(result: BlockMatrix, ax: Axes) -> Axes:
-    """The value of all pairs, from the first block at the lower left; lines separate stages."""
-    values = result.matrix().astype(float)
+def _(result: BlockMatrix, ax: Axes, *, quantity: str = "") -> Axes:
+    """The value of all pairs, from the first block at the lower left; lines separate stages.
+
+    `quantity` names another column.
+    """
+    values = result.matrix(quantity).astype(float)
     image = ax.imshow(
         values, origin="lower", cmap=SIMILARITY, interpolation="nearest", aspect="auto"
     )
-    image.set_label(result.value_info().heading)
+    image.set_label(result.infos()[quantity or result.value_name].heading)
     along, across = result.matrix("stage")[:, 0], result.matrix("other_stage")[0]
     for stages, line in ((along, ax.axhline), (across, ax.axvline)):
         for place in np.flatnonzero(np.diff(stages)):

@@ -28,6 +28,17 @@ from visprism.results.text import images_text
 R = TypeVar("R", bound=Result)
 
 
+def in_sentence(label: str) -> str:
+    """A label as it stands within a sentence; abbreviations keep their capitals.
+
+    Example:
+        >>> in_sentence("Token norm"), in_sentence("AUROC"), in_sentence("RankMe, centered")
+        ('token norm', 'AUROC', 'RankMe, centered')
+    """
+    first = label.split(maxsplit=1)[0] if label else ""
+    return label if first[1:] != first[1:].lower() else label[:1].lower() + label[1:]
+
+
 @dataclass_transform(
     frozen_default=True, kw_only_default=True, field_specifiers=(column, scalar)
 )
@@ -127,7 +138,7 @@ class ScalarPerBlock(Valued, PerBlock):
         rows = np.flatnonzero(np.isfinite(self.values))
         if not len(rows):
             return ()
-        label = self.value_info().label.lower()
+        label = in_sentence(self.value_info().label)
         first, last, most = rows[0], rows[-1], rows[np.argmax(self.values[rows])]
         return (
             Finding(
@@ -154,13 +165,17 @@ class SeriesPerBlock(Valued, PerBlock):
 
     def findings(self) -> tuple[Finding, ...]:
         """First block, last block and largest value of each series."""
-        label = self.value_info().label.lower()
+        label = in_sentence(self.value_info().label)
         texts = []
         for name, rows in self.series().items():
             finite = rows[np.isfinite(self.values[rows])]
             if not len(finite):
                 continue
             first, last, most = finite[0], finite[-1], finite[np.argmax(self.values[finite])]
+            if len(finite) == 1:
+                value = f"{self._interval(first)} at {self.block[first]}"
+                texts.append(f"{name}: {label} {value}{self.over()}")
+                continue
             texts.append(
                 f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
                 f"{self._interval(last)} at {self.block[last]}; largest of {len(finite)} "
@@ -203,7 +218,7 @@ class QuantilesPerBlock(Valued, PerBlock):
         if not names:
             return ()
         info = self.value_info()
-        title = info.label.lower()
+        title = in_sentence(info.label)
         if self.series_name:
             title = f"{getattr(self, self.series_name)[chosen[0]]}: {title}"
         unit = f" {info.unit}" if info.unit else ""
@@ -280,7 +295,7 @@ class Curve(Valued):
     def findings(self) -> tuple[Finding, ...]:
         """Both ends of each curve."""
         x, x_info = getattr(self, self.x_name), self.infos()[self.x_name]
-        label = self.value_info().label.lower()
+        label = in_sentence(self.value_info().label)
         unit = f" {x_info.unit}" if x_info.unit else ""
         findings = []
         for name, rows in self.series().items():
@@ -313,7 +328,7 @@ class Surface(Valued):
         x, y = getattr(self, self.x_name), getattr(self, self.y_name)
         ends = [rows[np.argmin(self.values[rows])], rows[np.argmax(self.values[rows])]]
         least, most = (f"{self._interval(i)} at ({x[i]:.3g}, {y[i]:.3g})" for i in ends)
-        label = self.value_info().label.lower()
+        label = in_sentence(self.value_info().label)
         text = f"{label}: smallest of {len(rows)} points {least}, largest {most}{self.over()}"
         return (Finding(text),)
 
@@ -338,7 +353,7 @@ class Pictures(Valued):
 
     def findings(self) -> tuple[Finding, ...]:
         """Range of the values of each picture."""
-        label = self.value_info().label.lower()
+        label = in_sentence(self.value_info().label)
         return tuple(
             Finding(f"{name}: {label} from {np.nanmin(image):.3g} to {np.nanmax(image):.3g}")
             for name, image in self.pictures().items()

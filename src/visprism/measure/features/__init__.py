@@ -13,6 +13,8 @@ from visprism.measure.features.probe import Probe
 from visprism.measure.features.receptive_field_gradients import receptive_field
 from visprism.measure.features.residual_branches import residual_branches
 from visprism.measure.features.singular_values import SingularValueProbe
+from visprism.measure.features.token_norms import TokenNormProbe
+from visprism.measure.features.token_similarity import TokenSimilarityProbe
 from visprism.measure.features.variance import VarianceProbe
 
 __all__ = [
@@ -24,6 +26,8 @@ __all__ = [
     "Probe",
     "Query",
     "SingularValueProbe",
+    "TokenNormProbe",
+    "TokenSimilarityProbe",
     "VarianceProbe",
     "attention_maps",
     "compare",

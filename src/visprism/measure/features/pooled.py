@@ -1,13 +1,14 @@
 """Pooled features: one vector for each image and block, of its class tokens or its grid."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Int64
-from torch import Tensor
+from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy, Block, batch_size, forward, watch_tokens
 from visprism.core.errors import InputError
@@ -27,14 +28,38 @@ class PooledFeatures:
     targets: Int64[np.ndarray, " n"] | None  # None where the batches hold none
     logits: Float[np.ndarray, "n k"] | None  # None without a vector of outputs
     batch_size: int  # of the largest batch
+    inputs: Float[np.ndarray, "n _"] | None = None  # of the module that was asked for
 
     def __len__(self) -> int:
         """Number of images."""
         return len(next(iter(self.features.values())))
 
 
+def halves(pooled: PooledFeatures) -> tuple[PooledFeatures, PooledFeatures]:
+    """The images of even index, and those of odd index."""
+
+    def part(start: int) -> PooledFeatures:
+        def rows(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else values[start::2]
+
+        return replace(
+            pooled,
+            features={block: x[start::2] for block, x in pooled.features.items()},
+            targets=rows(pooled.targets),
+            logits=rows(pooled.logits),
+            inputs=rows(pooled.inputs),
+        )
+
+    return part(0), part(1)
+
+
 def pooled_features(
-    anatomy: Anatomy, batches: Iterable[Batch], *, pooling: Pooling, run: Run
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    *,
+    pooling: Pooling,
+    inputs_of: nn.Module | None = None,
+    run: Run,
 ) -> PooledFeatures:
     """The features of every block, pooled over its tokens.
 
@@ -46,6 +71,7 @@ def pooled_features(
         anatomy: of a model in evaluation mode.
         batches: images, or (images, targets).
         pooling: which tokens; see above.
+        inputs_of: module of the model, whose input vectors are returned as well.
         run: device, precision and progress.
 
     Raises:
@@ -58,6 +84,7 @@ def pooled_features(
     parts: list[dict[str, np.ndarray]] = []
     targets: list[np.ndarray] = []
     logits: list[np.ndarray] = []
+    inputs: list[np.ndarray] = []
     sizes: list[int] = []
     with run.compute.borrow(anatomy.model), torch.no_grad():
         chosen = _class_tokens(anatomy, blocks, pooling)
@@ -69,7 +96,8 @@ def pooled_features(
             return torch.cat(vectors, dim=1).float()
 
         watched = list(chosen) if pooling != "mean" else blocks
-        with watch_tokens(anatomy, keep, blocks=watched) as vectors:
+        read = nullcontext() if inputs_of is None else _inputs(inputs_of, inputs)
+        with watch_tokens(anatomy, keep, blocks=watched) as vectors, read:
             for batch in run.track_share(batches, "pooling features"):
                 images = images_of(batch, anatomy, run.compute)
                 with run.compute.autocast():
@@ -80,7 +108,22 @@ def pooled_features(
                 of_batch = targets_of(batch)
                 targets += [] if of_batch is None else [of_batch.numpy()]
                 sizes.append(batch_size(images))
-    return _joined(watched, parts, targets, logits, sizes)
+    return _joined(watched, parts, targets, logits, inputs, sizes)
+
+
+@contextmanager
+def _inputs(module: nn.Module, rows: list[np.ndarray]) -> Iterator[None]:
+    """Inside, each call of a module adds its input, if that is one vector for each image."""
+
+    def read(_module: nn.Module, args: tuple[Any, ...]) -> None:
+        if args[0].ndim == 2:
+            rows.append(args[0].detach().float().cpu().numpy())
+
+    hook = module.register_forward_pre_hook(read)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _class_tokens(
@@ -105,11 +148,12 @@ def _joined(
     parts: list[dict[str, np.ndarray]],
     targets: list[np.ndarray],
     logits: list[np.ndarray],
+    inputs: list[np.ndarray],
     sizes: list[int],
 ) -> PooledFeatures:
     """What all processes gathered, in the order of the data."""
-    gathered = gather((parts, targets, logits, sizes))
-    by_process = [process[3] for process in gathered]
+    gathered = gather((parts, targets, logits, inputs, sizes))
+    by_process = [process[4] for process in gathered]
     images = sum(map(sum, by_process))
     if not images:
         raise InputError("batches must hold at least one image, got none")
@@ -122,18 +166,17 @@ def _joined(
                 f"features must be finite, got NaN or infinity from block {block.name!r}. "
                 "Check the weights and the preprocessing."
             )
-    all_targets = [np.concatenate([np.empty(0, int), *(t for p in gathered for t in p[1])])]
-    outputs = [output for process in gathered for output in process[2]]
-    joined = np.concatenate(outputs) if outputs else np.empty((0, 0))
     return PooledFeatures(
         features,
-        _rows(all_targets[0], images, order),
-        joined[order] if len(joined) == images else None,
-        max(max(sizes, default=0) for sizes in by_process),
+        _rows([t for process in gathered for t in process[1]], order),
+        _rows([t for process in gathered for t in process[2]], order),
+        max(max(numbers, default=0) for numbers in by_process),
+        _rows([t for process in gathered for t in process[3]], order),
     )
 
 
-def _rows(
-    values: Int[np.ndarray, " n"], images: int, order: Int[np.ndarray, " m"]
-) -> Int64[np.ndarray, " m"] | None:
-    return values[order].astype(np.int64) if len(values) == images else None
+def _rows(parts: list[np.ndarray], order: Int[np.ndarray, " n"]) -> np.ndarray | None:
+    """The rows of all batches in the order of the data; None where batches had none."""
+    if sum(map(len, parts)) != len(order):
+        return None
+    return np.concatenate(parts)[order]

@@ -1,0 +1,62 @@
+"""PCA pictures of patch features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.run import Run
+from visprism.measure.features.patch_pca import patch_pca
+from visprism.results.base import Result
+from visprism.results.patch_pca import PatchComponents
+
+_MOST_IMAGES = 16  # whose feature maps are in memory at once
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class PatchPCA(Analysis):
+    """Pictures of the principal components of patch features, joint over images, by block."""
+
+    name = "patch-pca"
+    needs = Needs.FEATURES
+    min_images = 1
+    max_images = _MOST_IMAGES
+    share = 0.0
+    source = "Oquab et al. (2024), fig. 1"
+    sections = (
+        Section(
+            PatchComponents,
+            "Principal components of patch features",
+            "Each row is an image and each column a block; red, green and blue are the first "
+            "three principal components of the patches of all images together. Patches of one "
+            "color have similar features, also across images.",
+            table=False,
+        ),
+    )
+
+    blocks: int = option(6, "number of blocks with pictures", minimum=1)
+    foreground: float | None = option(
+        None,
+        "score of the first component, from 0 to 1, up to which a patch is background",
+        minimum=0,
+        below=1,
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure one model; see `Analysis.measure`."""
+        batches = subject.limited(min(subject.num_images, _MOST_IMAGES)).batches()
+        return (
+            patch_pca(
+                subject.anatomy,
+                batches,
+                blocks=self.blocks,
+                foreground=self.foreground,
+                run=run,
+            ),
+        )
+
+    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """One pass."""
+        return Cost(per_image=1.5)

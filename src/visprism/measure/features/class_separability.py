@@ -1,0 +1,179 @@
+"""Class separability: neural collapse, RankMe and alpha-ReQ of the features of each block.
+
+Sources: Papyan, Han and Donoho (2020), Prevalence of neural collapse during the terminal phase
+of deep learning training; Garrido et al. (2023), RankMe; Agrawal et al. (2022), alpha-ReQ.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import nn
+
+from visprism.anatomy import Anatomy
+from visprism.core.errors import InputError
+from visprism.core.run import Run
+from visprism.measure.batches import image_shape
+from visprism.measure.features.per_block import block_columns
+from visprism.measure.features.pooled import PooledFeatures, Pooling
+from visprism.results.class_separability import ClassSeparability, FeatureRanks
+
+_EPSILON = 1e-7  # added to each share of the singular values, as RankMe does
+_ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
+_RANKS = (5, 50)  # fewest and most eigenvalues of the fit of alpha-ReQ
+
+
+def classifier_of(model: nn.Module, classes: int) -> nn.Linear | None:
+    """The last linear layer with as many outputs as there are classes; None without one."""
+    layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    return next((m for m in reversed(layers) if m.out_features == classes), None)
+
+
+def class_separability(
+    anatomy: Anatomy,
+    pooled: PooledFeatures,
+    *,
+    pooling: Pooling,
+    classifier: nn.Linear | None,
+    predicts_targets: bool,
+    run: Run,
+) -> tuple[ClassSeparability, FeatureRanks]:
+    """Neural collapse and ranks of the features of every block.
+
+    Costs one d x d eigendecomposition for each block of d features.
+
+    Args:
+        anatomy: of the model.
+        pooled: features with targets; with the classifier's inputs where there is one.
+        pooling: of the features.
+        classifier: linear head, for NC3; None: NC3 is NaN.
+        predicts_targets: whether logits are of the targets' classes; NC4 is NaN otherwise.
+        run: provenance.
+
+    Raises:
+        InputError: if there are no targets, or fewer than 2 classes.
+    """
+    if pooled.targets is None:
+        raise InputError("batches must be (images, targets) for class separability")
+    classes, index = np.unique(pooled.targets, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(f"targets must be of at least 2 classes, got {len(classes)}")
+    decided = None
+    if predicts_targets and pooled.logits is not None:
+        decided = pooled.logits.argmax(1)
+    rows = [_collapse(x.astype(np.float64), index) for x in pooled.features.values()]
+    nearest = [classes[row.pop("nearest")] for row in rows]
+    ranks = [_ranks(x.astype(np.float64)) for x in pooled.features.values()]
+    origin = run.measured(
+        images=len(pooled), batch_size=pooled.batch_size, image_shape=image_shape(anatomy)
+    )
+    columns = block_columns(list(pooled.features))
+    return (
+        ClassSeparability(
+            **columns,
+            **_stacked(rows),
+            accuracy=np.array([(n == pooled.targets).mean() for n in nearest]),
+            disagreement=np.array(
+                [np.nan if decided is None else (n != decided).mean() for n in nearest]
+            ),
+            self_duality=_self_duality(pooled, index, classes, classifier),
+            pooling=pooling,
+            classes=len(classes),
+            provenance=origin,
+        ),
+        FeatureRanks(**columns, **_stacked(ranks), pooling=pooling, provenance=origin),
+    )
+
+
+def _stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _class_means(
+    x: Float[np.ndarray, "n d"], index: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "k d"]:
+    totals = np.zeros((index.max() + 1, x.shape[1]))
+    np.add.at(totals, index, x)
+    return totals / np.bincount(index)[:, None]
+
+
+def _collapse(x: Float[np.ndarray, "n d"], index: Int[np.ndarray, " n"]) -> dict[str, Any]:
+    """NC1 and NC2, and the nearest class mean of each image.
+
+    NC1 is tr(W B^+) / k, with W the covariance within classes and B that of the class means,
+    each class weighing the same. NC2: with class means less their mean, the coefficient of
+    variation of their norms, the standard deviation of the cosines of pairs, and the mean of
+    |cosine + 1 / (k - 1)|.
+    """
+    means = _class_means(x, index)
+    k = len(means)
+    rest = x - means[index]
+    centered = means - means.mean(0)
+    weights = 1 / (k * np.bincount(index)[index])
+    _, values, directions = np.linalg.svd(centered / np.sqrt(k), full_matrices=False)
+    spanned = values**2 > _ROUNDING * max(values[0] ** 2, np.finfo(float).tiny)
+    along = rest @ directions[spanned].T / values[spanned]
+    norms = np.linalg.norm(centered, axis=1)
+    units = centered / np.maximum(norms, np.finfo(float).tiny)[:, None]
+    cosines = (units @ units.T)[np.triu_indices(k, 1)]
+    distance = (means**2).sum(1) - 2 * x @ means.T
+    return {
+        "nc1": float((weights[:, None] * along**2).sum() / k) if spanned.any() else np.nan,
+        "equinorm": float(norms.std() / norms.mean()) if norms.any() else np.nan,
+        "equiangularity": float(cosines.std()) if norms.any() else np.nan,
+        "maximal_angle": float(abs(cosines + 1 / (k - 1)).mean()) if norms.any() else np.nan,
+        "nearest": distance.argmin(1),
+    }
+
+
+def _self_duality(
+    pooled: PooledFeatures,
+    index: Int[np.ndarray, " n"],
+    classes: Int[np.ndarray, " k"],
+    classifier: nn.Linear | None,
+) -> float:
+    """NC3: |W / |W| - M / |M||^2, with M the centered class means of the classifier's input."""
+    if classifier is None or pooled.inputs is None or classes.max() >= classifier.out_features:
+        return float("nan")
+    means = _class_means(pooled.inputs.astype(np.float64), index)
+    means -= means.mean(0)
+    weights = classifier.weight.detach().double().cpu().numpy()[classes]
+    difference = weights / np.linalg.norm(weights) - means / np.linalg.norm(means)
+    return float((difference**2).sum())
+
+
+def _ranks(x: Float[np.ndarray, "n d"]) -> dict[str, Any]:
+    """RankMe of the features as they are and of centered ones, and alpha of the latter."""
+    centered = x - x.mean(0)
+    values = _eigenvalues(centered)
+    return {
+        "rankme": _rankme(_eigenvalues(x)),
+        "rankme_centered": _rankme(values),
+        "alpha": _decay(values),
+        "dimension": x.shape[1],
+    }
+
+
+def _eigenvalues(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " r"]:
+    """Squared singular values, largest first; those that may be rounding are 0."""
+    gram = x.T @ x if x.shape[0] >= x.shape[1] else x @ x.T
+    values = np.linalg.eigvalsh(gram)[::-1]
+    return np.where(values > 1e-14 * max(values[0], 0.0), values, 0.0)
+
+
+def _rankme(values: Float[np.ndarray, " r"]) -> float:
+    """exp(-sum p log p) with p the singular values over their sum, plus 1e-7."""
+    sizes = np.sqrt(values)
+    if not sizes.any():
+        return float("nan")
+    p = sizes / sizes.sum() + _EPSILON
+    return float(np.exp(-(p * np.log(p)).sum()))
+
+
+def _decay(values: Float[np.ndarray, " r"]) -> float:
+    """Slope of the least-squares line log(eigenvalue) = c - alpha log(rank)."""
+    number = min(int((values > _ROUNDING * values[0]).sum()), _RANKS[1])
+    if number < _RANKS[0]:
+        return float("nan")
+    rank = np.log(np.arange(1, number + 1))
+    return -float(np.polyfit(rank, np.log(values[:number]), 1)[0])

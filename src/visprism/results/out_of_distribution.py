@@ -1,0 +1,86 @@
+"""Out-of-distribution detection: how well scores separate two data sets."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from visprism.results.answers import Answer
+from visprism.results.base import column, result_type, scalar
+from visprism.results.findings import Finding
+from visprism.results.shapes import SeriesPerBlock
+
+MSP, ENERGY, MAX_LOGIT = "maximum softmax", "energy", "max-logit"
+NEIGHBOR, MAHALANOBIS = "k-NN distance", "Mahalanobis distance"
+
+
+@result_type("out-of-distribution")
+class OutOfDistribution(SeriesPerBlock):
+    """AUROC of scores against images of other data; a row for each score and block.
+
+    Scores of logits stand at the head.
+    """
+
+    series_name: ClassVar[str] = "score"
+    value_name: ClassVar[str] = "auroc"
+
+    score: np.ndarray = column(
+        "Score",
+        "",
+        "of logits: 'maximum softmax', 'energy', 'max-logit'; of features: 'k-NN distance', "
+        "'Mahalanobis distance'",
+    )
+    auroc: np.ndarray = column(
+        "AUROC",
+        "",
+        "probability that an image of the data scores above another one; 0.5 is chance",
+    )
+    auroc_error: np.ndarray = column(
+        "Standard error of the AUROC", "", "over images of both data sets, by DeLong's method"
+    )
+    fpr95: np.ndarray = column(
+        "FPR at 95% TPR", "", "fraction of the other images accepted where 95% of the data are"
+    )
+    other_data: str = scalar("Other data", "", "of another distribution")
+    other_images: int = scalar("Other images", "", "number of images of the other data")
+    fitted_on: str = scalar("Fitted on", "", "images of k-NN and Mahalanobis distance")
+    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
+
+    @property
+    def units(self) -> int:
+        """Number of images of the smaller of the two data sets."""
+        return min(self.provenance.images, self.other_images)
+
+    @property
+    def units_text(self) -> str:
+        """The images of both data sets."""
+        return f"images of both data sets (at least {self.units:,} of each)"
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Each score, and what was compared."""
+        best = int(np.argmax(self.auroc))
+        return (
+            *super().findings(),
+            Finding(
+                f"{self.provenance.images} images of the data against {self.other_images} of "
+                f"{self.other_data}; highest AUROC of {len(self)}: {self._interval(best)} by "
+                f"{self.score[best]} at {self.block[best]} (selected), FPR at 95% TPR "
+                f"{self.fpr95[best]:.1%}; fitted on {self.fitted_on}"
+            ),
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The maximum softmax probability, the baseline of the field."""
+        rows = np.flatnonzero(self.score == MSP)
+        if not len(rows):
+            return ()
+        value, half = float(self.auroc[rows[0]]), float(self.margins[rows[0]])
+        return (
+            Answer(
+                question=f"Does the confidence detect images of {self.other_data}?",
+                quantity="AUROC of the maximum softmax probability",
+                value=value,
+                low=max(value - half, 0.0),
+                high=min(value + half, 1.0),
+                over="images",
+            ),
+        )

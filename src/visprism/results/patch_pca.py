@@ -1,0 +1,61 @@
+"""PCA of patch features: three components of each patch, as colors."""
+
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from visprism.results.base import column as quantity
+from visprism.results.base import result_type, scalar
+from visprism.results.findings import Finding
+from visprism.results.shapes import PerBlock, Valued
+
+
+@result_type("patch-components")
+class PatchComponents(Valued, PerBlock):
+    """Scores of three principal components; one row for each block, image and patch.
+
+    NaN for patches of the background, where there is one.
+    """
+
+    value_name: ClassVar[str] = "first"
+
+    image: np.ndarray = quantity("Image", "", "index of the image in the data")
+    row: np.ndarray = quantity("Row", "", "of the grid, from 0 at the top")
+    column: np.ndarray = quantity("Column", "", "of the grid, from 0 at the left")
+    first: np.ndarray = quantity(
+        "First component", "", "score, 0 at the 1 % and 1 at the 99 % percentile of all images"
+    )
+    second: np.ndarray = quantity("Second component", "", "score, scaled as the first")
+    third: np.ndarray = quantity("Third component", "", "score, scaled as the first")
+    explained: np.ndarray = quantity(
+        "Explained variance", "", "fraction that the three components of the block hold"
+    )
+    foreground: float = scalar(
+        "Foreground", "", "score of the first component above which a patch is; NaN: all are"
+    )
+
+    def pictures(self) -> dict[tuple[str, int], Float[np.ndarray, "h w 3"]]:
+        """Red, green and blue from the three components, by block and image."""
+        colors = np.stack([self.first, self.second, self.third], axis=1)
+        keys = list(dict.fromkeys(zip(self.block.tolist(), self.image.tolist(), strict=True)))
+        colored = {}
+        for block, image in keys:
+            rows = (self.block == block) & (self.image == image)
+            shape = self.row[rows].max() + 1, self.column[rows].max() + 1
+            picture = np.full((*shape, 3), np.nan)
+            picture[self.row[rows], self.column[rows]] = colors[rows]
+            colored[block, image] = picture
+        return colored
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Explained variance of the first and the last block."""
+        starts = np.flatnonzero(self.first_rows())
+        texts = [f"{self.explained[i]:.0%} at {self.block[i]}" for i in starts[[0, -1]]]
+        images = len(np.unique(self.image))
+        return (
+            Finding(
+                f"three principal components of the patches of {images} images hold of the "
+                f"variance: {', '.join(dict.fromkeys(texts))}"
+            ),
+        )
