@@ -56,7 +56,7 @@ class PatchComponents(Valued, PerBlock):
         images = images_text(len(np.unique(self.image)), self.provenance.split)
         return (
             Finding(
-                "share of variance that three principal components of the patches explain, over "
-                f"{images}: {', '.join(dict.fromkeys(texts))}"
+                "share of variance that three principal components of the patches explain, "
+                f"over {images}: {', '.join(dict.fromkeys(texts))}"
             ),
         )
