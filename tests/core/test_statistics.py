@@ -69,6 +69,44 @@ def test_intervals_of_mean_losses_cover_them_where_students_do_not():
     assert ((low <= truth) & (truth <= high)).mean() < 0.92 <= inside.mean() <= 0.97
 
 
+@pytest.mark.parametrize("events", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("n", [32, 1000])
+def test_the_interval_of_a_rare_proportion_is_of_the_length_of_wilsons(events: int, n: int):
+    # Confidences that hardly differ, less 1 for a few correct images.
+    confidence = 0.163 + 0.001 * np.random.default_rng(5).normal(size=n)
+    low, high = mean_interval(confidence - (np.arange(n) < events))
+    smallest, largest = (ends.item() for ends in wilson(np.array([events]), np.array([n])))
+    assert low == pytest.approx(0.163 - largest, abs=0.3 * (largest - smallest))
+    assert 0.163 - smallest <= high <= 0.163 + 0.5 * (largest - smallest)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_end_of_the_interval_is_much_more_than_twice_students_away(sign: int):
+    # One value dominates: the skewness is as large as it can be.
+    values = sign * np.concatenate([np.random.default_rng(6).normal(size=99), [1e4]])
+    low, high = mean_interval(values)
+    half = stats.t.ppf(0.975, 99) * stats.sem(values)
+    distances = (values.mean() - low) / half, (high - values.mean()) / half
+    longer, shorter = distances[::-sign]
+    assert 1.9 <= longer <= 2.1
+    assert 0.5 <= shorter <= 1
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.5])
+def test_the_limit_of_the_correction_does_not_cost_coverage(sigma: float):
+    generator = np.random.default_rng(7)
+    samples = generator.lognormal(0, sigma, size=(1000, 100))
+    truth = np.exp(sigma**2 / 2)
+    ends = np.array([mean_interval(sample) for sample in samples])
+    inside = ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean()
+    low, high = stats.t.interval(
+        0.95, 99, loc=samples.mean(1), scale=stats.sem(samples, axis=1)
+    )
+    students = ((low <= truth) & (truth <= high)).mean()
+    assert inside >= {1.0: 0.92, 1.5: 0.89}[sigma]
+    assert inside >= students + 0.01
+
+
 @pytest.mark.parametrize("values", [[], [1.0], [1.0] * 50, [0.0] * 60 + [1.0] * 4])
 def test_values_that_hardly_differ_have_no_interval_of_their_mean(values: list[float]):
     assert np.isnan(mean_interval(np.array(values))).all()

@@ -2,9 +2,11 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 
+from visprism.results.per_image import PerImage
 from visprism.study import Study
 from visprism.study.exports import json_of
 
@@ -55,6 +57,27 @@ def test_json_has_the_numbers_of_the_table(study):
     difference = content["questions"][1]["difference"]
     assert difference["value"] == study.table()[1].difference.value
     assert difference["significant"] is True
+
+
+def test_a_difference_in_three_images_has_no_interval_in_any_export(study, tmp_path):
+    def first_images(result):
+        return result.select(result.image < 3) if isinstance(result, PerImage) else result
+
+    few = replace(
+        study,
+        entries=tuple(
+            replace(entry, results=tuple(first_images(r) for r in entry.results))
+            for entry in study.entries
+        ),
+    )
+    few.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<small>no interval</small>" in page
+    for text in (page, few.to_markdown(), "\n".join(few.lines()), few._repr_html_()):
+        assert "no interval" in text
+        assert "not significant" not in text
+    difference = json.loads(json_of(few))["questions"][1]["difference"]
+    assert (difference["low"], difference["significant"]) == (None, None)
 
 
 def test_json_has_findings_with_codes_failures_versions_and_options(study):

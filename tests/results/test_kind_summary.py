@@ -151,6 +151,17 @@ def test_the_variance_changes_in_logs_so_that_doubling_and_halving_cancel(noise)
     )
 
 
+def test_changes_in_one_image_have_no_interval_and_are_not_called_insignificant(noise):
+    x = noise(1, 3, 8, 8)
+    for table in (
+        variances(["stem", "mlp"], x, x + noise(1, 3, 8, 8)),
+        spectra(["stem", "mlp"], x, x + noise(1, 3, 8, 8)),
+    ):
+        (finding,) = table.summarize_by_kind().findings()
+        assert "no interval, which takes the errors over at least 2 images" in finding.text
+        assert "signific" not in finding.text
+
+
 def test_a_growing_stream_raises_the_variance_and_not_the_scale_free_one(noise):
     x = noise(32, 3, 6, 6) + 2
     summary = variances(["stem", "attention"], x, 3 * blurred(x)).summarize_by_kind()

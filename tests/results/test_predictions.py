@@ -63,6 +63,14 @@ def test_kappa_by_hand():
     assert differ == ("10 of 50 images are classified correctly by resnet only, 5 by vit only")
 
 
+@pytest.mark.parametrize("correct", [4, 96])
+def test_few_correct_or_wrong_predictions_have_no_interval_of_kappa(correct: int):
+    rare = outcomes(np.arange(100) < correct)
+    result = error_consistency(rare, outcomes(np.arange(100) % 2 == 0))
+    assert np.isfinite(result.kappa)
+    assert np.isnan([result.low, result.high]).all()
+
+
 def test_few_errors_have_no_interval_of_kappa():
     first, second = outcomes([1] * 46 + [0] * 4), outcomes([1] * 40 + [0] * 10)
     result = error_consistency(first, second)

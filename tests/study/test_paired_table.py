@@ -9,7 +9,7 @@ from scipy import optimize, stats
 from timm.models import VisionTransformer
 
 from visprism.study import examine
-from visprism.study.table import Difference
+from visprism.study.table import Difference, Row
 
 SIDE = 4  # of the token grid
 IMAGES = 20
@@ -26,6 +26,25 @@ def network(seed):
             for parameter in vit.parameters():
                 parameter.add_(0.2 * torch.randn(parameter.shape))
     return vit.eval()
+
+
+@pytest.mark.parametrize("form", ["difference", "ratio"])
+@pytest.mark.parametrize(
+    ("low", "high", "remark"),
+    [
+        (math.nan, math.nan, "no interval"),
+        (-1.0, 2.0, "not significant"),
+        (1.5, 2.0, ""),
+        (-2.0, -1.0, ""),
+    ],
+)
+def test_a_difference_without_an_interval_is_neither_significant_nor_not(
+    form, low, high, remark
+):
+    difference = Difference(1.25, low, high, form)
+    text = Row("How bright?", "brightness", "", {}, difference).difference_text()
+    assert difference.remark == remark
+    assert text.endswith(f" ({remark})" if remark else "]")
 
 
 @pytest.fixture(scope="module")

@@ -35,13 +35,16 @@ class KindReplication(Result):
         """A sentence for each kind and quantity."""
         findings = []
         for i in range(len(self)):
-            significant = self.high[i] < 0 or self.low[i] > 0
+            remark = "" if self.high[i] < 0 or self.low[i] > 0 else ", not significant"
+            ends = f" [{self.low[i]:+.3g}, {self.high[i]:+.3g}]"
+            if np.isnan(self.low[i]):
+                remark, ends = ", no interval", ""
             findings.append(
                 Finding(
                     f"{self.kind[i]} blocks, {self.quantity[i]}: mean change "
-                    f"{self.mean[i]:+.3g} [{self.low[i]:+.3g}, {self.high[i]:+.3g}] over "
+                    f"{self.mean[i]:+.3g}{ends} over "
                     f"{self.seeds[i]} trained seeds ({self.negative[i]} negative, "
-                    f"{self.positive[i]} positive){'' if significant else ', not significant'}"
+                    f"{self.positive[i]} positive){remark}"
                 )
             )
         return tuple(findings)

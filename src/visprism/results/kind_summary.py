@@ -181,7 +181,8 @@ def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
             f"the lowest and {highest:+.2g} at the highest frequency"
         )
     code = "VP107" if signs.any() else ""
-    end = "" if signs.any() else "; not significant"
+    without = np.isnan(summary.low[[mean, lowest]]).any()  # `_over` says so
+    end = "" if signs.any() or without else "; not significant"
     return Finding(f"{kind} blocks: {text}; {_over(summary)}{end}", code)
 
 
@@ -202,6 +203,8 @@ def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
     if np.isfinite(values[1:]).all():
         text += f" [{values[1]:+.3g}, {values[2]:+.3g}]"
     text += f" {_counts(summary, row)}"
+    if np.isnan(summary.low[row]):
+        return f"{kind} blocks, {quantity}: {text}" if kind else f"{quantity}: {text}"
     if sign == 0:
         subject = f"{kind} blocks do not change {quantity} significantly" if kind else (
             f"the change of {quantity} is not significant"

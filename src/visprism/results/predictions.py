@@ -56,6 +56,16 @@ class Outcomes(Result):
         )
 
 
+def enough_outcomes(outcomes: Outcomes) -> bool:
+    """Whether means of losses have an interval: from 5 correct and 5 wrong predictions on.
+
+    A few predictions that differ from all others make most of the variance of such a mean, and
+    how many there are is a matter of chance.
+    """
+    correct = int(outcomes.correct.astype(bool).sum())
+    return min(correct, len(outcomes) - correct) >= FEWEST_DIFFERENT
+
+
 @result_type("error-consistency")
 class ErrorConsistency(Result):
     """Whether two models err on the same images; one row per image on which they differ."""
@@ -137,7 +147,8 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
     errors, c_obs the fraction of images both correct or both wrong, and
     kappa = (c_obs - c_exp) / (1 - c_exp). The interval is tanh(artanh(k) ± 1.96 s / (1 - k^2))
     with k and its large-sample standard error s from the counts plus 1/2; there is none where
-    one of the models has fewer than 5 errors. Kappa is NaN where 1 - c_exp is 0.
+    one of the models has fewer than 5 correct or 5 wrong predictions. Kappa is NaN where
+    1 - c_exp is 0.
 
     Args:
         first: outcomes of the first model.
@@ -234,9 +245,9 @@ def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> floa
 
 
 def _kappa_interval(counts: Float[np.ndarray, "2 2"]) -> tuple[float, float]:
-    """The 95 % interval of kappa from the counts of a table; NaN for few errors."""
-    errors = min(counts[0].sum(), counts[:, 0].sum())
-    if round(errors) < FEWEST_DIFFERENT:
+    """The 95 % interval of kappa from the counts of a table; NaN where an outcome is rare."""
+    rarest = min(counts.sum(0).min(), counts.sum(1).min())
+    if round(rarest) < FEWEST_DIFFERENT:
         return nan, nan
     n = counts.sum() + 2
     table = (counts + 0.5) / n

@@ -34,7 +34,8 @@ def markdown_of(study: Study) -> str:
 def json_of(study: Study) -> str:
     """Answers, differences, findings, failures, options and versions as JSON.
 
-    Numbers that are not finite are null.
+    Numbers that are not finite are null, and so is whether a difference without an interval is
+    significant.
     """
     origins = [r.provenance for e in study.entries for r in e.results]
     origin = origins[0] if origins else Provenance()
@@ -110,7 +111,9 @@ def _escaped(text: str) -> str:
 
 
 def _question(row: Row) -> dict[str, Any]:
-    difference = row.difference
+    difference, significant = row.difference, None
+    if difference is not None and isfinite(difference.low):
+        significant = difference.significant
     return {
         "question": row.question,
         "quantity": row.quantity,
@@ -128,7 +131,7 @@ def _question(row: Row) -> dict[str, Any]:
         },
         "difference": None
         if difference is None
-        else {**asdict(difference), "significant": difference.significant},
+        else {**asdict(difference), "significant": significant},
     }
 
 

@@ -105,6 +105,7 @@ def _question(
         claim=claims[0] if claims else "",
         difference=row.difference_value(),
         significant=row.difference is not None and row.difference.significant,
+        remark="" if row.difference is None else row.difference.remark,
     )
 
 

@@ -34,6 +34,13 @@ class Difference:
         equal = 1 if self.form == "ratio" else 0
         return self.low > equal or self.high < equal
 
+    @property
+    def remark(self) -> str:
+        """``not significant``, or ``no interval``; empty for a significant difference."""
+        if not isfinite(self.low):
+            return "no interval"
+        return "" if self.significant else "not significant"
+
     def text(self, unit: str) -> str:
         """Value and interval; a difference is in the unit of the two answers."""
         over = "" if self.over == "images" else f" over {self.over}"
@@ -78,10 +85,8 @@ class Row:
         """The difference with its interval, and whether it is significant."""
         if self.difference is None:
             return ""
-        suffix = "" if self.difference.significant else " (not significant)"
-        if not isfinite(self.difference.low):
-            suffix = " (no interval)"
-        return f"{self.difference_value()}{suffix}"
+        remark = f" ({self.difference.remark})" if self.difference.remark else ""
+        return f"{self.difference_value()}{remark}"
 
 
 def comparison_rows(results: Mapping[str, Sequence[Result]]) -> list[Row]:

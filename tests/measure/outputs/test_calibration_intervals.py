@@ -57,8 +57,10 @@ def test_without_resamples_only_intervals_in_closed_form_are_given(drawn):
     assert set(found.metric[np.isfinite(found.high)]) == closed
 
 
-@pytest.mark.parametrize(("wrong", "given"), [(4, False), (5, True)])
-def test_losses_have_an_interval_from_five_wrong_predictions_on(by_hand, wrong, given):
+@pytest.mark.parametrize(("wrong", "given"), [(4, False), (5, True), (95, True), (96, False)])
+def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on(
+    by_hand, wrong, given
+):
     confidence = np.linspace(0.6, 0.99, 100)
     found = calibration(by_hand(confidence, np.arange(100) >= wrong), resamples=50)
     for metric in ("signed_ece", "aurc"):

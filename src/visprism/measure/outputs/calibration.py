@@ -13,14 +13,14 @@ import torch
 from jaxtyping import Float
 
 from visprism.core.errors import InputError
-from visprism.core.statistics import FEWEST_DIFFERENT, mean_interval, resample_counts, wilson
+from visprism.core.statistics import mean_interval, resample_counts, wilson
 from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
 from visprism.measure.outputs.metrics import area_under_risk_coverage, metrics
 from visprism.measure.outputs.outcomes import outcomes_of
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
-from visprism.results.predictions import Outcomes
+from visprism.results.predictions import Outcomes, enough_outcomes
 
 Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
@@ -51,9 +51,9 @@ def calibration(
     - aurc: mean over i of the error rate of the i most confident images.
 
     Intervals: Wilson's for fractions of images; that of a mean of skewed values for nll, brier
-    and signed_ece, from 5 wrong predictions on (`visprism.core.statistics.mean_interval`); that
-    of the debiased ECE by inversion of a test; percentiles of the bootstrap for aurc, from 5
-    wrong predictions on; none for ece, mce, adaptive_ece, iou and mean_iou, which are biased in
+    and signed_ece (`visprism.core.statistics.mean_interval`) and percentiles of the bootstrap
+    for aurc, both from 5 correct and 5 wrong predictions on; that of the debiased ECE by
+    inversion of a test; none for ece, mce, adaptive_ece, iou and mean_iou, which are biased in
     few images.
 
     Costs one pass over the logits, and a pass over two columns for each resample.
@@ -160,7 +160,7 @@ def _means(outcomes: Outcomes) -> dict[str, tuple[float, float]]:
         "brier": outcomes.brier,
         "signed_ece": outcomes.confidence - outcomes.correct.astype(np.float64),
     }
-    if not _enough_errors(outcomes):
+    if not enough_outcomes(outcomes):
         return dict.fromkeys(losses, (nan, nan))
     return {name: mean_interval(values) for name, values in losses.items()}
 
@@ -169,7 +169,7 @@ def _bootstrap_aurc(
     outcomes: Outcomes, ranked: SortedByConfidence, resamples: int, seed: int
 ) -> tuple[float, float]:
     """Percentiles 2.5 and 97.5 of the AURC over the resamples."""
-    if not resamples or not _enough_errors(outcomes):
+    if not resamples or not enough_outcomes(outcomes):
         return nan, nan
     parts = [
         area_under_risk_coverage(CumulativeSums.of(ranked, weights), weights)
@@ -179,8 +179,3 @@ def _bootstrap_aurc(
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
     low, high = torch.cat(parts).quantile(ends).tolist()
     return low, high
-
-
-def _enough_errors(outcomes: Outcomes) -> bool:
-    """Whether losses have an interval: a few wrong predictions make most of a mean loss."""
-    return int((~outcomes.correct.astype(bool)).sum()) >= FEWEST_DIFFERENT

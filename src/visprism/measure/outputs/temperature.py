@@ -14,11 +14,12 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.core.statistics import FEWEST_DIFFERENT, mean_interval, t_quantile
+from visprism.core.statistics import mean_interval, t_quantile
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Temperature
 from visprism.results.calibration_error import calibration_error
+from visprism.results.predictions import enough_outcomes
 
 _ROWS = 4096  # images of a block
 _WIDEST = np.log(1e4)  # bound of |log T|
@@ -39,8 +40,8 @@ def temperature(
     With b = 1 / T, the root of the derivative of the NLL by b is computed in float64; for one
     pass the NLL is convex in b and has one minimum. The interval of T is exp(log T ± t s) with
     s the standard error of log T from the variance of the derivative over images, and t the
-    quantile of Student's t; there is none for fewer than 5 wrong predictions. Costs about 15
-    passes over the logits for all images and for each fold.
+    quantile of Student's t; there is none for fewer than 5 correct or 5 wrong predictions.
+    Costs about 15 passes over the logits for all images and for each fold.
 
     Args:
         predictions: of one pass or several; each is divided by the same T.
@@ -72,7 +73,7 @@ def temperature(
     )
     before, after = outcomes(predictions), outcomes(scaled)
     errors = [calibration_error(o.confidence, o.correct.astype(bool)) for o in (before, after)]
-    enough = int((~before.correct.astype(bool)).sum()) >= FEWEST_DIFFERENT
+    enough = enough_outcomes(before)
     half = t_quantile(images) * error if enough else nan
     low, high = mean_interval(after.nll - before.nll) if enough else (nan, nan)
     result = Temperature(
