@@ -200,7 +200,7 @@ from visprism.results.frequency_contrasts import FrequencyContrasts as Frequency
 from visprism.results.harmonize import ReplacementSearch as ReplacementSearch
 from visprism.results.hessian import HessianCurves as HessianCurves
 from visprism.results.hessian import HessianSpectrum as HessianSpectrum
-from visprism.results.hessian import HessianSummary as HessianSummary
+from visprism.results.hessian_summary import HessianSummary as HessianSummary
 from visprism.results.kind_replication import KindReplication as KindReplication
 from visprism.results.kind_summary import KindSummary as KindSummary
 from visprism.results.landscape import Landscape as Landscape

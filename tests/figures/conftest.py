@@ -14,7 +14,8 @@ from visprism.results.branch_transfer import BranchTransfer
 from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.fourier import HighFrequency, Spectrum, SpectrumColumns
 from visprism.results.harmonize import ReplacementSearch
-from visprism.results.hessian import HessianCurves, HessianSummary
+from visprism.results.hessian import HessianCurves
+from visprism.results.hessian_summary import HessianSummary
 from visprism.results.kind_replication import KindReplication
 from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
 from visprism.results.landscape import Landscape, Rings

@@ -11,7 +11,8 @@ from visprism.core.run import Run
 from visprism.measure.loss.curvature import hessian_spectrum
 from visprism.models.checkpoints import phases
 from visprism.results.base import Result
-from visprism.results.hessian import HessianCurves, HessianSpectrum, HessianSummary
+from visprism.results.hessian import HessianCurves, HessianSpectrum
+from visprism.results.hessian_summary import HessianSummary
 
 # Hessian-vector products per mini-batch: 17 to 23 on small ResNets and ViTs; building their
 # graphs takes the time of 3 more.

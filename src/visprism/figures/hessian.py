@@ -16,7 +16,8 @@ from matplotlib.ticker import (
 
 from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, FAINT, INK, KIND_COLORS, tip
-from visprism.results.hessian import HessianCurves, HessianSummary
+from visprism.results.hessian import HessianCurves
+from visprism.results.hessian_summary import HessianSummary
 from visprism.results.loss import WHICH_LABELS, Eigenvalues, Sharpness, SpectralDensity
 
 MINUS = "\N{MINUS SIGN}"

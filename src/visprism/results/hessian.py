@@ -1,4 +1,4 @@
-"""Results on the Hessians of mini-batches: eigenvalues, their summary, and densities.
+"""Results on the Hessians of mini-batches: eigenvalues and their densities.
 
 Source: Park & Kim (2022), How do vision transformers work?, sec. 2 and app. C: NEP and APE.
 """
@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
 from visprism.results.hessian_statistics import (
     MIN_BATCHES,
     average_positive,
@@ -21,18 +19,8 @@ from visprism.results.hessian_statistics import (
     linearized_ratio,
     negative_proportion,
 )
-from visprism.results.loss import (
-    SHARPNESS_QUESTION,
-    objective_label,
-    stability_findings,
-)
+from visprism.results.hessian_summary import APE, GEOMETRIC, LARGEST, NEP, HessianSummary
 from visprism.results.per_image import PerImage
-
-# Quantities, as answers and values of mini-batches name them.
-_APE = "mean of positive leading Hessian eigenvalues (APE)"
-_GEOMETRIC = "geometric mean of positive leading Hessian eigenvalues"
-_NEP = "negative leading Hessian eigenvalues (NEP)"
-_LARGEST = "largest Hessian eigenvalue, mean over mini-batches"
 
 Key = tuple[str, str, float]  # phase, data, weight decay
 
@@ -191,170 +179,6 @@ class HessianSpectrum(Result):
         ]
 
 
-def _older_summary(values: dict) -> dict:
-    """Files of version 0.1 have neither a median nor a mean of logarithms."""
-    nan = np.full(len(values["nep"]), np.nan)
-    for end in ("largest", "smallest"):
-        values[f"{end}_converged"] = values["ends_converged"]
-    names = ("ape_median", "ape_log_mean", "ape_log_mean_low", "ape_log_mean_high")
-    return values | dict.fromkeys(names, nan)
-
-
-@result_type("hessian-summary", formerly="HessianTally", upgrades={0: _older_summary})
-class HessianSummary(Result):
-    """NEP and APE of each phase, data set and objective; one row for each.
-
-    Intervals are 95 % intervals over mini-batches, which are independent; the eigenvalues of
-    one mini-batch are not. They are NaN for fewer than 10 mini-batches.
-    """
-
-    phase: np.ndarray = column("Phase", "", "of training, as the caller names it")
-    data: np.ndarray = column("Data", "", "as the caller names it, such as clean or augmented")
-    weight_decay: np.ndarray = column("Weight decay", "", "of the L2 term; 0 for the NLL alone")
-    batches: np.ndarray = column("Mini-batches", "", "how many were measured")
-    nep: np.ndarray = column(
-        "Negative eigenvalue proportion (NEP)",
-        "",
-        "fraction of the leading eigenvalues below 0",
-    )
-    nep_low: np.ndarray = column("NEP, lower end", "", "of its 95% interval over mini-batches")
-    nep_high: np.ndarray = column("NEP, upper end", "", "of its 95% interval over mini-batches")
-    ape: np.ndarray = column(
-        "Average positive eigenvalue (APE)", "", "mean of the leading eigenvalues above 0"
-    )
-    ape_low: np.ndarray = column(
-        "APE, lower end", "", "of its 95% interval; NaN for heavy-tailed mini-batches"
-    )
-    ape_high: np.ndarray = column("APE, upper end", "", "of its 95% interval over mini-batches")
-    ape_median: np.ndarray = column(
-        "Median positive eigenvalue", "", "median of the leading eigenvalues above 0"
-    )
-    ape_log_mean: np.ndarray = column(
-        "Geometric mean of positive eigenvalues", "", "less sensitive to single mini-batches"
-    )
-    ape_log_mean_low: np.ndarray = column(
-        "Geometric mean, lower end", "", "of its 95% interval over mini-batches"
-    )
-    ape_log_mean_high: np.ndarray = column(
-        "Geometric mean, upper end", "", "of its 95% interval over mini-batches"
-    )
-    largest: np.ndarray = column("Largest eigenvalue", "", "mean over mini-batches")
-    largest_converged: np.ndarray = column(
-        "Converged largest", "", "fraction of the largest eigenvalues that converged"
-    )
-    smallest: np.ndarray = column(
-        "Smallest eigenvalue", "", "mean over mini-batches; NaN unless all converged"
-    )
-    smallest_converged: np.ndarray = column(
-        "Converged smallest", "", "fraction of the smallest eigenvalues that converged"
-    )
-    nll: np.ndarray = column("NLL", "nats", "mean loss over mini-batches")
-    converged: np.ndarray = column(
-        "Converged", "", "fraction of the leading eigenvalues that converged"
-    )
-    k: int = scalar("k", "", "number of leading eigenvalues per mini-batch", default=0)
-    tol: float = scalar("Tolerance", "", "relative residual of convergence", default=0.01)
-    requested: int = scalar("Requested mini-batches", "", "0: all of the data", default=0)
-    learning_rate: float = scalar(
-        "Learning rate", "", "of training; NaN where it is not known", default=float("nan")
-    )
-
-    def findings(self) -> tuple[Finding, ...]:
-        """NEP and APE with their intervals, convergence, and the limit of stability."""
-        findings = [finding for row in range(len(self)) for finding in self._findings_of(row)]
-        done = int(self.batches.min()) if len(self) else 0
-        if 0 < done < self.requested:
-            findings.append(
-                Finding(f"{done} of {self.requested} mini-batches within the time budget")
-            )
-        return tuple(findings)
-
-    def answers(self) -> tuple[Answer, ...]:
-        """NEP, APE, the geometric mean of the positive eigenvalues, and the largest one."""
-        answers = []
-        for row in range(len(self)):
-            name = self.name_of(row)
-            answers += [
-                Answer(
-                    SHARPNESS_QUESTION,
-                    f"{quantity}, {name}",
-                    float(getattr(self, field)[row]),
-                    float(getattr(self, f"{field}_low")[row]),
-                    float(getattr(self, f"{field}_high")[row]),
-                    over="mini-batches",
-                    claim="C1",
-                )
-                for field, quantity in (
-                    ("ape_log_mean", _GEOMETRIC),
-                    ("ape", _APE),
-                )
-                if np.isfinite(getattr(self, field)[row])
-            ]
-            if self.largest_converged[row] == 1:
-                largest = float(self.largest[row])
-                answers.append(
-                    Answer(SHARPNESS_QUESTION, f"{_LARGEST}, {name}", largest, claim="C1")
-                )
-            answers.append(
-                Answer(
-                    "Is the loss convex?",
-                    f"{_NEP}, {name}",
-                    float(self.nep[row]),
-                    float(self.nep_low[row]),
-                    float(self.nep_high[row]),
-                    unit="%",
-                    over="mini-batches",
-                    claim="C2",
-                )
-            )
-        return tuple(answers)
-
-    def name_of(self, row: int) -> str:
-        """Objective, images, phase and data of a row."""
-        names = [str(name) for name in (self.phase[row], self.data[row]) if name]
-        label = objective_label(self.provenance.split, float(self.weight_decay[row]))
-        return ", ".join([label, *names])
-
-    def _findings_of(self, row: int) -> list[Finding]:
-        batches = int(self.batches[row])
-        size = self.provenance.batch_size
-        of = f" of {size} images" if size else ""
-        plural = "mini-batch" if batches == 1 else "mini-batches"
-        nep = (
-            f"{self.nep[row]:.0%}{self._interval('nep', row, percent=True)} are negative (NEP)"
-        )
-        positive = "none is positive"
-        if np.isfinite(self.ape[row]):
-            positive = (
-                f"the positive ones average {self.ape[row]:.3g}{self._interval('ape', row)} "
-                f"(APE; geometric mean {self.ape_log_mean[row]:.3g}"
-                f"{self._interval('ape_log_mean', row)}, median {self.ape_median[row]:.3g})"
-            )
-        few = f", too few for an interval (at least {MIN_BATCHES})"
-        findings = [
-            Finding(
-                f"leading Hessian eigenvalues of the {self.name_of(row)}: {nep}, {positive}; "
-                f"{batches} {plural}{of}{few if batches < MIN_BATCHES else ''}"
-            )
-        ]
-        if self.converged[row] < 1:
-            findings.append(
-                Finding(
-                    f"{1 - self.converged[row]:.0%} of the leading Hessian eigenvalues of the "
-                    f"{self.name_of(row)} did not converge to a relative residual of "
-                    f"{self.tol:g}; each is within its residual of an eigenvalue",
-                    code="VP106",
-                )
-            )
-        return findings + stability_findings(float(self.largest[row]), self.learning_rate)
-
-    def _interval(self, field: str, row: int, *, percent: bool = False) -> str:
-        low, high = (float(getattr(self, f"{field}_{end}")[row]) for end in ("low", "high"))
-        if not (np.isfinite(low) and np.isfinite(high)):
-            return ""
-        return f" [{low:.0%}, {high:.0%}]" if percent else f" [{low:.3g}, {high:.3g}]"
-
-
 @result_type("hessian-curves")
 class HessianCurves(Result):
     """Densities of the magnitudes of eigenvalues, of negative and of positive ones.
@@ -398,18 +222,18 @@ def _by_mini_batch(
         return {}
     leading = part.select(part.rank > 0)
     values = [leading.value[leading.batch == n] for n in np.unique(part.batch)]
-    quantities = {_NEP: np.array([(v < 0).mean() for v in values])}
+    quantities = {NEP: np.array([(v < 0).mean() for v in values])}
     positive = [v[v > 0] for v in values]
     counts = np.array([len(v) for v in positive], dtype=float)
     if np.isfinite(summary.ape_log_mean_low[row]):
         logs = linearized_ratio(np.array([np.log(v).sum() for v in positive]), counts)
         geometric = float(summary.ape_log_mean[row])
-        quantities[_GEOMETRIC] = geometric * (1 + logs - np.log(geometric))
+        quantities[GEOMETRIC] = geometric * (1 + logs - np.log(geometric))
     if np.isfinite(summary.ape_low[row]):
-        quantities[_APE] = linearized_ratio(np.array([v.sum() for v in positive]), counts)
+        quantities[APE] = linearized_ratio(np.array([v.sum() for v in positive]), counts)
     if summary.largest_converged[row] == 1:
         ends = part.select((part.rank == 0) & (part.which == "LA"))
-        quantities[_LARGEST] = ends.value[np.argsort(ends.batch)]
+        quantities[LARGEST] = ends.value[np.argsort(ends.batch)]
     return quantities
 
 

@@ -9,6 +9,7 @@ from visprism.results.base import column as quantity
 from visprism.results.base import result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import PerBlock, Valued
+from visprism.results.text import images_text
 
 
 @result_type("patch-components")
@@ -52,10 +53,10 @@ class PatchComponents(Valued, PerBlock):
         """Explained variance of the first and the last block."""
         starts = np.flatnonzero(self.first_rows())
         texts = [f"{self.explained[i]:.0%} at {self.block[i]}" for i in starts[[0, -1]]]
-        images = len(np.unique(self.image))
+        images = images_text(len(np.unique(self.image)), self.provenance.split)
         return (
             Finding(
-                f"three principal components of the patches of {images} images hold of the "
-                f"variance: {', '.join(dict.fromkeys(texts))}"
+                "share of variance that three principal components of the patches explain, "
+                f"over {images}: {', '.join(dict.fromkeys(texts))}"
             ),
         )

@@ -274,10 +274,11 @@ class CorruptionErrors(Result):
         plural = "y" if self.severities.isdigit() else "ies"
         severities = f" at severit{plural} {self.severities}" if self.severities else ""
         worst = int(self.error.argmax())
-        images = images_text(self.provenance.images, self.provenance.split)
+        origin = self.provenance
+        images = f" ({images_text(origin.images, origin.split)})" if origin.images else ""
         sentences = [
             f"mean error rate {self.mean_error:.1%} over {_number(len(self), 'corruption')}"
-            f"{severities}{clean} ({images})",
+            f"{severities}{clean}{images}",
             f"highest of {len(self)}: {self.corruption[worst].replace('_', ' ')}, "
             f"{self.error[worst]:.1%}",
         ]

@@ -9,6 +9,7 @@ from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
+from visprism.results.text import images_text
 
 GROUP_NAMES = {
     "grid": "grid",
@@ -69,10 +70,11 @@ class OutlierTokens(ScalarPerBlock):
         """Mean over blocks, and the block with the most."""
         most = int(np.argmax(self.share))
         mean, half = 100 * self.mean_share, 100 * self._margin
+        images = images_text(self.provenance.images, self.provenance.split)
         interval = f" [{max(mean - half, 0):.3g}, {mean + half:.3g}]" if half == half else ""
         text = (
             f"outlier tokens (norm above {self.threshold:g} times the median of the image): "
-            f"{mean:.3g}%{interval} of the grid, mean over {len(self)} blocks"
+            f"{mean:.3g}%{interval} of the grid, mean over {len(self)} blocks and {images}"
         )
         if self.share[most] > 0:
             text += f"; the most at {self.block[most]}: {100 * self.share[most]:.3g}%"
@@ -138,10 +140,11 @@ class MassiveActivations(ScalarPerBlock):
         massive = int((self.massive > 0.5).sum())
         return (
             Finding(
-                f"largest activation: {10 ** self.log_ratio[most]:.3g} times the median at "
-                f"{self.block[most]}, in channel {self.channel[most]} for "
-                f"{self.channel_share[most]:.0%} of the images; massive activations (above 100 "
-                f"and 1,000 times the median) in most images: {massive} of {len(self)} blocks"
+                f"largest activation of {len(self)} blocks: "
+                f"{10 ** self.log_ratio[most]:.3g} times the median at {self.block[most]}, in "
+                f"channel {self.channel[most]} for {self.channel_share[most]:.0%} of the "
+                "images; massive activations (above 100 and 1,000 times the median) in most "
+                f"images: {massive} of {len(self)} blocks"
             ),
         )
 

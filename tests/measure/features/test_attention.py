@@ -189,5 +189,5 @@ def test_one_head_has_no_other(monkeypatch):
 def test_a_model_without_attention():
     model = timm.create_model("resnet10t").eval()
     images = torch.randn(2, 3, 64, 64)
-    with pytest.raises(InputError, match=r"ResNet has no attention with a softmax over pos"):
+    with pytest.raises(InputError, match=r"softmax over positions .*, and ResNet has none"):
         observe(dissect(model, images), [images], [AttentionProbe()])

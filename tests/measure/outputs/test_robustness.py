@@ -133,11 +133,12 @@ def test_errors_are_reported_with_the_severities_that_were_measured():
     conditions = {CLEAN: 1.0, ("fog", 1): 0.9, ("fog", 3): 0.9, ("snow", 3): 0.5}
     mean, highest, _ = measured(conditions).corruption_errors().findings()
     assert mean.text == (
-        "mean error rate 30.0% over 2 corruptions at severities 1, 3, 0.0% on clean images"
+        "mean error rate 30.0% over 2 corruptions at severities 1, 3, 0.0% on clean images "
+        "(50 images)"
     )
     assert highest.text == "highest of 2: snow, 50.0%"
     one = measured({("fog", 3): 0.9}).corruption_errors().findings()[0].text
-    assert one == "mean error rate 10.0% over 1 corruption at severity 3"
+    assert one == "mean error rate 10.0% over 1 corruption at severity 3 (50 images)"
 
 
 def shifted(targets, number):
@@ -233,7 +234,7 @@ def test_flips_count_against_the_frame_before_and_of_noise_against_the_first(mod
     assert found.provenance.images == 1
     assert [finding.text for finding in found.findings()] == [
         "mean flip rate 75.00% over 2 perturbations (1 image)",
-        "highest of 2: rotate, 100.00%",
+        "highest of 2: rotate, 100.00% over 1 image",
     ]
 
 

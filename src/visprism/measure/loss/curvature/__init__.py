@@ -8,7 +8,8 @@ from visprism.measure.loss.curvature.product_cost import (
     seconds_per_product,
 )
 from visprism.measure.loss.curvature.spectral_density import spectral_density, trace
-from visprism.results.hessian import HessianCurves, HessianSpectrum, HessianSummary
+from visprism.results.hessian import HessianCurves, HessianSpectrum
+from visprism.results.hessian_summary import HessianSummary
 from visprism.results.loss import Curvature, Eigenvalues, SpectralDensity, Trace
 
 __all__ = [
