@@ -170,7 +170,8 @@ def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None)
         type=minutes_or_none,
         default=default_minutes,
         metavar="N",
-        help=f"time budget of the whole study in minutes, or none (default: {limit})",
+        help="time budget of all measurements together in minutes, or none; figures and report "
+        f"take extra time (default: {limit})",
     )
     group.add_argument(
         "--fresh",

@@ -1,6 +1,7 @@
 """Commands that measure: ``examine``, and one for each analysis, made from its declaration."""
 
 import argparse
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -146,6 +147,7 @@ def _perform(
             study = _study(arguments, analyses, options, compute)
             if rank() > 0:
                 return exit_code(study)
+            print("Drawing figures and writing the report", file=sys.stderr, flush=True)
             write_files(study, arguments.out, formats=arguments.formats)
     except KeyboardInterrupt as interruption:
         raise KeyboardInterrupt(stored_results(arguments.out)) from interruption

@@ -53,7 +53,8 @@ def examine(
             of PIL images or tensors, an `ImageSet`, or a name such as "folder:photos".
         analyses: names, classes, or instances with options; None for all that apply.
         options: options by the name of the analysis: ``{"fourier": {"profile": "radial"}}``.
-        minutes: time budget of the whole study; None for no limit.
+        minutes: time budget of all measurements together; None for no limit. Figures and
+            reports are made later, in `Study.to_html` and `Study.write_files`.
         train_data: images for quantities of the training loss; by default the training split
             where named data has one, and `data` elsewhere.
         preprocessing: resize, crop and normalization; by default what each model states, or a
