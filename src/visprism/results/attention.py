@@ -122,6 +122,8 @@ class AttentionStatistics(Result):
     def _mean(self, name: str) -> tuple[float, float, float]:
         """Mean over heads and images, with the ends of its interval over images."""
         mean, error = getattr(self, f"mean_{name}"), getattr(self, f"mean_{name}_error")
+        if not np.isfinite(mean):  # files of version 0.1 have none
+            mean = float(getattr(self, name).mean())
         margin = t_quantile(self.provenance.images) * error
         return mean, mean - margin, mean + margin
 

@@ -156,10 +156,13 @@ class HessianSummary(Result):
         )
         positive = "none is positive"
         if np.isfinite(self.ape[row]):
+            geometric = (
+                f"; geometric mean {self.ape_log_mean[row]:.3g}"
+                f"{self._interval('ape_log_mean', row)}, median {self.ape_median[row]:.3g}"
+            )
             positive = (
                 f"the positive ones average {self.ape[row]:.3g}{self._interval('ape', row)} "
-                f"(APE; geometric mean {self.ape_log_mean[row]:.3g}"
-                f"{self._interval('ape_log_mean', row)}, median {self.ape_median[row]:.3g})"
+                f"(APE{geometric if np.isfinite(self.ape_log_mean[row]) else ''})"
             )
         few = f", too few for an interval (at least {MIN_BATCHES})"
         findings = [
