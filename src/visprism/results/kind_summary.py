@@ -181,7 +181,7 @@ def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
             f"the lowest and {highest:+.2g} at the highest frequency"
         )
     code = "VP107" if signs.any() else ""
-    without = np.isnan(summary.low[[mean, lowest]]).all()  # `_over` says so
+    without = np.isnan(summary.low[[mean, lowest]]).any()  # `_over` says so
     end = "" if signs.any() or without else "; not significant"
     return Finding(f"{kind} blocks: {text}; {_over(summary)}{end}", code)
 
