@@ -85,8 +85,14 @@ def write_report(study: Study, path: Path) -> None:
     Raises:
         InputError: if the page cannot be written, or an analysis is not registered.
     """
-    if path.is_dir() or not path.parent.is_dir():
-        reason = "a folder" if path.is_dir() else "its folder does not exist"
+    try:
+        is_folder, has_folder = path.is_dir(), path.parent.is_dir()
+    except OSError as error:  # of a folder that may not be entered
+        raise InputError(
+            f"path must be a file that can be written, got {path} ({error.strerror})"
+        ) from error
+    if is_folder or not has_folder:
+        reason = "a folder" if is_folder else "its folder does not exist"
         raise InputError(f"path must be a file that can be written, got {path} ({reason})")
     content = content_of(study, files=_tables_beside(path))
     figures = PageFigures(content)
