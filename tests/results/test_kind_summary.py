@@ -96,6 +96,23 @@ def test_what_a_blur_removes_comes_back_high_pass(noise):
     assert {answer.verdict for answer in summary.answers()} == {"contradicts"}
 
 
+def test_references_that_are_compatible_do_not_disagree(noise):
+    x = noise(32, 8, 8, 8)
+    summary = spectra(["stem", "conv"], x, x).summarize_by_kind()
+    names = list(summary.quantity)
+    mean, low, high = np.array(summary.mean), np.array(summary.low), np.array(summary.high)
+    for name, values in ((TO_MEAN, (-0.5, -0.6, -0.4)), (TO_LOWEST, (-0.4, -0.81, 0.01))):
+        row = next(i for i, n in enumerate(names) if n == name and summary.kind[i] == "conv")
+        mean[row], low[row], high[row] = values
+    (finding,) = (
+        f
+        for f in replace(summary, mean=mean, low=low, high=high).findings()
+        if f.text.startswith("conv")
+    )
+    assert "low-pass" not in finding.text
+    assert finding.code == ""
+
+
 def test_a_raised_mean_is_no_low_pass_filter(noise):
     x = noise(32, 8, 8, 8)
     summary = spectra(["stem", "conv"], x + 1, x + 3).summarize_by_kind()

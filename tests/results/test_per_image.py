@@ -225,3 +225,15 @@ def test_results_without_a_common_quantity_or_image_are_refused():
         paired_differences(per_image(np.ones(3)), per_image(np.ones(3), start=3))
     with pytest.raises(InputError, match="quantity must be one of NLL, got 'ECE'"):
         per_image(np.ones(3)).values_of("ECE")
+
+
+def test_few_mini_batches_have_no_interval_whatever_their_values():
+    values = [np.array([0.0, 0.0, 1.0]), np.array([1.0, 1.0, 1.0])]
+    pair = [
+        PerImage(quantity=np.full(3, "NEP"), image=np.arange(3), value=v, over="mini-batches")
+        for v in values
+    ]
+    result = paired_differences(*pair)
+    assert result.difference[0] == pytest.approx(2 / 3)
+    assert np.isnan(result.low[0])
+    assert np.isnan(result.high[0])

@@ -79,7 +79,7 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
     if np.isfinite(result.reference).any():
         ax.plot(
             result.reference, place, linestyle="none", marker="|", markersize=8, color=INK,
-            markeredgewidth=1.2, label="AlexNet",
+            markeredgewidth=1.2, label="reference",
         )  # fmt: skip
     if np.isfinite(result.clean_error):
         ax.axvline(result.clean_error, color=FAINT, linewidth=0.9, linestyle=(0, (3, 2)))

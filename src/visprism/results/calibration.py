@@ -99,8 +99,8 @@ class Calibration(Result):
         return [
             Finding(
                 f"accuracy is not significantly above chance ({1 / self.classes:.1%} for "
-                f"{self.classes} classes): the model was not trained on these labels, or they "
-                "are in another order",
+                f"{self.classes} classes): the model may not have been trained on these "
+                "labels, they may be in another order, or the images may be too few to tell",
                 "VP101",
             )
         ]

@@ -8,6 +8,7 @@ from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import ScalarPerBlock
+from visprism.results.text import images_text
 
 
 @result_type("class-separability")
@@ -50,15 +51,22 @@ class ClassSeparability(ScalarPerBlock):
     def findings(self) -> tuple[Finding, ...]:
         """NC1 by block, and all four for the last block."""
         head = "" if np.isnan(self.self_duality) else f", NC3 {self.self_duality:.3g}"
+        within = "" if np.isnan(self.nc1[-1]) else f"NC1 {self.nc1[-1]:.3g}, "
+        means = (
+            "two classes have no NC2"
+            if np.isnan(self.equinorm[-1])
+            else f"NC2 equal norms {self.equinorm[-1]:.3g} and maximal angles "
+            f"{self.maximal_angle[-1]:.3g}"
+        )
+        images = images_text(self.provenance.images, self.provenance.split)
         decided = self.disagreement[-1]
         agreement = "" if np.isnan(decided) else f", NC4 {decided:.1%}"
         return (
             *super().findings(),
             Finding(
-                f"{self.block[-1]}: NC1 {self.nc1[-1]:.3g}, NC2 equal norms "
-                f"{self.equinorm[-1]:.3g} and maximal angles {self.maximal_angle[-1]:.3g}{head}"
-                f"{agreement} ({self.classes} classes, {self.pooling} features; all are 0 in "
-                "neural collapse)"
+                f"{self.block[-1]}: {within}{means}{head}{agreement} ({images} of "
+                f"{self.classes} classes, {self.pooling} features; all are 0 in neural "
+                "collapse)"
             ),
         )
 

@@ -180,10 +180,20 @@ def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
             f"; the log amplitude itself changes by {zero:+.2g} at frequency 0, {low:+.2g} at "
             f"the lowest and {highest:+.2g} at the highest frequency"
         )
-    code = "VP107" if signs.any() else ""
+    code = "VP107" if _disagree(summary, mean, lowest) else ""
     without = np.isnan(summary.low[[mean, lowest]]).any()  # `_over` says so
     end = "" if signs.any() or without else "; not significant"
     return Finding(f"{kind} blocks: {text}; {_over(summary)}{end}", code)
+
+
+def _disagree(summary: KindSummary, one: int, other: int) -> bool:
+    """Whether a significant change has the other sign, or lies outside the other's interval."""
+    signs, mean = summary.directions(), summary.mean
+    return any(
+        signs[a] != 0
+        and (mean[a] * mean[b] < 0 or not summary.low[b] <= mean[a] <= summary.high[b])
+        for a, b in ((one, other), (other, one))
+    )
 
 
 def _variance(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:

@@ -229,17 +229,17 @@ def _difference(
             f"first and second must have {first.over} in common, got none for {quantity}"
         )
     a, b = values_a[at_a].astype(np.float64), values_b[at_b].astype(np.float64)
-    if _binary(a) and _binary(b):
+    if first.over != "images" and len(images) < MIN_UNITS:
+        low = high = float("nan")
+    elif _binary(a) and _binary(b):
         low, high = paired_proportions_interval(
             int(((a == 0) & (b == 1)).sum()), int(((a == 1) & (b == 0)).sum()), len(images)
         )
     elif first.over == "images":
         low, high = mean_interval(b - a)
-    elif len(images) >= MIN_UNITS:
+    else:
         error = (b - a).std(ddof=1) / np.sqrt(len(images))
         low, high = t_interval(float((b - a).mean()), float(error), len(images))
-    else:
-        low = high = float("nan")
     return float(a.mean()), float(b.mean()), float((b - a).mean()), low, high, len(images)
 
 

@@ -117,6 +117,7 @@ class Robustness(Result):
         if not len(accuracy):
             return ()
         scope = (
+            f"{len(accuracy)} conditions of "
             f"{_number(len(set(accuracy.corruption.tolist())), 'corruption')} at "
             f"{_severities(accuracy.severity)}"
         )
@@ -250,7 +251,9 @@ class CorruptionErrors(Result):
     error: np.ndarray = column("Error rate", "", "mean over severities")
     ece: np.ndarray = column("ECE", "", "mean over severities")
     reference: np.ndarray = column(
-        "AlexNet", "", "error rate of the reference; NaN where there is none"
+        "Reference",
+        "",
+        "error rate of AlexNet or of a given reference; NaN where there is none",
     )
     relative: np.ndarray = column(
         "CE", "", "error over that of the reference; NaN unless all severities were measured"
@@ -283,7 +286,7 @@ class CorruptionErrors(Result):
             f"{self.error[worst]:.1%}",
         ]
         if np.isfinite(self.mce):
-            sentences.append(f"mCE {self.mce:.1%} relative to AlexNet")
+            sentences.append(f"mCE {self.mce:.1%} relative to the reference errors")
         elif not self.comparable:
             sentences.append(
                 "mCE not given: AlexNet's errors are those of 224x224 pixels and 1000 classes"

@@ -132,7 +132,7 @@ def test_more_neighbors_than_images_are_refused():
 
 def test_the_ridge_probe_is_least_squares_with_the_penalty_as_further_rows():
     x, targets = clusters(60, 6, apart=0.5)
-    penalty, splits = 0.3, list(folds(60, 4))
+    penalty, splits = 0.3, list(folds(targets, 4))
     expected = np.empty(60, int)
     for fit, test in splits:
         mean, y = x[fit].mean(0), np.eye(CLASSES)[targets[fit]]
@@ -149,14 +149,14 @@ def test_the_ridge_probe_is_least_squares_with_the_penalty_as_further_rows():
 def test_classes_that_are_apart_are_read_and_noise_is_not():
     for apart, low, high in ((20, 1, 1), (0, 0.2, 0.47)):
         x, targets = clusters(300, 8, apart=apart)
-        predicted = ridge_predictions(x, targets, list(folds(300, 5)), penalty=0.01)
+        predicted = ridge_predictions(x, targets, list(folds(targets, 5)), penalty=0.01)
         assert low <= (predicted == targets).mean() <= high
 
 
 def test_a_shift_a_scale_and_a_rotation_change_no_prediction():
     x, targets = clusters(90, 5, apart=0.6)
     turn = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))[0]
-    splits = list(folds(90, 3))
+    splits = list(folds(targets, 3))
     first, second = (
         ridge_predictions(f, targets, splits, penalty=0.1) for f in (x, 30 * x @ turn + 7)
     )
@@ -164,11 +164,23 @@ def test_a_shift_a_scale_and_a_rotation_change_no_prediction():
 
 
 def test_each_image_is_tested_once_on_a_model_that_did_not_see_it():
-    splits = list(folds(11, 3))
+    splits = list(folds(np.zeros(11, int), 3))
     assert sorted(np.concatenate([test for _, test in splits])) == list(range(11))
     assert all(not set(fit) & set(test) and len(fit) + len(test) == 11 for fit, test in splits)
     with pytest.raises(InputError, match=r"folds must be between 2 and 3 \(images\), got 4"):
-        list(folds(3, 4))
+        list(folds(np.zeros(3, int), 4))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 10])
+def test_the_order_of_the_classes_does_not_matter(classes):
+    targets = np.arange(60) % classes  # as in a data set whose classes take turns
+    predicted = ridge_predictions(
+        np.eye(classes)[targets], targets, list(folds(targets, 5)), penalty=0.01
+    )
+    assert (predicted == targets).all()
+    for _, test in folds(targets, 5):
+        counts = np.bincount(targets[test], minlength=classes)
+        assert counts.max() - counts.min() <= 1
 
 
 # The logit lens.

@@ -56,6 +56,24 @@ def clusters(n=60, k=4, width=7, seed=0):
     return x.astype(np.float32), targets
 
 
+# What cannot be known.
+
+
+def test_one_image_of_each_class_has_no_variation_within_it():
+    generator = np.random.default_rng(0)
+    result, _ = measured(generator.normal(size=(6, 20)), np.arange(6))
+    assert np.isnan(result.nc1).all()
+    assert not any("nan" in finding.text for finding in result.findings())
+
+
+def test_two_classes_have_no_angles_to_compare():
+    generator = np.random.default_rng(0)
+    result, _ = measured(generator.normal(size=(40, 20)), np.arange(40) % 2)
+    assert np.isnan(result.equinorm).all()
+    assert np.isnan(result.maximal_angle).all()
+    assert "two classes have no NC2" in result.findings()[-1].text
+
+
 # Closed forms.
 
 

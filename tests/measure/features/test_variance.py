@@ -88,12 +88,32 @@ def test_a_block_that_moves_features_and_leaves_their_variance_changes_something
     np.testing.assert_allclose(result.log_ratio[1:], 0, atol=1e-12)  # of which it says nothing
 
 
+@pytest.mark.parametrize("shape", [(4, 4, 4), (16, 4, 4), (64, 8, 8)])
+def test_every_exchange_of_two_channels_is_a_change(measure, noise, shape):
+    x = noise(5, *shape)
+    order = torch.arange(shape[0])
+    for other in range(1, shape[0]):
+        swapped = order.clone()
+        swapped[[0, other]] = swapped[[other, 0]]
+        if other > 5:
+            break
+        change = variances(measure, x, x[:, swapped]).feature_change[1]
+        truth = ((x - x[:, swapped]).square().mean() / x.square().mean()).sqrt().item()
+        assert change == pytest.approx(truth, rel=0.6)
+
+
+def test_exchanging_channels_and_positions_is_a_change(measure, noise):
+    x = noise(5, 16, 4, 4)
+    turned = x.flatten(2).mT.unflatten(2, (4, 4)).contiguous()
+    assert variances(measure, x, turned).feature_change[1] > 0.5
+
+
 @pytest.mark.parametrize("factor", [1e-3, 0.1, 2.0])
 def test_the_change_of_features_is_that_of_their_differences(measure, noise, factor):
     x, step = noise(400, 3, 8, 8), factor * noise(400, 3, 8, 8)
     change = variances(measure, x, x + step).feature_change
     assert np.isnan(change[0])
-    # 400 images of 4 projections each: a standard error of 1 / sqrt(2 * 1600) = 1.8 %.
+    # 400 images of 8 projections each: a standard error of 1 / sqrt(2 * 3200) = 1.3 %.
     truth = (step.square().mean() / x.square().mean()).sqrt().item()
     assert change[1] == pytest.approx(truth, rel=0.08)
 

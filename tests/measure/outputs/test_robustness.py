@@ -123,7 +123,7 @@ def test_the_mce_is_given_for_224_pixels_and_1000_classes_only(size, classes, gi
     assert np.isfinite(found.mce) == given
     *_, last = (finding.text for finding in found.findings())
     assert last == (
-        "mCE 100.0% relative to AlexNet"
+        "mCE 100.0% relative to the reference errors"
         if given
         else "mCE not given: AlexNet's errors are those of 224x224 pixels and 1000 classes"
     )
@@ -166,7 +166,7 @@ def test_the_drop_is_paired_by_image(model):
     assert found.mean_drop_low == pytest.approx(q - p - half)
     mean, lowest, _ = (finding.text for finding in found.findings())
     assert mean.startswith("mean accuracy on corrupted images 84.0% [")
-    assert "over 9 corruptions at severities 1, 2, 3, 4, 5 (100 images); drop" in mean
+    assert "of 9 corruptions at severities 1, 2, 3, 4, 5 (100 images); drop" in mean
     assert "not significant" not in mean
     assert lowest.startswith("lowest accuracy of 45 conditions: fog0 at severity 1, 84.0% [")
     assert lowest.endswith(", intervals not adjusted for this selection")

@@ -26,15 +26,20 @@ Predictions = Mapping[Block, Int[np.ndarray, " n"]]
 Split = tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"]]  # rows to fit on, rows to test on
 
 
-def folds(images: int, number: int) -> Iterator[Split]:
-    """Rows to fit and to test on: fold f tests every image whose index is f modulo `number`.
+def folds(targets: Int[np.ndarray, " n"], number: int) -> Iterator[Split]:
+    """Rows to fit and to test on, stratified: each fold tests an equal part of each class.
+
+    The images of a class are dealt to the folds in turn, so that the order of the images does
+    not matter as long as each class has two of them.
 
     Raises:
         InputError: if there are fewer than two folds, or fewer images than folds.
     """
+    images = len(targets)
     if not 2 <= number <= images:
         raise InputError(f"folds must be between 2 and {images} (images), got {number}")
-    fold = np.arange(images) % number
+    fold = np.empty(images, dtype=int)
+    fold[np.argsort(targets, kind="stable")] = np.arange(images) % number
     for f in range(number):
         yield np.flatnonzero(fold != f), np.flatnonzero(fold == f)
 
@@ -166,7 +171,7 @@ def readouts(
     for block, features in test.features.items():
         if train is None:
             rows, classes = features, targets
-            splits = list(folds(images, number_of_folds))
+            splits = list(folds(targets, number_of_folds))
         else:
             rows = np.concatenate([features, train.features[block]])
             classes = np.concatenate([targets, _targets(train)])

@@ -104,6 +104,9 @@ def _collapse(x: Float[np.ndarray, "n d"], index: Int[np.ndarray, " n"]) -> dict
     each class weighing the same. NC2: with class means less their mean, the coefficient of
     variation of their norms, the standard deviation of the cosines of pairs, and the mean of
     |cosine + 1 / (k - 1)|.
+
+    NC1 is NaN where a class has one image, which does not vary. NC2 is NaN for two classes,
+    whose centered means are opposite in any network.
     """
     means = _class_means(x, index)
     k = len(means)
@@ -114,14 +117,16 @@ def _collapse(x: Float[np.ndarray, "n d"], index: Int[np.ndarray, " n"]) -> dict
     spanned = values**2 > _ROUNDING * max(values[0] ** 2, np.finfo(float).tiny)
     along = rest @ directions[spanned].T / values[spanned]
     norms = np.linalg.norm(centered, axis=1)
+    several = bool(norms.any()) and k > 2
+    varies = bool(spanned.any()) and np.bincount(index).min() > 1
     units = centered / np.maximum(norms, np.finfo(float).tiny)[:, None]
     cosines = (units @ units.T)[np.triu_indices(k, 1)]
     distance = (means**2).sum(1) - 2 * x @ means.T
     return {
-        "nc1": float((weights[:, None] * along**2).sum() / k) if spanned.any() else np.nan,
-        "equinorm": float(norms.std() / norms.mean()) if norms.any() else np.nan,
-        "equiangularity": float(cosines.std()) if norms.any() else np.nan,
-        "maximal_angle": float(abs(cosines + 1 / (k - 1)).mean()) if norms.any() else np.nan,
+        "nc1": float((weights[:, None] * along**2).sum() / k) if varies else np.nan,
+        "equinorm": float(norms.std() / norms.mean()) if several else np.nan,
+        "equiangularity": float(cosines.std()) if several else np.nan,
+        "maximal_angle": float(abs(cosines + 1 / (k - 1)).mean()) if several else np.nan,
         "nearest": distance.argmin(1),
     }
 

@@ -7,13 +7,14 @@ Source: Park and Kim (2022), How do vision transformers work?, fig. 9.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int8
 from torch import Tensor
 
 from visprism.anatomy import Block
@@ -32,7 +33,7 @@ from visprism.measure.features.probe import Probe
 from visprism.results.kind_summary import SCALE_FREE, VARIANCE, mean_change
 from visprism.results.variance import Variances
 
-_PROJECTIONS = 4
+_PROJECTIONS = 8
 _LOGS = {"log_ratio": VARIANCE, "relative_log_ratio": SCALE_FREE}
 
 
@@ -42,8 +43,8 @@ class VarianceProbe(Probe):
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
         """Mean squared deviation over positions and mean square, mean over channels, by image.
 
-        Then follow 4 random projections of the map, and for each of the c channels whether it
-        is 0 everywhere (d = c + 6). Costs two reads of the map.
+        Then follow 8 random projections of the map, and for each of the c channels whether it
+        is 0 everywhere (d = c + 10). Costs two reads of the map.
         """
         chunks = [_moments(chunk) for chunk in cache_chunks(x)]
         means = torch.cat([channel_mean(moments, x) for moments in chunks])
@@ -127,20 +128,22 @@ class VarianceProbe(Probe):
             return total / count, standard_error(total, squares, count)
 
 
-def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 4"]:
-    """Sums of a map with random signs, sum over c, y, x of u_c v_yx x_cyx / sqrt(c h w).
+def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 8"]:
+    """Sums of a map with random signs, sum over c, y, x of s_cyx x_cyx / sqrt(c h w).
 
-    The mean square of a projection is the mean square of the map, so that the difference of
-    two maps' projections estimates how far they are apart. Equal maps have equal projections.
+    Every number of the map has independent signs. The mean square of a projection is the mean
+    square of the map, so that the difference of two maps' projections estimates how far they
+    are apart. Equal maps have equal projections.
     """
-    _, channels, height, width = x.shape
-    signs = [
-        2 * torch.randint(2, (size, _PROJECTIONS), generator=stream(0, "projections", size)) - 1
-        for size in (channels, height * width)
-    ]
-    u, v = (s.to(x) for s in signs)
-    by_channel = x.flatten(2) @ v
-    return (by_channel * u).sum(1) / (channels * height * width) ** 0.5
+    size = x[0].numel()
+    return x.flatten(1) @ _signs(size).to(x) / size**0.5
+
+
+@lru_cache(maxsize=8)
+def _signs(size: int) -> Int8[Tensor, "n 8"]:
+    """Random signs, the same in every pass and process."""
+    draws = torch.randint(2, (size, _PROJECTIONS), generator=stream(0, "projections", size))
+    return (2 * draws - 1).to(torch.int8)
 
 
 def _logs(
