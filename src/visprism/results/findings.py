@@ -18,7 +18,7 @@ class Code:
 
 # Codes never change their meaning; a code that is not used any more is not used again.
 CODES: dict[str, Code] = {
-    "VP101": Code("The model was not trained on these labels", "warning"),
+    "VP101": Code("Accuracy not significantly above chance", "warning"),
     "VP102": Code("Too few images for the expected calibration error", "note"),
     "VP103": Code("The gradient of the attack vanishes", "warning"),
     "VP104": Code("CKA is near its permutation null", "note"),
