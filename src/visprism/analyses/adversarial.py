@@ -52,8 +52,8 @@ class Adversarial(Analysis):
     restarts: int = option(1, "number of random starts of PGD", minimum=1)
     frequencies: tuple[float, ...] = option(
         (),
-        "restrict perturbations to frequency bands with these centers, in π rad/pixel; none: no "
-        "restriction",
+        "restrict perturbations to frequency bands with these centers, in π rad/pixel; none: "
+        "no restriction",
         minimum=0,
         maximum=1.41,
     )

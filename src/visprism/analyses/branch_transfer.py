@@ -27,8 +27,8 @@ class TransferFunction(FeatureAnalysis):
             BranchTransfer,
             "Transfer function of residual branches",
             "Each curve is a residual branch: the log amplitude of its output minus that of "
-            "its input, before the sum, at each spatial frequency. A falling curve is a low-pass "
-            "filter.",
+            "its input, before the sum, at each spatial frequency. A falling curve is a "
+            "low-pass filter.",
             table=False,
         ),
         Section(
