@@ -48,9 +48,9 @@ class ShapeBias(Result):
             )
         return (
             Finding(
-                f"{text}: {decisions} of {images} images are classified as their shape or "
-                f"their texture, not more than expected by chance ({chance:.1%}); the shape bias "
-                "is not informative"
+                f"{text}: {decisions} of {images} images with conflicting cues are "
+                "classified as their shape or their texture, not more than expected by chance "
+                f"({chance:.1%}); the shape bias is not informative"
             ),
         )
 
