@@ -20,7 +20,7 @@ $(READY): pyproject.toml
 	PATH="$$PATH:$(CURDIR)/$(BIN)" uv pip install --python $(BIN)/python --editable . --group dev
 	touch $@
 
-demo: $(READY)  ## train two small networks, take them apart, write demo/report.html
+demo: $(READY)  ## examine two small packaged networks and write demo/report.html
 	$(BIN)/visprism demo --out demo
 
 test: $(READY)  ## run the test suite

@@ -161,7 +161,7 @@ def test_a_banned_word_is_seen(sentence):
 
 
 @pytest.mark.parametrize(
-    "sentence", ["accuracy 93.1% [92.6, 93.6]", "the key `normalisation`", "colorful"]
+    "sentence", ["accuracy 93.1% [92.6%, 93.6%]", "the key `normalisation`", "colorful"]
 )
 def test_a_plain_sentence_passes(sentence):
     assert not list(problems_in_text(sentence))

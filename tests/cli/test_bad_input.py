@@ -87,7 +87,7 @@ def test_an_unknown_command_or_argument_has_a_suggestion(arguments, sentence, ca
         (["--limit", "0"], "--limit must be a positive integer, got '0'"),
         (["--batch-size", "many"], "--batch-size must be a positive integer, got 'many'"),
         (["--out", ""], "--out must be the name of a folder, got an empty text"),
-        (["--size", "x32"], "--size must be pixels as 224, or height and width as 224x160"),
+        (["--size", "x32"], "--size must be N or HxW in pixels, such as 224 or 224x160"),
         (["--minutes", "0"], "--minutes must be a positive number of minutes, got '0'"),
         (["--minutes", "nan"], "--minutes must be a positive number of minutes, got 'nan'"),
         (["--seed", "-1"], "--seed"),

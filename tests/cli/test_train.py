@@ -162,7 +162,7 @@ def test_recipes_are_listed_and_printed(capsys):
         (
             "quick",
             ["--subset", "1.5"],
-            "--subset must be a number above 0 and at most 1, got '1.5'",
+            "--subset must be positive and at most 1, got '1.5'",
         ),
         (
             "quick",

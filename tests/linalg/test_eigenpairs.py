@@ -318,7 +318,7 @@ def test_refuses_more_eigenvalues_than_there_are():
 
 @pytest.mark.parametrize("tol", [0.0, -1.0, 0.5, float("nan")])
 def test_refuses_a_tolerance_that_tells_nothing(tol):
-    with pytest.raises(InputError, match="tol must be above 0 and at most"):
+    with pytest.raises(InputError, match="tol must be positive and at most"):
         eigenpairs(lambda V: V, start(1, 1, 5), k=1, tol=tol)
 
 

@@ -194,7 +194,10 @@ def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
         (WHOLE | {"weights": "good"}, r"they must have the entries"),
         (WHOLE | {"recipe": 3}, r"recipe must be a dictionary"),
         (WHOLE | {"class_names": "cat"}, r"class_names must be a list of text"),
-        (WHOLE | {"metrics": {"accuracy": "good"}}, r"metrics must be numbers by name"),
+        (
+            WHOLE | {"metrics": {"accuracy": "good"}},
+            r"metrics must be a mapping of names to numbers",
+        ),
         (
             WHOLE | {"preprocessing": []},
             r"preprocessing must be a dictionary of fields, or null",

@@ -54,7 +54,9 @@ def test_stages_that_are_all_or_nothing_score_1():
     assert result.expected[0] == pytest.approx((2 * 4 / 5 + 2 / 4) / 3)
     np.testing.assert_allclose(result.excess, result.cka - result.expected)
     (finding,) = result.findings()
-    assert finding.text.startswith("block structure +1.000 (CKA within less between stages; no")
+    assert finding.text.startswith(
+        "block structure +1.000 (CKA within minus between stages; no"
+    )
 
 
 def test_similarity_that_falls_with_distance_alone_scores_0():

@@ -38,7 +38,7 @@ def test_a_code_that_does_not_exist_is_refused():
 
 @pytest.mark.parametrize(("correct", "expected"), [(100, True), (110, True), (140, False)])
 def test_an_accuracy_of_chance_is_a_warning(correct, expected):
-    """1,000 images, 10 classes: 11.0% [9.2, 13.1] includes 10%, 14% [12.0, 16.3] does not."""
+    """1,000 images, 10 classes: 11.0% [9.2%, 13.1%] includes 10%, 14% [12.0%, 16.3%] not."""
     import torch
 
     targets = torch.arange(1000) % 10

@@ -43,14 +43,19 @@ class Adversarial(Analysis):
     )
     epsilons: tuple[float, ...] = option(
         (1 / 255, 2 / 255, 4 / 255),
-        "norms of the perturbation, in pixels of 0 to 1, such as 4/255",
+        "largest norm of the perturbation, for pixel values in [0, 1], such as 4/255; choose "
+        "larger values for norm l2",
         above=0,
     )
     norm: Literal["linf", "l2"] = option("linf", "norm of the perturbation")
     steps: int = option(10, "number of PGD steps", minimum=1)
     restarts: int = option(1, "number of random starts of PGD", minimum=1)
     frequencies: tuple[float, ...] = option(
-        (), "centers of frequency bands in π rad/pixel; none for all", minimum=0, maximum=1.41
+        (),
+        "restrict perturbations to frequency bands with these centers, in π rad/pixel; none: "
+        "no restriction",
+        minimum=0,
+        maximum=1.41,
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:

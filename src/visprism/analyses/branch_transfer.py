@@ -26,15 +26,15 @@ class TransferFunction(FeatureAnalysis):
         Section(
             BranchTransfer,
             "Transfer function of residual branches",
-            "Each curve is a residual branch: the log amplitude of its output less that of its "
-            "input, before the sum, at each spatial frequency. A falling curve is a low-pass "
-            "filter.",
+            "Each curve is a residual branch: the log amplitude of its output minus that of "
+            "its input, before the sum, at each spatial frequency. A falling curve is a "
+            "low-pass filter.",
             table=False,
         ),
         Section(
             HighFrequencyGain,
             "High-frequency gain of residual branches",
-            "Each point is a branch: its log gain at the highest frequency less that at the "
+            "Each point is a branch: its log gain at the highest frequency minus that at the "
             "lowest frequency that is not 0.",
         ),
         Section(

@@ -37,14 +37,14 @@ class CKA(FeatureAnalysis):
             BlockStructure,
             "Block structure",
             "Each cell is a pair of stages: mean CKA of their pairs of blocks, and its excess "
-            "over all pairs at equal distance. Block structure is CKA within stages less "
+            "over all pairs at equal distance. Block structure is CKA within stages minus "
             "between stages, at equal distance.",
         ),
     )
 
     kernel: Literal["linear", "rbf"] = option("linear", "kernel of the features of two images")
     bandwidth: float = option(
-        0.5, "bandwidth of the RBF kernel in median distances of a batch", above=0
+        0.5, "RBF bandwidth as a multiple of the median distance in a batch", above=0
     )
 
     def inapplicable(self, subject: Subject) -> str | None:

@@ -60,7 +60,10 @@ class Density(Analysis):
     steps: int = option(40, "number of Lanczos steps per start vector", minimum=2)
     probes: int = option(30, "number of random vectors for the trace", minimum=3)
     weight_decay: float | None = option(
-        0.0, "weight decay of NLL + L2; none: that of the recipe", minimum=0
+        0.0,
+        "weight decay of the L2 term; above 0, NLL + L2 is measured instead of NLL; none: that "
+        "in the checkpoint's recipe, or 0 without one",
+        minimum=0,
     )
     parameters: str = option(
         "all", "parameters: all, a pattern of names, block:NAME, stage:NUMBER or kind:KIND"

@@ -34,7 +34,9 @@ class FourierSensitivity(Analysis):
         ),
     )
 
-    rms: float = option(0.1, "root mean square of the noise, in pixels of 0 to 1", above=0)
+    rms: float = option(
+        0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
+    )
     max_frequency: int = option(8, "highest frequency in cycles per image side", minimum=1)
     step: int = option(2, "distance between frequencies in cycles", minimum=1)
 

@@ -47,13 +47,20 @@ class FrequencyNoise(Analysis):
     frequencies: tuple[float, ...] = option(
         BAND_CENTERS, "centers of the bands in π rad/pixel", minimum=0, maximum=1.41
     )
-    rms: float = option(RMS, "root mean square of the noise, in pixels of 0 to 1", above=0)
+    rms: float = option(
+        RMS, "root mean square of the noise, for pixel values in [0, 1]", above=0
+    )
     ring: Literal["square", "round"] = option("square", "shape of the bands")
     protocol: Literal["default", "paper", "both"] = option(
-        "default", "equal energy in each band, the noise of the paper's code, or both"
+        "default",
+        "noise with equal energy in each band (default), as in the code of Park & Kim (2022) "
+        "(paper), or both",
     )
     epsilon: float = option(
-        EPSILON, "amplitude of the paper's noise, in normalized images", above=0
+        EPSILON,
+        "amplitude of the paper protocol, in units of normalized pixel values; used only with "
+        "paper or both",
+        above=0,
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:

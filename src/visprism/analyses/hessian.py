@@ -67,7 +67,8 @@ class Hessian(Analysis):
     )
     weight_decay: float | None = option(
         None,
-        "weight decay of NLL + L2, a second objective; none: that of the recipe",
+        "weight decay of the L2 term; above 0, eigenvalues of NLL + L2 are computed too; none: "
+        "that in the checkpoint's recipe, or 0 without one",
         minimum=0,
     )
     parameters: str = option(

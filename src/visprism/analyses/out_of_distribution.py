@@ -45,12 +45,14 @@ class OODScores(Analysis):
     ood_data: str | None = option(
         None, "images of another distribution, named as the data of the study"
     )
-    ood_split: str | None = option(None, "their split; test images where there are any")
+    ood_split: str | None = option(
+        None, "split of ood_data; none: test if it has one, else all images"
+    )
     pooling: Literal["mean", "class", "both"] = option(
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
     neighbors: int = option(
-        50, "number of the nearest neighbor whose distance is the score", minimum=1
+        50, "k: the score is the distance to the k-th nearest neighbor", minimum=1
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:

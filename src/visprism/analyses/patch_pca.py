@@ -39,7 +39,8 @@ class PatchPCA(Analysis):
     blocks: int = option(6, "number of blocks with pictures", minimum=1)
     foreground: float | None = option(
         None,
-        "score of the first component, from 0 to 1, up to which a patch is background",
+        "patches whose first component, scaled to [0, 1], is at or below this value are "
+        "background, and the components are fitted again on the others; none: keep all patches",
         minimum=0,
         below=1,
     )

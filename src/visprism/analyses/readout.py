@@ -43,7 +43,7 @@ class Readout(Analysis):
     neighbors: int = option(20, "number of neighbors of k-NN", minimum=1)
     temperature: float = option(0.07, "temperature of the votes of neighbors", above=0)
     penalty: float = option(
-        0.01, "penalty of the ridge probe in mean variances of a feature", above=0
+        0.01, "ridge penalty as a multiple of the mean feature variance", above=0
     )
     folds: int = option(5, "number of folds if the data has no training split", minimum=2)
 

@@ -61,7 +61,10 @@ class NormsOfTokens(FeatureAnalysis):
     )
 
     outlier: float = option(
-        4.0, "norm of an outlier token in medians of its image and block", above=1
+        4.0,
+        "a token is an outlier if its norm exceeds this multiple of the median norm in its "
+        "image and block",
+        above=1,
     )
     sink: float = option(
         0.3, "share of a head's attention that makes a key a sink", above=0, below=1

@@ -5,7 +5,13 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from visprism.cli.options import device_options, out_options, size_options, weights_options
+from visprism.cli.options import (
+    Container,
+    device_options,
+    out_options,
+    size_options,
+    weights_options,
+)
 from visprism.cli.output import columns
 from visprism.cli.train import changes_options, recipe_of
 from visprism.cli.values import positive
@@ -159,8 +165,8 @@ def add(to: argparse.ArgumentParser) -> None:
         "--heads",
         type=_heads,
         metavar="N[,N...]",
-        help="number of heads, of all MSA blocks or per stage (default: 3 x width / head "
-        "dimension)",
+        help="number of heads, of all MSA blocks or per stage (default: 3 x channels of the "
+        "block / head dimension)",
     )
     to.add_argument(
         "--head-dim",
@@ -173,7 +179,8 @@ def add(to: argparse.ArgumentParser) -> None:
         "--window",
         type=positive,
         metavar="N",
-        help="side of a window in pixels (default: that of the last stage's grid, at most 8)",
+        help="side of a window in positions of the feature map (default: the side of the last "
+        "stage's feature map, at most 8)",
     )
     to.add_argument(
         "--search",
@@ -181,6 +188,12 @@ def add(to: argparse.ArgumentParser) -> None:
         help="recipe by which candidates are trained to find the blocks; needs --data "
         "(default: no search)",
     )
+    device_options(to)
+    _search_options(to.add_argument_group("search (only with --search)"))
+
+
+def _search_options(to: Container) -> None:
+    """How candidates are trained."""
     to.add_argument("--data", metavar="DATA", help="training data of a search (default: none)")
     to.add_argument(
         "--split", metavar="NAME", help="split of the data (default: train, or all images)"
@@ -202,7 +215,7 @@ def add(to: argparse.ArgumentParser) -> None:
         "--limit",
         type=positive,
         metavar="N",
-        help="number of training images, as --set images=N (default: as in the recipe)",
+        help="maximum number of training images, balanced over classes, as --set images=N "
+        "(default: as in the recipe)",
     )
-    device_options(to)
     changes_options(to)

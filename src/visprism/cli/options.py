@@ -109,7 +109,9 @@ def data_options(to: Container) -> None:
     to.add_argument(
         "--train-data",
         metavar="DATA",
-        help="images for quantities of the training loss (default: the training split of DATA)",
+        help="images on which the training loss, its Hessian and linear probes are computed "
+        "(default: the training split of DATA; the images of DATA itself if it has none or if "
+        "--split is given)",
     )
     to.add_argument(
         "--split",

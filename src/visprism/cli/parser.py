@@ -54,7 +54,7 @@ def commands() -> dict[str, Command]:
             MODEL,
         ),
         "models": Command(
-            "list available models with their cost",
+            "list available models; with --cost, measure parameters, MACs and throughput",
             catalog.add_models,
             "models and data",
             f"{MODEL}\n{WEIGHTS}",

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from visprism.cli.options import device_options, out_options, size_options
+from visprism.cli.options import Container, device_options, out_options, size_options
 from visprism.cli.values import fraction, minutes, nonnegative, positive
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def add_train(to: ArgumentParser) -> None:
         "--limit",
         type=positive,
         metavar="N",
-        help="number of training images, as --set images=N (default: as in the recipe)",
+        help="maximum number of training images, balanced over classes, as --set images=N "
+        "(default: as in the recipe)",
     )
     to.add_argument(
         "--subset",
@@ -167,7 +168,7 @@ def add_train(to: ArgumentParser) -> None:
         type=minutes,
         default=10.0,
         metavar="N",
-        help="minutes between checkpoints (default: 10)",
+        help="minutes between saved training states (default: 10); not a time budget",
     )
     to.add_argument(
         "--log",
@@ -178,7 +179,7 @@ def add_train(to: ArgumentParser) -> None:
     )
 
 
-def changes_options(to: ArgumentParser) -> None:
+def changes_options(to: Container) -> None:
     """Other values for fields of a recipe."""
     to.add_argument(
         "--set",

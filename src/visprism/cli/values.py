@@ -44,7 +44,7 @@ def fraction(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 1:
-        raise ArgumentTypeError(f"must be a number above 0 and at most 1, got {text!r}")
+        raise ArgumentTypeError(f"must be positive and at most 1, got {text!r}")
     return value
 
 
@@ -62,7 +62,7 @@ def size(text: str) -> tuple[int, int]:
         return positive(height), positive(width if separator else height)
     except ArgumentTypeError as error:
         raise ArgumentTypeError(
-            f"must be pixels as 224, or height and width as 224x160, got {text!r}"
+            f"must be N or HxW in pixels, such as 224 or 224x160, got {text!r}"
         ) from error
 
 

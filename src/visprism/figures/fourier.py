@@ -20,7 +20,7 @@ REFERENCES = {"mean": "the mean", "lowest": "the lowest frequency"}
 
 @figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
 def _(result: Spectrum, ax: Axes) -> Axes:
-    """Log amplitude less that of frequency 0, a curve per block, colored by depth."""
+    """Log amplitude minus that of frequency 0, a curve per block, colored by depth."""
     blocks = list(dict.fromkeys(result.block.tolist()))
     for name in blocks:
         rows = result.select(result.block == name)
@@ -82,7 +82,7 @@ def _(result: BranchTransfer, ax: Axes) -> Axes:
 def _(
     result: HighFrequency, ax: Axes, *, reference: Literal["mean", "lowest"] = "mean"
 ) -> Axes:
-    """Log amplitude at the highest frequency less that of a reference, against depth."""
+    """Log amplitude at the highest frequency minus that of a reference, against depth."""
     name = {"mean": "relative", "lowest": "relative_lowest"}[reference]
     against_depth(ax, result, getattr(result, name), getattr(result, f"{name}_error"))
     ax.set_ylabel(f"Δ log amplitude, highest\nfrequency to {REFERENCES[reference]}")

@@ -46,7 +46,8 @@ def alternet(
             as ``layer3.2+layer4.1``, or "none".
         heads: number of heads, or numbers per stage such as ``3+6+12+24``; see `harmonize`.
         head_dim: channels of each head.
-        window: side of a window in pixels; by default that of the last stage's grid.
+        window: side of a window in positions of the feature map; by default that of the
+            last stage's feature map, at most 8.
         **options: of the CNN, such as `num_classes`.
 
     Raises:

@@ -97,7 +97,7 @@ def eigenpairs(
     """
     p = start.shape[2]
     if not 0 < tol <= _MAX_TOL:
-        raise InputError(f"tol must be above 0 and at most {_MAX_TOL}, got {tol}")
+        raise InputError(f"tol must be positive and at most {_MAX_TOL}, got {tol}")
     for request in requests:
         _check(request, p)
     k = max(request.k for request in requests)

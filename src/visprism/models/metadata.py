@@ -106,7 +106,7 @@ def _decoded(text: str, path: Path) -> Metadata:
     if not _is(names, tuple[str, ...]):
         raise _refused(path, "class_names must be a list of text")
     if not (isinstance(metrics, dict) and _is(list(metrics.values()), tuple[float, ...])):
-        raise _refused(path, "metrics must be numbers by name")
+        raise _refused(path, "metrics must be a mapping of names to numbers")
     if not isinstance(recipe, dict | None):
         raise _refused(path, "recipe must be a dictionary of fields, or null")
     return Metadata(

@@ -35,7 +35,7 @@ def stored_model_name(text: str, path: Path) -> str:
 
     Raises:
         InputError: if the name is not that of a registered architecture, or an option is not a
-            number, a flag, a word or a list of these.
+            number, a boolean, a string or a list of these.
 
     Example:
         >>> stored_model_name("resnet20?num_classes=100@start.pt", Path("best.safetensors"))
@@ -55,7 +55,7 @@ def stored_model_name(text: str, path: Path) -> str:
             raise _refused(text, path, f"metadata must not set {name}")
         if not is_plain(value):
             raise _refused(
-                text, path, f"{name} must be a number, a flag, a word or a list of these"
+                text, path, f"{name} must be a number, a boolean, a string or a list of these"
             )
     return text.partition("@")[0]
 
@@ -88,7 +88,7 @@ def check_configuration(values: Mapping[str, Any], source: str) -> None:
 
 
 def is_plain(value: object) -> bool:
-    """Whether an option is a number, a flag, a word, None, or a list of these."""
+    """Whether an option is a number, a boolean, a string, None, or a list of these."""
     if isinstance(value, list | tuple):
         return all(map(is_plain, value))
     if isinstance(value, str):

@@ -6,7 +6,7 @@ import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import NORMAL_95
-from visprism.results.answers import Answer, Verdict
+from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, points_text
@@ -171,12 +171,12 @@ class Ablations(Result):
                 worst = int(rows.drop.argmax())
                 answers.append(
                     Answer(
-                        question="How much accuracy does a single part hold?",
+                        question="How much does accuracy drop when one part is ablated?",
                         quantity=f"largest accuracy drop, {phrase}",
                         value=float(rows.drop[worst]),
                         low=float(rows.drop_low[worst]),
                         high=float(rows.drop_high[worst]),
-                        unit="%",
+                        unit=POINTS,
                         over="images",
                     )
                 )
@@ -229,7 +229,7 @@ class KindAblations(Result):
                 value=float(self.drop[i]),
                 low=float(self.drop_low[i]),
                 high=float(self.drop_high[i]),
-                unit="%",
+                unit=POINTS,
                 over="images",
                 claim="C10" if comparison in (_EARLY_CONV, _LATE_ATTENTION) else "",
                 verdict=self._verdict(i),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Literal
 
+POINTS = "percentage points"  # unit of a difference of two fractions
 Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
 
@@ -20,7 +21,7 @@ class Answer:
     value: float
     low: float = nan  # 95 % interval; NaN where there is none
     high: float = nan
-    unit: str = ""  # "%" for fractions that are shown as percent
+    unit: str = ""  # "%": fractions, shown as percent; POINTS: differences of two fractions
     over: str = ""  # what the interval is taken over: "images", "mini-batches", "seeds"
     claim: str = ""  # "C6": the claim of the paper that the question belongs to
     verdict: Verdict = ""  # about that claim
@@ -28,10 +29,12 @@ class Answer:
     average: Average = "arithmetic"
 
     def __str__(self) -> str:
-        """Value and interval: ``93.1% [92.6, 93.6]``."""
-        scale = 100 if self.unit == "%" else 1
+        """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""
+        scale = 100 if self.unit in ("%", POINTS) else 1
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
         value = f"{scale * self.value:.3g}{unit}"
         if not (isfinite(self.low) and isfinite(self.high)):
             return value
-        return f"{value} [{scale * self.low:.3g}, {scale * self.high:.3g}]"
+        percent = "%" if self.unit == "%" else ""
+        low, high = f"{scale * self.low:.3g}{percent}", f"{scale * self.high:.3g}{percent}"
+        return f"{value} [{low}, {high}]"

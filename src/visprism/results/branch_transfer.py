@@ -24,17 +24,17 @@ class TransferColumns(PerBlock):
         "Frequency", "π rad/pixel", "0 is the mean, 1 the Nyquist frequency"
     )
     gain: np.ndarray = column(
-        "Log gain", "", "log amplitude of the branch's output less that of its input"
+        "Log gain", "", "log amplitude of the branch's output minus that of its input"
     )
     gain_error: np.ndarray = column("Standard error of the log gain", "", "over images, paired")
     relative: np.ndarray = column(
-        "Δ log gain", "", "log gain less that at frequency 0 (the mean)"
+        "Δ log gain", "", "log gain minus that at frequency 0 (the mean)"
     )
     relative_error: np.ndarray = column("Standard error of Δ log gain", "", "over images")
     relative_lowest: np.ndarray = column(
         "Δ log gain to the lowest frequency",
         "",
-        "log gain less that at the lowest frequency that is not 0; NaN if there is only one",
+        "log gain minus that at the lowest frequency that is not 0; NaN if there is only one",
     )
     relative_lowest_error: np.ndarray = column(
         "Standard error of Δ log gain to the lowest frequency", "", "over images"

@@ -44,7 +44,7 @@ class SpectrumColumns(PerBlock):
         "Standard error of the change of the log amplitude", "", "over images, paired"
     )
     relative: np.ndarray = column(
-        "Δ log amplitude", "", "log amplitude less its value at frequency 0 (the mean)"
+        "Δ log amplitude", "", "log amplitude minus its value at frequency 0 (the mean)"
     )
     relative_error: np.ndarray = column(
         "Standard error of Δ log amplitude", "", "over images; NaN for one image"
@@ -58,7 +58,7 @@ class SpectrumColumns(PerBlock):
     relative_lowest: np.ndarray = column(
         "Δ log amplitude to the lowest frequency",
         "",
-        "log amplitude less its value at the lowest frequency that is not 0; NaN if there is "
+        "log amplitude minus its value at the lowest frequency that is not 0; NaN if there is "
         "only one",
     )
     relative_lowest_error: np.ndarray = column(

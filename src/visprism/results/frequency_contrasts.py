@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.results.answers import Answer, Verdict
+from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.perturbations import FrequencyRobustness
@@ -75,7 +75,7 @@ class FrequencyContrasts(Result):
                 value=float(self.contrast[i]),
                 low=float(self.low[i]),
                 high=float(self.high[i]),
-                unit="%",
+                unit=POINTS,
                 over="images",
                 claim="C7",
                 verdict=self.verdict(i),

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from visprism.results.answers import Answer, Verdict
+from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 
@@ -143,7 +143,7 @@ class ReplacementSearch(Result):
             Finding(
                 f"with {count} new seeds, validation accuracy {means[0]:.1%} of the CNN and "
                 f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} "
-                f"[{100 * low:.2g}, {100 * high:.2g}] percentage points (95% t interval over "
+                f"percentage points [{100 * low:.2g}, {100 * high:.2g}] (95% t interval over "
                 f"seeds){significant}"
             ),
         )
@@ -161,7 +161,7 @@ class ReplacementSearch(Result):
                 value=gain,
                 low=low,
                 high=high,
-                unit="%",
+                unit=POINTS,
                 over="seeds",
                 claim="C11",
                 verdict=verdict,

@@ -182,7 +182,7 @@ def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
         )
     code = "VP107" if _disagree(summary, mean, lowest) else ""
     without = np.isnan(summary.low[[mean, lowest]]).any()  # `_over` says so
-    end = "" if signs.any() or without else "; not significant"
+    end = "" if signs.any() or without else "; the mean change is not significant"
     return Finding(f"{kind} blocks: {text}; {_over(summary)}{end}", code)
 
 
@@ -211,7 +211,7 @@ def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
     ]
     text = f"{values[0]:+.3g}%"
     if np.isfinite(values[1:]).all():
-        text += f" [{values[1]:+.3g}, {values[2]:+.3g}]"
+        text += f" [{values[1]:+.3g}%, {values[2]:+.3g}%]"
     text += f" {_counts(summary, row)}"
     if np.isnan(summary.low[row]):
         return f"{kind} blocks, {quantity}: {text}" if kind else f"{quantity}: {text}"

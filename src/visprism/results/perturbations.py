@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from visprism.core.statistics import NORMAL_95
-from visprism.results.answers import Answer
+from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text, points_text
@@ -108,12 +108,12 @@ class FrequencyRobustness(Result):
         """The mean drop over bands; `FrequencyContrasts` has high against low frequencies."""
         return (
             Answer(
-                question="How much accuracy does noise of one frequency band take?",
+                question="How much does noise in one frequency band reduce accuracy?",
                 quantity=MEAN_DROP,
                 value=float(self.drop.mean()),
                 low=self.mean_drop_low,
                 high=self.mean_drop_high,
-                unit="%",
+                unit=POINTS,
                 over="images",
             ),
         )
@@ -172,7 +172,7 @@ class FourierSensitivity(Result):
                 value=self.mean_rise,
                 low=self.mean_rise_low,
                 high=self.mean_rise_high,
-                unit="%",
+                unit=POINTS,
                 over="images",
             ),
         )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.results.answers import Answer
+from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text
@@ -144,7 +144,14 @@ class Robustness(Result):
             ),
         }
         return tuple(
-            Answer(question, quantity, *values, unit="%", over="images", claim="C11")
+            Answer(
+                question,
+                quantity,
+                *values,
+                unit=POINTS if "drop" in quantity else "%",
+                over="images",
+                claim="C11",
+            )
             for quantity, values in quantities.items()
             if np.isfinite(values[0])
         )

@@ -41,13 +41,16 @@ class ShapeBias(Result):
             )
         bias = interval_text(self.bias[-1], self.low[-1], self.high[-1], ".1%")
         fraction, chance = decisions / images, 2 / categories if categories else 1.0
-        doubt = ""
-        if fraction <= chance:
-            doubt = f", at most as many as by chance ({chance:.1%}), so the bias means little"
+        text = f"shape bias {bias} over {decisions} decisions for shape or texture"
+        if fraction > chance:
+            return (
+                Finding(f"{text}, {fraction:.1%} of {images} images with conflicting cues"),
+            )
         return (
             Finding(
-                f"shape bias {bias} over {decisions} decisions for shape or texture, "
-                f"{fraction:.1%} of {images} images with conflicting cues{doubt}"
+                f"{text}: {decisions} of {images} images with conflicting cues are "
+                "classified as their shape or their texture, not more than expected by chance "
+                f"({chance:.1%}); the shape bias is not informative"
             ),
         )
 

@@ -188,11 +188,11 @@ class BlockStructure(Result):
     expected: np.ndarray = column(
         "Mean CKA at equal distance", "", "of all pairs of the model that are as far apart"
     )
-    excess: np.ndarray = column("Excess CKA", "", "mean CKA less that at equal distance")
+    excess: np.ndarray = column("Excess CKA", "", "mean CKA minus that at equal distance")
     score: float = scalar(
         "Block structure",
         "",
-        "CKA within stages less between stages, at equal distance; NaN if not available",
+        "CKA within stages minus between stages, at equal distance; NaN if not available",
     )
     score_error: float = scalar(
         "Standard error of the block structure",
@@ -224,8 +224,8 @@ class BlockStructure(Result):
         low, high = self.interval()
         text = f"block structure {self.score:+.3f}"
         if not np.isfinite(low):
-            reason = f"no interval, which takes at least {FEWEST_GROUPS} batches"
-            return (Finding(f"{text} (CKA within less between stages; {reason})"),)
+            reason = f"no interval: at least {FEWEST_GROUPS} batches are required"
+            return (Finding(f"{text} (CKA within minus between stages; {reason})"),)
         text += f" [{low:+.3f}, {high:+.3f}]"
         if low <= 0 <= high:
             verdict = "not significant"
@@ -233,7 +233,7 @@ class BlockStructure(Result):
             verdict = f"CKA is {'higher' if low > 0 else 'lower'} within stages than between"
         return (
             Finding(
-                f"{text} (CKA within less between {stages} stages, at equal distance): "
+                f"{text} (CKA within minus between {stages} stages, at equal distance): "
                 f"{verdict}; interval over {self.groups} groups of batches"
             ),
         )
@@ -247,7 +247,7 @@ class BlockStructure(Result):
         return (
             Answer(
                 question="Does CKA show block structure?",
-                quantity="block structure: CKA within less between stages, at equal distance",
+                quantity="block structure: CKA within minus between stages, at equal distance",
                 value=self.score,
                 low=low,
                 high=high,
@@ -270,7 +270,7 @@ def structure_score(
 def _score(
     apart: Int[np.ndarray, "p"], cka: Float[np.ndarray, "p"], within: Bool[np.ndarray, "p"]
 ) -> float:
-    """Mean CKA of pairs within a stage, less that of pairs between stages as far apart."""
+    """Mean CKA of pairs within a stage, minus that of pairs between stages as far apart."""
     contrast = cka[within] - _mean_at(apart, cka, ~within)[apart[within]]
     return _mean(contrast[np.isfinite(contrast)])
 

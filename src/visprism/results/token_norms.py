@@ -71,7 +71,7 @@ class OutlierTokens(ScalarPerBlock):
         most = int(np.argmax(self.share))
         mean, half = 100 * self.mean_share, 100 * self._margin
         images = images_text(self.provenance.images, self.provenance.split)
-        interval = f" [{max(mean - half, 0):.3g}, {mean + half:.3g}]" if half == half else ""
+        interval = f" [{max(mean - half, 0):.3g}%, {mean + half:.3g}%]" if half == half else ""
         text = (
             f"outlier tokens (norm above {self.threshold:g} times the median of the image): "
             f"{mean:.3g}%{interval} of the grid, mean over {len(self)} blocks and {images}"

@@ -73,7 +73,7 @@ class History(Result):
             return training, Finding("not evaluated: there are no test images")
         row, best = self.last_evaluation, int(np.nanargmax(self.test_accuracy))
         low, high = self.accuracy_interval(row)
-        interval = f" [{100 * low:.1f}, {100 * high:.1f}]" if self.test_images else ""
+        interval = f" [{low:.1%}, {high:.1%}]" if self.test_images else ""
         over = f" ({self.test_images} test images, 95% interval)" if self.test_images else ""
         findings = [
             training,

@@ -63,7 +63,7 @@ class Variances(ScalarPerBlock):
     change: np.ndarray = column(
         "Relative change of the variance",
         "",
-        "variance over that of the previous block, less 1; NaN if grids differ",
+        "variance over that of the previous block, minus 1; NaN if grids differ",
     )
     change_error: np.ndarray = column(
         "Standard error of the relative change", "", "over images, by the delta method, paired"
@@ -79,7 +79,7 @@ class Variances(ScalarPerBlock):
     relative_log_ratio: np.ndarray = column(
         "Change of log(variance / mean square)",
         "",
-        "mean over images, less that of the previous block; does not depend on scale",
+        "mean over images, minus that of the previous block; does not depend on scale",
     )
     relative_log_ratio_error: np.ndarray = column(
         "Standard error of the change of log(variance / mean square)", "", "over images, paired"
@@ -97,7 +97,7 @@ class Variances(ScalarPerBlock):
     feature_change: np.ndarray = column(
         "Change of the features",
         "",
-        "root mean square of output less input over that of the input, from 4 random "
+        "root mean square of output minus input over that of the input, from 4 random "
         "projections; NaN if the shapes differ",
     )
     dead_channels: np.ndarray = column(

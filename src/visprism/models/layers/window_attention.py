@@ -77,8 +77,8 @@ class WindowAttention(nn.Module):
         super().__init__()
         if window < 1 or not 0 <= shift < window:
             raise InputError(
-                "window must be at least 1 pixel and shift in [0, window), got "
-                f"{window} and {shift}"
+                "window must be at least 1 and shift in [0, window), in positions of the "
+                f"feature map, got {window} and {shift}"
             )
         width = head_width(in_chans, num_heads, head_dim)
         self.num_heads, self.window, self.shift = num_heads, window, shift
