@@ -131,7 +131,7 @@ def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdi
 def test_few_batches_give_no_interval():
     result = structure(0.05, 0.01, 4)
     assert np.isnan(result.interval()).all()
-    assert "no interval, which takes at least 5 batches" in result.findings()[0].text
+    assert "no interval: at least 5 batches are required" in result.findings()[0].text
     assert result.answers()[0].verdict == "undecided"
 
 
