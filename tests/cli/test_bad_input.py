@@ -257,7 +257,9 @@ def test_a_folder_of_another_study_is_refused(studied, capsys):
         "--out",
         studied,
     )
-    assert sentence.startswith("--out must be an empty folder or hold the same study")
+    assert sentence.startswith(
+        "--out must be an empty folder or hold a study with the same images"
+    )
     assert sentence.endswith("Choose another folder, or pass --fresh to start over.")
     assert (studied / "study.json").read_bytes() == before
 

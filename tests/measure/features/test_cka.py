@@ -303,7 +303,7 @@ def test_a_smaller_last_batch_is_left_out(related):
 
 
 def test_batches_under_4_are_refused(related):
-    with pytest.raises(InputError, match=r"must hold at least 4 images for CKA.*Use larger"):
+    with pytest.raises(InputError, match=r"must hold at least 4 images for CKA.*Use a larger"):
         similarity(*related, cut=3)
     with pytest.raises(InputError, match="must hold at least 4 images for CKA"):
         CKAProbe().result()
@@ -312,5 +312,5 @@ def test_batches_under_4_are_refused(related):
 def test_an_unknown_kernel_and_an_impossible_bandwidth_are_refused():
     with pytest.raises(InputError, match="kernel must be 'linear' or 'rbf', got 'cosine'"):
         CKAProbe("cosine")
-    with pytest.raises(InputError, match=r"bandwidth must be above 0, got 0.0"):
+    with pytest.raises(InputError, match=r"bandwidth must be positive, got 0.0"):
         CKAProbe("rbf", bandwidth=0.0)

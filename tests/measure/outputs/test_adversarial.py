@@ -295,7 +295,7 @@ def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
         ({"epsilon": 4.0}, "epsilon must be at most 1, as pixels are in 0 ... 1, got 4.0"),
         (
             {"name": "pgd", "step_size": -0.01},
-            "step_size must be finite and greater than 0, got -0.01",
+            "step_size must be finite and positive, got -0.01",
         ),
     ],
 )
@@ -356,7 +356,7 @@ def test_results_are_saved_and_read(network, tmp_path):
         ({"name": "carlini"}, "name must be one of fgsm, pgd, random, got 'carlini'"),
         ({"norm": "l1"}, "norm must be one of linf, l2, got 'l1'"),
         ({"ring": "oval"}, "ring must be one of square, round, got 'oval'"),
-        ({"epsilon": 0.0}, "epsilon must be finite and greater than 0, got 0.0"),
+        ({"epsilon": 0.0}, "epsilon must be finite and positive, got 0.0"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"frequency": 2.0}, "frequency must be between 0 and 1 .* got 2.0"),
     ],

@@ -238,13 +238,13 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, good, mean=(0.5,), std=(0.5,))
     with pytest.raises(InputError, match=r"frequency must be between 0 and 1 .* got 3.0"):
         frequency_noise(model, good, **GRAY, frequencies=[3.0])
-    with pytest.raises(InputError, match=r"width must be above 0 and at most 2 .* got 0.0"):
+    with pytest.raises(InputError, match=r"width must be positive and at most 2 .* got 0.0"):
         band((8, 8), 0.5, width=0.0)
     with pytest.raises(InputError, match="ring must be one of square, round, got 'oval'"):
         frequency_noise(model, good, **GRAY, ring="oval")
     with pytest.raises(InputError, match="protocol must be 'default' or 'paper', got 'papers'"):
         frequency_noise(model, good, **GRAY, protocol="papers")
-    with pytest.raises(InputError, match=r"rms must be finite and greater than 0, got 0\.0"):
+    with pytest.raises(InputError, match=r"rms must be finite and positive, got 0\.0"):
         frequency_noise(model, good, **GRAY, rms=0.0)
     with pytest.raises(InputError, match="this measurement needs targets"):
         frequency_noise(model, [good[0][0]], **GRAY)
@@ -263,9 +263,9 @@ def test_what_a_user_can_get_wrong():
         with pytest.raises(InputError, match=rf"step must be between 1 and 2 .*, got {step}"):
             fourier_sensitivity(model, good, **GRAY, max_frequency=2, step=step)
     for rms in (0.0, float("nan"), float("inf")):
-        with pytest.raises(InputError, match="rms must be finite and greater than 0"):
+        with pytest.raises(InputError, match="rms must be finite and positive"):
             fourier_sensitivity(model, good, **GRAY, rms=rms)
-        with pytest.raises(InputError, match="rms must be finite and greater than 0"):
+        with pytest.raises(InputError, match="rms must be finite and positive"):
             frequency_noise(model, good, **GRAY, rms=rms)
     with pytest.raises(InputError, match=r"evaluation mode. Call model.eval\(\) first"):
         frequency_noise(model.train(), good, **GRAY)

@@ -56,7 +56,7 @@ class CKAProbe(Probe):
         if kernel not in ("linear", "rbf"):
             raise InputError(f"kernel must be 'linear' or 'rbf', got {kernel!r}")
         if not bandwidth > 0:
-            raise InputError(f"bandwidth must be above 0, got {bandwidth}")
+            raise InputError(f"bandwidth must be positive, got {bandwidth}")
         super().__init__()
         self.kernel: str = kernel
         self.bandwidth = bandwidth
@@ -99,8 +99,8 @@ def similarity(probe: CKAProbe, first: Sequence[Block], other: Sequence[Block]) 
     """
     if not probe.sums:
         raise InputError(
-            f"batches must hold at least {FEWEST} images for CKA, got none that does. Use "
-            "larger batches."
+            f"batches must hold at least {FEWEST} images for CKA, and all hold fewer. Use a "
+            "larger batch_size."
         )
     keys = [key for key in probe.sums if isinstance(key, Block)]
     sums = np.stack([probe.sums[key] for key in keys], axis=1)

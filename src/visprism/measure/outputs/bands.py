@@ -33,7 +33,7 @@ def check_band(center: float, width: float = BAND_WIDTH) -> None:
         InputError: if its center or width is out of range.
     """
     if not 0 < width <= 2:
-        raise InputError(f"width must be above 0 and at most 2 π rad/pixel, got {width}")
+        raise InputError(f"width must be positive and at most 2 π rad/pixel, got {width}")
     if not 0 <= center <= 2**0.5:
         raise InputError(
             "frequency must be between 0 and 1 π rad/pixel (up to 1.41 for round rings), got "

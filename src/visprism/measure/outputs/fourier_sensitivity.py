@@ -68,7 +68,7 @@ def fourier_sensitivity(
             f"step must be between 1 and {max_frequency} (max_frequency), got {step}"
         )
     if not 0 < rms < inf:
-        raise InputError(f"rms must be finite and greater than 0, got {rms}")
+        raise InputError(f"rms must be finite and positive, got {rms}")
     half = half_plane(max_frequency, step)
 
     def perturb(condition: int, pixels: Tensor, _targets: Tensor, indices: range) -> Tensor:

@@ -139,7 +139,7 @@ def _check(
         raise InputError(f"protocol must be 'default' or 'paper', got {protocol!r}")
     for name, value in (("rms", rms), ("epsilon", epsilon)):
         if not 0 < value < inf:
-            raise InputError(f"{name} must be finite and greater than 0, got {value}")
+            raise InputError(f"{name} must be finite and positive, got {value}")
     for frequency in frequencies:
         check_band(frequency)
     check_ring(ring)

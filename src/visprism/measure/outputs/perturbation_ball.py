@@ -55,7 +55,7 @@ class Attack:
                 raise InputError(f"{field} must be one of {', '.join(values)}, got {value!r}")
         check_ring(self.ring)
         if not 0 < self.epsilon < inf:
-            raise InputError(f"epsilon must be finite and greater than 0, got {self.epsilon}")
+            raise InputError(f"epsilon must be finite and positive, got {self.epsilon}")
         if self.norm == "linf" and self.epsilon > 1:
             raise InputError(
                 f"epsilon must be at most 1, as pixels are in 0 ... 1, got {self.epsilon}. "
@@ -65,9 +65,7 @@ class Attack:
             if value < 1:
                 raise InputError(f"{field} must be at least 1, got {value}")
         if self.step_size is not None and not 0 < self.step_size < inf:
-            raise InputError(
-                f"step_size must be finite and greater than 0, got {self.step_size}"
-            )
+            raise InputError(f"step_size must be finite and positive, got {self.step_size}")
         if self.frequency is not None:
             check_band(self.frequency)
 
