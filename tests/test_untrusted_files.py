@@ -378,7 +378,7 @@ def test_a_file_name_is_no_code_in_a_converted_network(tmp_path):
     )
     assert [path.name for path in tmp_path.iterdir()] == ["alternet.safetensors"]
     with pytest.raises(
-        InputError, match="which is refused: blocks must be a number, a flag, a"
+        InputError, match="which is refused: blocks must be a number, a boolean, a"
     ):
         load_model(saved)
     assert not (tmp_path / _RUN).exists()
@@ -391,6 +391,6 @@ def test_a_converted_network_must_not_name_the_code_of_its_cnn(tmp_path, monkeyp
     base = f"{tmp_path / 'net.py' if folder else 'net.py'}:net"
     provenance = Provenance(model=f"alternet?base={base}&blocks=none")
     save_checkpoint(nn.Linear(1, 1), tmp_path / "a.safetensors", provenance=provenance)
-    with pytest.raises(InputError, match="which is refused: base must be a number, a flag"):
+    with pytest.raises(InputError, match="which is refused: base must be a number, a boolean"):
         load_model(str(tmp_path / "a.safetensors"))
     assert not (tmp_path / _RUN).exists()

@@ -99,7 +99,8 @@ OTHERS = {
         evaluation="5 folds", lens_note="", chance=0.25,
     ),
     "outlier_tokens": lambda: by_block(
-        OutlierTokens, threshold=4.0, mean_share=0.2, mean_share_error=0.02
+        OutlierTokens, threshold=4.0, mean_share=0.2, mean_share_error=0.02,
+        mean_share_low=0.16, mean_share_high=0.24,
     ),
     "massive_activations": lambda: by_block(MassiveActivations, channel=np.array([1, 2, 1])),
     "attention_sinks": lambda: by_block(AttentionSinks, threshold=0.3),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visprism.core.statistics import NORMAL_95
+from visprism.core.statistics import NORMAL_95, wilson
 from visprism.results.calibration_error import (
     Bins,
     _absolute_deviation,
@@ -130,3 +130,46 @@ def test_contributions_add_up_to_the_ece_where_every_bin_is_far_off():
 def test_images_of_a_calibrated_bin_contribute_nothing():
     confidence = np.full(40, 0.75, np.float32)
     assert not calibration_contributions(confidence, np.arange(40) < 30).any()
+
+
+@pytest.mark.parametrize(
+    ("confidence", "accuracy"), [(0.95, 0.85), (0.99999, 0.9), (1.0, 0.9), (0.75, 0.75)]
+)
+def test_the_interval_holds_also_where_all_confidences_are_equal(
+    confidence: float, accuracy: float
+):
+    generator = np.random.default_rng(8)
+    column = np.full(100, confidence, np.float32)
+    bins = simulated(lambda: (column, generator.random(100) < accuracy), 800)
+    assert covered(bins, abs(float(column[0]) - accuracy)) >= 0.92
+
+
+def test_the_interval_holds_also_where_most_confidences_of_a_calibrated_model_are_near_1():
+    generator = np.random.default_rng(9)
+
+    def draw():
+        confidence = generator.beta(50, 1, 200)
+        return confidence.astype(np.float32), generator.random(200) < confidence
+
+    assert covered(simulated(draw, 800), 0.0) >= 0.92
+
+
+def test_confidences_of_1_have_an_interval_like_that_of_the_accuracy():
+    error = calibration_error(np.full(100, 1, np.float32), np.arange(100) < 90)
+    low, high = wilson(np.array([10]), np.array([100]))
+    assert (error.low, error.high) == pytest.approx((low.item(), high.item()), abs=1e-6)
+    assert error.calibrated == 0
+
+
+def test_a_gap_of_0_has_an_interval_above_0():
+    error = calibration_error(np.full(40, 0.75, np.float32), np.arange(40) < 30)
+    assert error.value == error.low == 0
+    assert 0.1 < error.high < 0.25
+
+
+@pytest.mark.parametrize(("images", "wrong"), [(19, 6), (100, 4), (100, 96)])
+def test_few_images_of_either_outcome_have_no_interval(images: int, wrong: int):
+    confidence = np.full(images, 0.9, np.float32)
+    error = calibration_error(confidence, np.arange(images) >= wrong)
+    assert np.isnan([error.low, error.high]).all()
+    assert np.isfinite([error.value, error.debiased, error.calibrated]).all()

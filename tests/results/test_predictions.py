@@ -196,3 +196,11 @@ def test_common_errors_make_the_interval_of_the_difference_narrower():
         for result in (calibration_differences(first, second) for second in (alike, other))
     ]
     assert widths[0] < 0.2 * widths[1]
+
+
+def test_a_model_with_few_wrong_predictions_has_no_interval_of_the_difference():
+    confidence = np.full(100, 0.95, np.float32)
+    first, second = (outcomes(np.arange(100) >= wrong, confidence) for wrong in (4, 9))
+    result = calibration_differences(first, second)
+    assert np.isfinite(result.difference).all()
+    assert np.isnan([result.low, result.high]).all()

@@ -40,10 +40,12 @@ def _(result: SeriesPerBlock, ax: Axes) -> Axes:
     """A line for each series against depth, with 95 % intervals."""
     for name, rows, color in _colored(result.series()):
         finite = rows[np.isfinite(result.values[rows])]
-        error = result.margins[finite]
+        value = result.values[finite]
+        low, high = (ends[finite] for ends in result.intervals)
+        error = np.stack([value - low, high - value])
         ax.errorbar(
             result.depth[finite],
-            result.values[finite],
+            value,
             yerr=error if np.isfinite(error).all() else None,
             color=color,
             marker="o",
@@ -133,11 +135,9 @@ def _(result: Curve, ax: Axes) -> Axes:
     """A line for each curve, with its 95 % interval."""
     x = np.asarray(getattr(result, result.x_name), dtype=float)
     for name, rows, color in _colored(result.series()):
-        value, margin = result.values[rows], result.margins[rows]
-        if np.isfinite(margin).all():
-            ax.fill_between(
-                x[rows], value - margin, value + margin, color=color, alpha=0.18, linewidth=0
-            )
+        value, (low, high) = result.values[rows], (e[rows] for e in result.intervals)
+        if np.isfinite([low, high]).all():
+            ax.fill_between(x[rows], low, high, color=color, alpha=0.18, linewidth=0)
         ax.plot(x[rows], value, color=color, linewidth=1.1, label=name or "_value")
     if len(result.series()) > 1:
         ax.legend()

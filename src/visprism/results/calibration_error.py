@@ -6,12 +6,18 @@ a calibrated model is well above 0. Let the accuracy of a bin be
 
     p_b(h) = conf_b + sign(g_b) max(|g_b| - h s_b, 0),  g_b = acc_b - conf_b,
 
-with s_b = sqrt(conf_b (1 - conf_b)) the standard deviation of one image: as observed at h = 0,
-calibrated at a large h. A bin whose gap is small beside that of others becomes calibrated
-first, so that bins without a calibration error do not add to that of the model. With k_b
-binomial, the mean and the variance of the ECE at h are exact. The debiased ECE is that of the
-model at the h whose expected ECE is the observed one. The interval holds each h at which the
-observed ECE is within 1.96 standard deviations of the expected one.
+as observed at h = 0, calibrated at a large h. The standard deviation of one image is
+s_b = sqrt(c (1 - c)), with c the mean confidence, but at least 1 / (2 (n_b + 1)) from 0 and 1,
+so that s_b is above 0 for confidences of 1. A bin whose gap is small beside that
+of others becomes calibrated first, so that bins without a calibration error do not add to that
+of the model. With k_b binomial, the mean and the variance of the ECE at h are exact. The
+debiased ECE is that of the model at the h whose expected ECE is the observed one. The interval
+holds each h at which the observed ECE is within 1.96 standard deviations of the expected one.
+
+A gap within half a standard error of 0 may have the other sign in the model. For h < 0, beyond
+the observed gaps, the accuracy of such a bin lies on the side of 1/2, where it varies most. The
+upper end of a sample whose ECE is more than 1.5 standard deviations below the expected one of a
+calibrated model is that of a sample 1.5 standard deviations below.
 """
 
 from dataclasses import dataclass
@@ -19,10 +25,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
-from visprism.core.statistics import NORMAL_95
+from visprism.core.statistics import FEWEST_DIFFERENT, NORMAL_95
 
-_SMALLEST, _LARGEST = -8.0, 64.0  # of h: beyond any model that is compatible with the sample
-_HALVINGS = 36
+FEWEST_IMAGES = 20  # for an interval
+_HALVINGS = 48
+_FAR_BELOW = 1.5  # standard deviations; below 1.96, where the interval would be 0 to 0
+_BEYOND = 1 + 1e-9  # the rounding of a gap that is 0
 _ROUNDING = 1e-9  # images; a smaller gap of a bin is 0
 
 
@@ -54,14 +62,30 @@ class Bins:
         """Sum over bins of |accuracy - mean confidence|, weighted by their images."""
         return np.abs(self.correct - self.confidence).sum(1) / self.images.sum(1)
 
+    @property
+    def deviations(self) -> Float[np.ndarray, "r m"]:
+        """Standard deviation of one image in each bin."""
+        confidence = self.confidence / np.maximum(self.images, 1)
+        margin = 0.5 / (self.images + 1)
+        inside = np.clip(confidence, margin, 1 - margin)
+        return np.sqrt(inside * (1 - inside))
+
+    @property
+    def ends(self) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
+        """The h at which every accuracy is 0 or 1, and the one at which all are calibrated."""
+        gap = np.abs(self.correct - self.confidence) / np.maximum(self.images, 1)
+        return -(1 / self.deviations).max(1), _BEYOND * (gap / self.deviations).max(1)
+
     def accuracies(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, "r m"]:
         """Accuracy of the model in each bin at h."""
         filled = np.maximum(self.images, 1)
-        confidence = self.confidence / filled
+        confidence, deviation = self.confidence / filled, self.deviations
         gap = self.correct / filled - confidence
-        deviation = np.sqrt(np.maximum(confidence * (1 - confidence), 0))
         size = np.maximum(np.abs(gap) - h[:, None] * deviation, 0)
-        return np.clip(confidence + np.sign(gap) * size, 0, 1)
+        either = np.abs(gap) <= 0.5 * deviation / np.sqrt(filled)
+        inwards = np.where(confidence > 0.5, -1.0, 1.0)
+        sign = np.where(either & (h[:, None] < 0), inwards, np.sign(gap))
+        return np.clip(confidence + sign * size, 0, 1)
 
     def expected(
         self, h: Float[np.ndarray, " r"]
@@ -79,15 +103,19 @@ class Bins:
 
         It is the largest h where already a calibrated model reaches the sample's ECE.
         """
-        ece = self.ece
-        low, high = np.full(len(ece), _SMALLEST), np.full(len(ece), _LARGEST)
+        smallest, largest = self.ends
+        calibrated, deviation, _model = self.expected(largest)
+        # An ECE far below that of a calibrated model would bound the model's at 0.
+        least = np.where(np.less(deviations, 0), calibrated - _FAR_BELOW * deviation, 0)
+        ece = np.maximum(self.ece, least)
+        reached = calibrated + deviations * deviation >= ece
+        low, high = smallest, largest
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             mean, deviation, _model = self.expected(middle)
             below = mean + deviations * deviation < ece
             low, high = np.where(below, low, middle), np.where(below, middle, high)
-        mean, deviation, _model = self.expected(np.full(len(ece), _LARGEST))
-        return np.where(mean + deviations * deviation >= ece, _LARGEST, low)
+        return np.where(reached, largest, low)
 
     def solve(self, deviations: float | Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
         """The model's ECE at that threshold: 0 where a calibrated one reaches the sample's."""
@@ -100,7 +128,7 @@ class CalibrationError:
 
     value: float  # of the sample
     debiased: float  # of the model
-    low: float  # 95 % interval of the model's ECE
+    low: float  # 95 % interval of the model's ECE; NaN where there is none
     high: float
     calibrated: float  # expected ECE of a calibrated model in as many images
 
@@ -109,6 +137,8 @@ def calibration_error(
     confidence: Float32[np.ndarray, " n"], correct: Bool[np.ndarray, " n"], *, bins: int = 10
 ) -> CalibrationError:
     """ECE with its debiased value and 95 % interval; no resampling.
+
+    The interval is NaN for fewer than 20 images, 5 correct or 5 wrong ones.
 
     Args:
         confidence: probability of the predicted class.
@@ -127,12 +157,16 @@ def calibration_error(
         np.repeat(v, 3, axis=0) for v in (binned.images, binned.confidence, binned.correct)
     )
     debiased, low, high = Bins(*copies).solve(np.array([0.0, NORMAL_95, -NORMAL_95])).tolist()
+    hits = int(correct.sum())
+    rarer = min(hits, len(correct) - hits)
+    if len(correct) < FEWEST_IMAGES or rarer < FEWEST_DIFFERENT:
+        low = high = float("nan")
     return CalibrationError(
         value=float(binned.ece[0]),
         debiased=debiased,
         low=low,
         high=high,
-        calibrated=float(binned.expected(np.full(1, _LARGEST))[0][0]),
+        calibrated=float(binned.expected(binned.ends[1])[0][0]),
     )
 
 

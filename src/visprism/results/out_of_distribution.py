@@ -3,7 +3,9 @@
 from typing import ClassVar
 
 import numpy as np
+from jaxtyping import Float
 
+from visprism.core.auroc import auroc_interval
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -55,6 +57,12 @@ class OutOfDistribution(SeriesPerBlock):
         """The images of both data sets."""
         return f"images of both data sets (at least {self.units:,} of each)"
 
+    @property
+    def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
+        """The 95 % intervals of the AUROC, within 0 and 1; see `auroc_interval`."""
+        images = self.provenance.images, self.other_images
+        return auroc_interval(self.auroc, self.auroc_error, *images)
+
     def findings(self) -> tuple[Finding, ...]:
         """Each score, and what was compared."""
         best = int(np.argmax(self.auroc))
@@ -73,14 +81,14 @@ class OutOfDistribution(SeriesPerBlock):
         rows = np.flatnonzero(self.score == MSP)
         if not len(rows):
             return ()
-        value, half = float(self.auroc[rows[0]]), float(self.margins[rows[0]])
+        low, high = (float(ends[rows[0]]) for ends in self.intervals)
         return (
             Answer(
                 question=f"Does the confidence detect images of {self.other_data}?",
                 quantity="AUROC of the maximum softmax probability",
-                value=value,
-                low=max(value - half, 0.0),
-                high=min(value + half, 1.0),
+                value=float(self.auroc[rows[0]]),
+                low=low,
+                high=high,
                 over="images",
             ),
         )

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
+from jaxtyping import Float
 
 from visprism.core.statistics import wilson
 from visprism.results.answers import Answer
@@ -41,6 +42,16 @@ class Readouts(SeriesPerBlock):
         "why it is missing for all or some blocks; '' if it is not",
     )
 
+    @property
+    def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
+        """Wilson's 95 % intervals of the accuracies."""
+        images, finite = self.provenance.images, np.isfinite(self.accuracy)
+        if not images:
+            return super().intervals
+        correct = np.round(np.where(finite, self.accuracy, 0) * images).astype(np.int64)
+        low, high = wilson(correct, np.full(len(self), images))
+        return np.where(finite, low, np.nan), np.where(finite, high, np.nan)
+
     def findings(self) -> tuple[Finding, ...]:
         """Each readout, how it was evaluated, and where the logit lens is missing."""
         notes = [f"readouts of {self.pooling} features: {self.evaluation}"]
@@ -50,15 +61,14 @@ class Readouts(SeriesPerBlock):
     def answers(self) -> tuple[Answer, ...]:
         """The ridge probe of the last block."""
         rows = np.flatnonzero(self.readout == RIDGE)
-        value, images = float(self.accuracy[rows[-1]]), self.provenance.images
-        low, high = wilson(np.array([round(value * images)]), np.array([images]))
+        low, high = (float(ends[rows[-1]]) for ends in self.intervals)
         return (
             Answer(
                 question="Can the classes be read linearly from the last block?",
                 quantity=LAST_PROBE,
-                value=value,
-                low=float(low[0]),
-                high=float(high[0]),
+                value=float(self.accuracy[rows[-1]]),
+                low=low,
+                high=high,
                 unit="%",
                 over="images",
             ),

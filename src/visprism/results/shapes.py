@@ -78,6 +78,14 @@ class Valued(Result):
         return t_quantile(self.units) * self.errors
 
     @property
+    def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
+        """Ends of the 95 % intervals of the main column; NaN where there is none.
+
+        They are the values ± the margins, unless overridden, as by a proportion.
+        """
+        return self.values - self.margins, self.values + self.margins
+
+    @property
     def units_text(self) -> str:
         """What the intervals are taken over: ``128 test images``."""
         if not self.units:
@@ -86,7 +94,7 @@ class Valued(Result):
 
     def over(self) -> str:
         """What the intervals are taken over, as the end of a sentence; "" without intervals."""
-        if not np.isfinite(self.margins).any():
+        if not np.isfinite(self.intervals).any():
             return ""
         return f"; intervals over {self.units_text}"
 
@@ -97,11 +105,11 @@ class Valued(Result):
 
     def _interval(self, row: int | np.integer) -> str:
         """Value, 95 % interval and unit of one row."""
-        value, margin = self.values[row], self.margins[row]
+        low, high = (float(ends[row]) for ends in self.intervals)
         unit = self.value_info().unit
-        text = f"{value:.3g}"
-        if np.isfinite(margin):
-            text += f" [{value - margin:.3g}, {value + margin:.3g}]"
+        text = f"{self.values[row]:.3g}"
+        if np.isfinite([low, high]).all():
+            text += f" [{low:.3g}, {high:.3g}]"
         return f"{text} {unit}" if unit else text
 
 

@@ -1,10 +1,10 @@
 """Token norms: quantiles by group of tokens, outliers, massive activations, attention sinks."""
 
+from math import nan
 from typing import ClassVar
 
 import numpy as np
 
-from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -60,21 +60,22 @@ class OutlierTokens(ScalarPerBlock):
     )
     mean_share: float = scalar("Share of outlier tokens, all blocks", "", "mean over blocks")
     mean_share_error: float = scalar("Standard error of the mean share", "", "over images")
-
-    @property
-    def _margin(self) -> float:
-        """Half the width of the 95 % interval of the mean share."""
-        return t_quantile(self.provenance.images) * self.mean_share_error
+    mean_share_low: float = scalar(
+        "Low",
+        "",
+        "lower end of the 95 % interval of the mean share; NaN where fewer than 5 images "
+        "differ from the median",
+        default=nan,
+    )
+    mean_share_high: float = scalar("High", "", "upper end of that interval", default=nan)
 
     def findings(self) -> tuple[Finding, ...]:
         """Mean over blocks, and the block with the most."""
         most = int(np.argmax(self.share))
-        mean, half = 100 * self.mean_share, 100 * self._margin
         images = images_text(self.provenance.images, self.provenance.split)
-        interval = f" [{max(mean - half, 0):.3g}%, {mean + half:.3g}%]" if half == half else ""
         text = (
             f"outlier tokens (norm above {self.threshold:g} times the median of the image): "
-            f"{mean:.3g}%{interval} of the grid, mean over {len(self)} blocks and {images}"
+            f"{self.answers()[0]} of the grid, mean over {len(self)} blocks and {images}"
         )
         if self.share[most] > 0:
             text += f"; the most at {self.block[most]}: {100 * self.share[most]:.3g}%"
@@ -82,14 +83,13 @@ class OutlierTokens(ScalarPerBlock):
 
     def answers(self) -> tuple[Answer, ...]:
         """The share, mean over blocks."""
-        half = self._margin
         return (
             Answer(
                 question="Are there outlier tokens?",
                 quantity=MEAN_SHARE,
                 value=self.mean_share,
-                low=self.mean_share - half,
-                high=self.mean_share + half,
+                low=self.mean_share_low,
+                high=self.mean_share_high,
                 unit="%",
                 over="images",
             ),

@@ -148,3 +148,21 @@ def test_two_models_are_compared_on_the_same_images(anatomy):
     assert both.findings()[0].text.startswith("Mutual k-NN, mean over 4 pairs of blocks of two")
     image = plot(both, Figure().subplots(), quantity="rsa").images[0]
     np.testing.assert_array_equal(image.get_array(), both.rsa.reshape(2, 2))
+
+
+def test_blocks_that_tell_no_images_apart_share_neighbors_by_chance_only():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        anatomy = dissect(Net().eval(), torch.zeros(2, 3, 8, 8))
+    n, neighbors = 60, 5
+    constant = np.ones((n, 3), np.float32)
+    features = {anatomy[0]: constant, anatomy[1]: 2 * constant}
+    pooled = PooledFeatures(features, None, None, 8)
+    result = feature_similarity(
+        anatomy, pooled, pooled, pooling="mean", neighbors=neighbors, run=DEFAULT_RUN
+    )
+    overlap = result.matrix(MEASURES[0])
+    assert overlap.diagonal() == pytest.approx(1)
+    assert overlap[0, 1] == pytest.approx(neighbors / (n - 1), abs=0.06)  # deviation 0.016
+    other, _ = compared(anatomy, constant, constant)
+    assert other[MEASURES[0]] == pytest.approx(neighbors / (n - 1), abs=0.06)

@@ -6,6 +6,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 
 from visprism.anatomy import Block, Layout, dissect
+from visprism.core.statistics import mean_interval
 from visprism.measure.features.observe import observations
 from visprism.measure.features.token_norms import PROBABILITIES, TokenNormProbe
 from visprism.measure.features.tokens import Tokens
@@ -192,3 +193,33 @@ def test_agrees_with_tokens_and_attention_by_hand(network):
         assert sinks.uniform[i] == 1 / 19
     assert 0 < sinks.sink_heads.mean() < 1
     assert 0 < outliers.mean_share < 1
+
+
+# The interval of the mean share.
+
+
+def with_outliers(images, count):
+    """The outliers of images of 16 tokens, one an outlier in some of the images."""
+    grid = torch.ones(images, 1, 4, 4).double()
+    grid[:count, 0, 0, 0] = 100
+    return further(gathered(grid), OutlierTokens)
+
+
+def test_the_interval_of_the_mean_share_is_that_of_the_shares_of_the_images():
+    outliers = with_outliers(60, 8)
+    shares = np.where(np.arange(60) < 8, 1 / 16, 0.0)
+    low, high = mean_interval(shares)
+    (answer,) = outliers.answers()
+    assert (answer.low, answer.high) == pytest.approx((low, high))
+    assert 0 < answer.low < outliers.mean_share < answer.high
+    (sentence,) = outliers.findings()
+    assert f"0.833% [{100 * low:.3g}, {100 * high:.3g}] of the grid" in str(sentence)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_few_images_with_outliers_have_no_interval(count: int):
+    outliers = with_outliers(60, count)
+    (answer,) = outliers.answers()
+    assert np.isnan([answer.low, answer.high]).all()
+    (sentence,) = outliers.findings()
+    assert "% of the grid" in str(sentence)

@@ -54,7 +54,9 @@ def feature_similarity(
     """All measures for each block of the first features with each of the second.
 
     - mutual k-NN: mean over images of the share of their k nearest images (by cosine) that are
-      the same in both blocks; k / (n - 1) for unrelated features;
+      the same in both blocks; k / (n - 1) for unrelated features. Equal cosines are put in a
+      random order, independent between blocks and models, so that images that a block does not
+      tell apart share neighbors by chance only;
     - Procrustes: |X' Y|_* of centered features scaled to |X| = |Y| = 1: 1 less half of the
       squared distance after the best rotation;
     - RSA: Spearman correlation of the dissimilarities 1 - Pearson correlation of all pairs of
@@ -81,11 +83,9 @@ def feature_similarity(
         raise InputError(f"both models must see the same images, got {n} and {len(second)}")
     if neighbors + 1 >= n:
         raise InputError(f"neighbors must be below {n - 1} (images less one), got {neighbors}")
-    of_first = [_representation(x, neighbors) for x in first.features.values()]
+    of_first = _representations(first, neighbors, run.seed, "first")
     of_second = (
-        of_first
-        if second is first
-        else [_representation(x, neighbors) for x in second.features.values()]
+        of_first if second is first else _representations(second, neighbors, run.seed, "second")
     )
     values = _compared(of_first, of_second, neighbors)
     nulls = [
@@ -122,11 +122,24 @@ def _pairs(first: Sequence[Block], other: Sequence[Block]) -> dict[str, np.ndarr
     return rows | {new: others[name] for name, new in names.items()}
 
 
-def _representation(x: Float[np.ndarray, "n d"], neighbors: int) -> _Representation:
+def _representations(
+    pooled: PooledFeatures, neighbors: int, seed: int, model: str
+) -> list[_Representation]:
+    return [
+        _representation(x, neighbors, stream(seed, "equal neighbors", model, number))
+        for number, x in enumerate(pooled.features.values())
+    ]
+
+
+def _representation(
+    x: Float[np.ndarray, "n d"], neighbors: int, generator: torch.Generator
+) -> _Representation:
     x = x.astype(np.float64)
     cosine = _unit(x) @ _unit(x).T
     np.fill_diagonal(cosine, -np.inf)
-    nearest = np.argsort(-cosine, axis=1, kind="stable")[:, :neighbors]
+    keys = torch.rand(cosine.shape, generator=generator, dtype=torch.float64).numpy()
+    order = np.lexsort((keys, -cosine.round(12)), axis=1)  # equal but for rounding: ties
+    nearest = order[:, :neighbors]
     adjacency = np.zeros(cosine.shape)
     np.put_along_axis(adjacency, nearest, 1.0, axis=1)
     profile = _unit(x - x.mean(1, keepdims=True))

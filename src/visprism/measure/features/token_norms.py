@@ -14,7 +14,7 @@ from torch import Tensor
 
 from visprism.anatomy import Attention, Block, Weights
 from visprism.anatomy.trace.token_grids import OFF_GRID
-from visprism.core.statistics import standard_error
+from visprism.core.statistics import mean_interval, standard_error
 from visprism.measure.features.per_block import block_columns, grid_of
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.tokens import GROUPS, Tokens
@@ -137,6 +137,7 @@ class TokenNormProbe(Probe):
         mean = dict(zip(_QUANTITIES, (total / count).T, strict=True))
         error = dict(zip(_QUANTITIES, standard_error(total, squares, count).T, strict=True))
         images, all_blocks, all_squares = self.sums["mean"][:, 0]
+        low, high = mean_interval(np.concatenate(self.recorded[MEAN_SHARE]))
         outliers = OutlierTokens(
             **block_columns(blocks),
             **{
@@ -149,6 +150,8 @@ class TokenNormProbe(Probe):
             mean_share_error=float(
                 standard_error(*(np.array(v) for v in (all_blocks, all_squares, images)))
             ),
+            mean_share_low=max(low, 0.0) if low == low else low,
+            mean_share_high=high,
         )
         channels = [self.sums["channels", block] for block in blocks]
         massive = MassiveActivations(

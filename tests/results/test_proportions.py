@@ -1,0 +1,89 @@
+"""Intervals of proportions in sentences, answers and figures (results/shapes.py)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from visprism.core.auroc import auroc_interval
+from visprism.core.provenance import Provenance
+from visprism.core.statistics import wilson
+from visprism.figures import plot
+from visprism.results.out_of_distribution import MSP, OutOfDistribution
+from visprism.results.readout import RIDGE, Readouts
+
+BLOCKS = {
+    "block": np.array(["a", "b"]),
+    "kind": np.array(["conv", "mlp"]),
+    "stage": np.array([0, 0]),
+    "depth": np.array([0.0, 1.0]),
+    "subsampling": np.array([False, False]),
+}
+IMAGES = 20
+ACCURACIES = np.array([0.95, 1.0])
+
+
+def readouts() -> Readouts:
+    return Readouts(
+        **BLOCKS,
+        readout=np.full(2, RIDGE),
+        accuracy=ACCURACIES,
+        accuracy_error=np.sqrt(ACCURACIES * (1 - ACCURACIES) / IMAGES),
+        dimension=np.full(2, 8),
+        pooling="mean",
+        evaluation="5 folds",
+        chance=0.1,
+        lens_note="",
+        provenance=replace(Provenance(), images=IMAGES),
+    )
+
+
+def detection() -> OutOfDistribution:
+    return OutOfDistribution(
+        **BLOCKS,
+        score=np.full(2, MSP),
+        auroc=np.array([1.0, 0.98]),
+        auroc_error=np.array([0.0, 0.02]),
+        fpr95=np.zeros(2),
+        other_data="noise",
+        other_images=40,
+        fitted_on="",
+        pooling="mean",
+        provenance=replace(Provenance(), images=IMAGES),
+    )
+
+
+def bars(result: Readouts | OutOfDistribution) -> np.ndarray:
+    """Ends of the bars of a figure: (rows, 2)."""
+    (container,) = plot(result).containers
+    return np.array([segment[:, 1] for segment in container.lines[2][0].get_segments()])
+
+
+def test_sentence_answer_and_figure_of_readouts_have_wilsons_interval():
+    result = readouts()
+    low, high = wilson(np.array([19, 20]), np.full(2, IMAGES))
+    np.testing.assert_allclose(bars(result), np.stack([low, high], axis=1))
+    (answer,) = result.answers()
+    assert (answer.low, answer.high) == (low[1], high[1])
+    text = str(result.findings()[0])
+    assert f"0.95 [{low[0]:.3g}, {high[0]:.3g}] at a" in text
+    assert f"1 [{low[1]:.3g}, 1] at b" in text
+
+
+def test_a_readout_that_is_not_defined_for_a_block_has_no_interval():
+    result = replace(readouts(), accuracy=np.array([np.nan, 0.5]))
+    assert np.isnan([ends[0] for ends in result.intervals]).all()
+    assert np.isfinite([ends[1] for ends in result.intervals]).all()
+
+
+def test_sentence_answer_and_figure_of_an_auroc_of_1_have_an_interval_below_1():
+    result = detection()
+    low, high = auroc_interval(result.auroc, result.auroc_error, IMAGES, 40)
+    np.testing.assert_allclose(bars(result), np.stack([low, high], axis=1))
+    (answer,) = result.answers()
+    assert (answer.low, answer.high) == (low[0], high[0])
+    assert answer.low < 0.97
+    assert answer.high == pytest.approx(1)
+    text = str(result.findings()[0])
+    assert f"1 [{low[0]:.3g}, 1] at a" in text
+    assert f"0.98 [{low[1]:.3g}, {high[1]:.3g}] at b" in text
