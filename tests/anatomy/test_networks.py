@@ -288,4 +288,4 @@ def test_streams_side_by_side_are_told(dissected):
     streams = max(dissected("hrnet_w18_small"), key=lambda block: len(block.parameters))
     (note,) = dissected("hrnet_w18_small").notes
     assert note.startswith(f"{streams.name} holds ")
-    assert "streams run side by side in it" in note
+    assert "streams run in parallel in it" in note

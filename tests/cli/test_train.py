@@ -309,7 +309,7 @@ def test_a_checkpoint_that_does_not_know_its_model_is_refused(tmp_path, capsys):
     said = refused(
         capsys, "calibration", path, "--data", "shapes", "--limit", "8", "--out", tmp_path / "o"
     )
-    assert "does not say which model it is of; name it before the file" in said
+    assert "does not name its model. Write MODEL@FILE" in said
 
 
 def test_a_folder_without_splits_is_trained_on_whole_and_nothing_is_evaluated(tmp_path, capsys):

@@ -93,14 +93,14 @@ def test_a_cnn_of_a_file_is_named_by_the_user_and_not_by_metadata(tmp_path, imag
     assert text.startswith(f"alternet?base={cnn}&blocks=layer3.2&window=")
     state = load_model(text).model.state_dict()
     assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
-    with pytest.raises(InputError, match="does not say which model"):
+    with pytest.raises(InputError, match="does not name its model"):
         load_model(str(tmp_path / "alternet.safetensors"))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("alternet?base=resnet20@a.pt", "does not exist"),
+        ("alternet?base=resnet20@a.pt", "a.pt must be an existing file"),
         ("alternet?base=resnet2000", "unknown model 'resnet2000'"),
         ("alternet?base=resnet20&blocks=layer9.9", "got 'layer9.9'"),
         ("alternet?base=resnet20&heads=a+b", "heads must be a number"),

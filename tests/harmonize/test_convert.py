@@ -268,7 +268,7 @@ def test_refuses_a_placement_of_another_kind(placement, images):
 def test_refuses_heads_that_do_not_fit_the_stages(images):
     with pytest.raises(InputError, match=r"one per stage \(3 stages, .*\), got 2 numbers"):
         harmonize_model(load_model("resnet20").model, images, heads=(1, 2))
-    with pytest.raises(InputError, match="got 0 heads; an attention wants at least one"):
+    with pytest.raises(InputError, match="num_heads must be at least 1, got 0"):
         harmonize_model(load_model("resnet20").model, images, heads=0)
 
 

@@ -28,7 +28,7 @@ def test_learns_what_can_be_learned(model, recipe, test_batches, make_feed):
     assert history.train_loss[-1] < history.train_loss[0]
     assert history.epoch.tolist() == [1, 2, 3]
     assert history.step.tolist() == [6, 12, 18]
-    assert "test accuracy 100.0% [92.0%, 100.0%] (44 images, 95% interval)" in str(
+    assert "test accuracy 100.0% [92.0%, 100.0%] (44 test images, 95% interval)" in str(
         history.findings()[1]
     )
 
