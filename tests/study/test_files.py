@@ -108,9 +108,9 @@ def test_a_result_of_a_plug_in_that_is_not_installed_is_a_failure_beside_the_res
     path = tmp_path / "results" / "a-brightness-test-brightness.npz"
     with np.load(path) as stored:
         values = {name: stored[name] for name in stored.files}
-    np.savez(path, **(values | {"__type__": np.array("uninstalled")}))
-    reason = "uninstalled is a result of a plug-in that is not installed"
-    with pytest.raises(InputError, match=rf"must hold a Result, got a uninstalled\. {reason}\."):
+    np.savez(path, **(values | {"__type__": np.array("absent")}))
+    reason = "absent is a result of a plug-in that is not installed"
+    with pytest.raises(InputError, match=rf"must hold a Result, got a absent\. {reason}\."):
         Result.load(path)
     loaded = Study.load(tmp_path)
     assert loaded.models == ("a", "b")
