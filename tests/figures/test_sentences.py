@@ -84,7 +84,7 @@ def by_block(kind: type[Result], **columns: object) -> Result:
 
 
 OTHERS = {
-    "calibration": lambda: calibration(predictions(0), resamples=20),
+    "calibration": lambda: calibration(predictions(0)),
     "temperature": lambda: temperature(predictions(0))[0],
     "error_consistency": consistency,
     "band_energies": lambda: by_block(BandEnergies),
