@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from visprism.core.statistics import (
+    mean_fraction_interval,
     mean_interval,
     standard_error,
     t_quantile,
@@ -140,6 +141,39 @@ def test_the_limit_of_the_correction_does_not_cost_coverage(sigma: float):
 )
 def test_few_values_or_values_that_hardly_differ_have_no_interval(values: list[float]):
     assert np.isnan(mean_interval(np.array(values))).all()
+
+
+# Means of fractions.
+
+
+def test_fractions_of_0_and_1_have_the_interval_of_wilson():
+    correct = np.random.default_rng(9).random((3, 200)) < np.array([[0.02], [0.5], [0.9]])
+    error = np.sqrt(correct.mean(1) * (1 - correct.mean(1)) / 200)
+    ends = mean_fraction_interval(correct.mean(1), error, 200)
+    np.testing.assert_allclose(ends, wilson(correct.sum(1), np.full(3, 200)))
+
+
+def test_the_interval_of_a_mean_fraction_never_leaves_0_to_1_and_is_never_empty():
+    fraction, error = np.array([0.0, 1.0, 1e-5, 0.999]), np.array([0.0, 0.0, 1e-5, 1e-3])
+    low, high = mean_fraction_interval(fraction, error, 100)
+    assert ((low >= 0) & (low <= fraction) & (high >= fraction) & (high <= 1)).all()
+    assert (high > low).all()
+    # Without any, as for 100 trials; the rule of three has 0.03.
+    assert high[0] == pytest.approx(stats.binomtest(0, 100).proportion_ci(method="wilson").high)
+
+
+@pytest.mark.parametrize(("share", "spread"), [(0.002, 20.0), (0.02, 2.0), (0.3, 10.0)])
+def test_the_interval_of_a_mean_fraction_covers_it(share: float, spread: float):
+    # 196 tokens of an image, whose chance of being an outlier varies between images.
+    generator, images = np.random.default_rng(10), 300
+    inside = []
+    for _ in range(500):
+        chance = generator.beta(share * spread, (1 - share) * spread, size=images)
+        values = generator.binomial(196, chance) / 196
+        fraction, error = np.array([values.mean()]), np.array([stats.sem(values)])
+        low, high = mean_fraction_interval(fraction, error, images)
+        inside.append(low[0] <= share <= high[0])
+    assert 0.92 <= np.mean(inside) <= 0.98
 
 
 @pytest.mark.parametrize("count", [2, 5, 100])

@@ -170,7 +170,7 @@ def test_a_gap_of_0_has_an_interval_above_0():
 @pytest.mark.parametrize(("images", "given"), [(99, False), (100, True)])
 @pytest.mark.parametrize("wrong", [0, 4, 50])
 def test_there_is_an_interval_from_100_images_on_however_many_are_wrong(
-    images: int, given: bool, wrong: int
+    images: int, *, given: bool, wrong: int
 ):
     confidence = np.full(images, 0.9, np.float32)
     error = calibration_error(confidence, np.arange(images) >= wrong)

@@ -128,14 +128,46 @@ def wilson(
     Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
     """
     n = np.maximum(trials, 1)
-    proportion, z2 = successes / n, NORMAL_95**2
+    low, high = _wilson(successes / n, n.astype(np.float64))
+    empty = trials == 0
+    return np.where(empty, 0.0, low), np.where(empty, 1.0, high)
+
+
+def mean_fraction_interval(
+    fraction: Float[np.ndarray, " k"], error: Float[np.ndarray, " k"], images: int
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """The 95 % interval of a mean over images of fractions, such as shares of tokens.
+
+    It is Wilson's with the effective number of trials p (1 - p) / error^2, at least that of
+    the images: it lies within 0 and 1, and has a positive width also where all fractions are 0.
+
+    Args:
+        fraction: mean over images, p.
+        error: its standard error over images.
+        images: number of images; 0 if it is not known.
+
+    Returns:
+        The lower and the upper ends; NaN where the fraction or its error is.
+
+    Source: Korn and Graubard (1998), Confidence intervals for proportions with small expected
+    number of positive counts estimated from survey data, for the effective number.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        trials = np.where(error > 0, fraction * (1 - fraction) / error**2, images)
+    low, high = _wilson(fraction, np.maximum(trials, max(images, 1)))
+    missing = np.isnan(fraction) | np.isnan(error)
+    return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
+
+
+def _wilson(
+    proportion: Float[np.ndarray, " k"], n: Float[np.ndarray, " k"]
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """Ends of Wilson's interval of a proportion of n > 0 trials, within 0 and 1."""
+    z2 = NORMAL_95**2
     center = (proportion + z2 / (2 * n)) / (1 + z2 / n)
     variance = proportion * (1 - proportion) / n + z2 / (4 * n**2)
     half = NORMAL_95 / (1 + z2 / n) * np.sqrt(variance)
-    empty = trials == 0
-    low = np.where(empty, 0.0, (center - half).clip(0, proportion))
-    high = np.where(empty, 1.0, (center + half).clip(proportion, 1))
-    return low, high
+    return (center - half).clip(0, proportion), (center + half).clip(proportion, 1)
 
 
 def t_interval(mean: float, error: float, count: int) -> tuple[float, float]:
