@@ -47,6 +47,12 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     assert text.endswith(f" ({remark})" if remark else "]")
 
 
+def test_a_difference_of_fractions_is_in_percentage_points():
+    difference = Difference(0.0123, -0.01, 0.034)
+    assert difference.text("%") == "1.23 percentage points [-1, 3.4]"
+    assert difference.text("pixels") == "0.0123 pixels [-0.01, 0.034]"
+
+
 @pytest.fixture(scope="module")
 def images():
     return torch.rand(IMAGES, 3, 32, 32, generator=torch.Generator().manual_seed(5))

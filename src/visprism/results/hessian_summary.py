@@ -185,12 +185,12 @@ class HessianSummary(Result):
         return findings + stability_findings(float(self.largest[row]), self.learning_rate)
 
     def _missing_ape_interval(self, row: int) -> str:
-        """Why APE has no interval where the others have one; files do not hold the reason."""
-        if self.batches[row] < MIN_BATCHES or np.isfinite(self.ape_low[row]):
+        """Why APE has no interval where NEP has one."""
+        if np.isfinite(self.ape_low[row]) or np.isnan(self.nep_low[row]):
             return ""
-        if self.batches[row] < MIN_BATCHES_APE:
-            return f", interval from {MIN_BATCHES_APE} mini-batches on"
-        return ", no interval for heavy tails"
+        return (
+            f", without an interval: heavy tails or fewer than {MIN_BATCHES_APE} mini-batches"
+        )
 
     def _interval(self, field: str, row: int, *, percent: bool = False) -> str:
         low, high = (float(getattr(self, f"{field}_{end}")[row]) for end in ("low", "high"))
