@@ -48,7 +48,7 @@ def report(name: str, target: str) -> None:
         recipe = LINEAR
         model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
         nn.init.zeros_(model.get_parameter("1.weight"))
-    train = load_data(f"shapes?target={target}", split="train", limit=recipe.images)
+    train = load_data(f"shapes?target={target}", split="train", limit=recipe.limit)
     test = load_data(f"shapes?target={target}", split="test")
     preprocessing = default_preprocessing(train, (32, 32))
     watch = Stopwatch()

@@ -15,7 +15,7 @@ from visprism.training.state_files import write_state
 
 TINY = [
     "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",
-    "--epochs", "2", "--set", "snapshots=1",
+    "--epochs", "2", "--set", "snapshot_every=1",
 ]  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def test_the_trajectory_reads_the_snapshots(tmp_path):
     run = tmp_path / "run"
     assert main(["train", "quick", *TINY, "--out", str(run)]) == 0
     files = sorted(map(str, (run / "snapshots").iterdir()))
-    options = ["--snapshots", ",".join(files), "--data", "shapes", "--limit", "4"]
+    options = ["--checkpoints", ",".join(files), "--data", "shapes", "--limit", "4"]
     assert main(["trajectory", "resnet20", *options, "--out", f"{tmp_path}/study"]) == 0
     (file,) = (tmp_path / "study" / "results").glob("*-trajectory-trajectory.npz")
     assert len(Result.load(file)) == 3
@@ -227,7 +227,7 @@ def test_test_images_of_other_classes_are_refused(tmp_path, capsys):
     for name in "abc":
         (tmp_path / "own" / "test" / name).mkdir(parents=True)
         Image.new("RGB", (32, 32)).save(tmp_path / "own" / "test" / name / "0.png")
-    test = ["--test", f"folder:{tmp_path}/own", "--out", tmp_path / "run"]
+    test = ["--test-data", f"folder:{tmp_path}/own", "--out", tmp_path / "run"]
     said = refused(capsys, "train", "quick", *TINY, *test)
     assert "test images must have the 10 classes of the training images, got 3" in said
 
@@ -261,7 +261,8 @@ def test_a_model_of_other_classes_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("option", "wrong"), [("--workers", "-1"), ("--minutes", "-5"), ("--minutes", "nan")]
+    ("option", "wrong"),
+    [("--workers", "-1"), ("--checkpoint-minutes", "-5"), ("--checkpoint-minutes", "nan")],
 )
 def test_numbers_below_zero_are_refused(tmp_path, capsys, option, wrong):
     said = refused(capsys, "train", "quick", *TINY, option, wrong, "--out", tmp_path)

@@ -263,7 +263,7 @@ def patch_components():
         second=column / 3,
         third=np.where(image == 0, 0.2, np.nan),
         explained=np.where(block == 0, 0.9, 0.6),
-        foreground=0.5,
+        background_threshold=0.5,
         provenance=PROVENANCE,
     )
 
@@ -747,7 +747,7 @@ def rings():
 def sharpness():
     return complete(
         Sharpness,
-        rule=np.repeat(["sam", "gaussian"], 12),
+        measure=np.repeat(["sam", "gaussian"], 12),
         batch=np.tile(np.arange(12), 2),
         rho=np.repeat([0.05, 1.0], 12),
         steps=np.repeat([1, 0], 12),

@@ -42,7 +42,7 @@ def trained(folder=None, *, sharded=False, spare=True):
         model = Spare()
     if not spare:
         model.spare = nn.Identity()
-    fit(model, feed, recipe, sharded=sharded, folder=folder, minutes=0.0)
+    fit(model, feed, recipe, sharded=sharded, folder=folder, checkpoint_minutes=0.0)
     assert world_size() == 1  # outside of `processes` each is alone
     return model.state_dict()
 

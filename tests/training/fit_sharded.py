@@ -26,7 +26,7 @@ WITHOUT_SNAPSHOTS = Recipe(
     ema=0.5,
     grad_accum_steps=2,
 )
-RECIPE = replace(WITHOUT_SNAPSHOTS, snapshots=1)
+RECIPE = replace(WITHOUT_SNAPSHOTS, snapshot_every=1)
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 OTHERS = {
     "sam": (replace(WITHOUT_SNAPSHOTS, sam_rho=0.05, adaptive=True, decay_params="all"), ()),
@@ -98,7 +98,13 @@ def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
         model = made(*inner)
         try:
             history = fit(
-                model, feed, recipe, test=test, folder=folder, sharded=sharded, minutes=0.0
+                model,
+                feed,
+                recipe,
+                test=test,
+                folder=folder,
+                sharded=sharded,
+                checkpoint_minutes=0.0,
             )
         except StopError:
             return None

@@ -66,7 +66,7 @@ def test_two_processes_make_the_updates_of_one(tmp_path, monkeypatch):
 
 def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, recipe, tmp_path):
     """With snapshots after every epoch of one step, the weights that it averages are known."""
-    recipe = replace(recipe, batch_size=44, epochs=4, ema=0.7, snapshots=1)
+    recipe = replace(recipe, batch_size=44, epochs=4, ema=0.7, snapshot_every=1)
     model = make_model()
     fit(model, make_feed(recipe), recipe, folder=tmp_path)
     from visprism.models.state_dicts import read_state_dict

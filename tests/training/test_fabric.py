@@ -21,7 +21,7 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     tmp_path, recipe, make_model, make_feed, test_batches
 ):
     """With averages, SAM, BatchNorm, a last batch of another size, and evaluation."""
-    recipe = replace(recipe, ema=0.5, sam_rho=0.05, epochs=2, optimizer="sgd", snapshots=1)
+    recipe = replace(recipe, ema=0.5, sam_rho=0.05, epochs=2, optimizer="sgd", snapshot_every=1)
     plain = make_model(nn.BatchNorm1d(8))
     eager = {"test": test_batches, "folder": tmp_path / "plain"}
     expected = fit(plain, make_feed(recipe), recipe, **eager)
@@ -45,7 +45,7 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
 
     torch.compiler.reset()
     folder = tmp_path / "stopped"
-    options = {"test": test_batches, "folder": folder, "minutes": 0.0}
+    options = {"test": test_batches, "folder": folder, "checkpoint_minutes": 0.0}
     with pytest.raises(StopError):
         fit(
             make_model(nn.BatchNorm1d(8)),

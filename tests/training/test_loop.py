@@ -281,8 +281,8 @@ def test_a_pass_of_one_image_is_refused_with_batch_norm(make_model, recipe, make
 
 
 def test_minutes_are_not_negative(model, recipe, make_feed):
-    with pytest.raises(ValueError, match=r"minutes must not be negative, got -1\.0"):
-        fit(model, make_feed(recipe), recipe, minutes=-1.0)
+    with pytest.raises(ValueError, match=r"checkpoint_minutes must not be negative, got -1\.0"):
+        fit(model, make_feed(recipe), recipe, checkpoint_minutes=-1.0)
 
 
 def test_logits_that_lie_in_0_to_1_are_no_probabilities_in_training(

@@ -67,19 +67,29 @@ def same_run(folder, undisturbed):
 # What it does.
 
 
-@pytest.mark.parametrize("minutes", [0.0, 10.0])  # a state after every step, or every epoch
+@pytest.mark.parametrize(
+    "checkpoint_minutes", [0.0, 10.0]
+)  # a state after every step, or every epoch
 @pytest.mark.parametrize("at", [0, 1, 7, 12, 27])
-def test_a_run_that_was_stopped_ends_as_if_it_had_not(tmp_path, undisturbed, at, minutes):
+def test_a_run_that_was_stopped_ends_as_if_it_had_not(
+    tmp_path, undisturbed, at, checkpoint_minutes
+):
     with pytest.raises(StopError):
-        script["trained"](tmp_path, stopping(at), minutes)
-    history = script["trained"](tmp_path, None, minutes)
+        script["trained"](tmp_path, stopping(at), checkpoint_minutes)
+    history = script["trained"](tmp_path, None, checkpoint_minutes)
     same_run(tmp_path, undisturbed)
     np.testing.assert_array_equal(history.test_nll, undisturbed[1].test_nll)
 
 
-def kills(folder, minutes, moments):
+def kills(folder, checkpoint_minutes, moments):
     """How many of the kills found the run under way; then it is let go on to its end."""
-    program = [sys.executable, str(SCRIPT), str(folder), str(minutes), *map(str, moments)]
+    program = [
+        sys.executable,
+        str(SCRIPT),
+        str(folder),
+        str(checkpoint_minutes),
+        *map(str, moments),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -92,12 +102,14 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not(tmp_path, undisturbed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("minutes", "seed"), [(0.0, 0), (10.0, 1)])  # 0: states of every step
-def test_twenty_random_kills_change_nothing(tmp_path, undisturbed, minutes, seed):
+@pytest.mark.parametrize(
+    ("checkpoint_minutes", "seed"), [(0.0, 0), (10.0, 1)]
+)  # 0: states of every step
+def test_twenty_random_kills_change_nothing(tmp_path, undisturbed, checkpoint_minutes, seed):
     generator = torch.Generator().manual_seed(seed)
     moments = torch.randint(script["STEPS"] - 1, (20,), generator=generator).tolist()
     # Sorted, or a run that is past a moment would be killed at its first step each time.
-    assert kills(tmp_path, minutes, sorted(moments)) == 20
+    assert kills(tmp_path, checkpoint_minutes, sorted(moments)) == 20
     same_run(tmp_path, undisturbed)
 
 
@@ -328,8 +340,8 @@ def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recip
 
 
 def test_snapshots_need_a_folder(model, make_feed, recipe):
-    some = replace(recipe, snapshots=1)
-    with pytest.raises(ValueError, match="snapshots must be 0 without a folder, got 1"):
+    some = replace(recipe, snapshot_every=1)
+    with pytest.raises(ValueError, match="snapshot_every must be 0 without a folder, got 1"):
         fit(model, make_feed(some), some)
 
 

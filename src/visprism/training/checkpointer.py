@@ -42,11 +42,11 @@ class Checkpointer:
         train: Feed,
         *,
         save: Save,
-        minutes: float,
+        checkpoint_minutes: float,
         names: Mapping[str, str],
     ) -> None:
         self.folder, self.engine, self.metrics, self.train = folder, engine, metrics, train
-        self.save, self.minutes = save, minutes
+        self.save, self.checkpoint_minutes = save, checkpoint_minutes
         self.identity = run_identity(engine, train, names)
         self._last_write = time.monotonic()
 
@@ -96,7 +96,7 @@ class Checkpointer:
     def after_epoch(self, step: int, accuracy: float) -> None:
         """Write the state and the history, and weights and snapshots that are due."""
         epoch = step // self.train.steps
-        every = self.engine.recipe.snapshots
+        every = self.engine.recipe.snapshot_every
         due = every and epoch % every == 0
         if accuracy > self.metrics.best:
             self.metrics.best = accuracy
@@ -108,9 +108,9 @@ class Checkpointer:
 
     def after_step(self, step: int, check: Callable[[], None]) -> None:
         """Write the state if it is due, once `check` has accepted losses and weights."""
-        if self.engine.recipe.snapshots and step == self._warmup_end:
+        if self.engine.recipe.snapshot_every and step == self._warmup_end:
             self._write_snapshot(step)
-        due = time.monotonic() - self._last_write > 60 * self.minutes
+        due = time.monotonic() - self._last_write > 60 * self.checkpoint_minutes
         if gather(due)[0] if self.engine.sharded else due:  # clocks of processes differ
             check()
             self._write_state(step)
@@ -146,7 +146,7 @@ class Checkpointer:
                 scratch.write_text(as_yaml(self.engine.recipe), encoding="utf-8")
 
     def _write_snapshot(self, step: int) -> None:
-        if self.engine.recipe.snapshots and self.folder is not None:
+        if self.engine.recipe.snapshot_every and self.folder is not None:
             (self.folder / "snapshots").mkdir(exist_ok=True)
             self._write_weights(f"snapshots/step-{step:08d}.safetensors", self.engine.model)
 

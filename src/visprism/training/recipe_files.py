@@ -18,6 +18,8 @@ FORMER_NAMES = {
     "distil": "distillation",
     "distil_weight": "distillation_weight",
     "evaluate": "eval_every",
+    "images": "limit",
+    "snapshots": "snapshot_every",
 }
 _PLACEHOLDER = Recipe(epochs=10**6, batch_size=10**6, lr=1.0)  # of fields that must be given
 

@@ -81,7 +81,7 @@ def test_asam_does_not_see_how_two_layers_share_their_size():
 
     even, uneven = (sharpness(Product(t), rho=0.01) for t in ([1e3, 1e3], [1e5, 1e1]))
     rises = dict(
-        zip(even.rule, zip(even.sharpness, uneven.sharpness, strict=True), strict=True)
+        zip(even.measure, zip(even.sharpness, uneven.sharpness, strict=True), strict=True)
     )
     assert rises["asam"][0] == pytest.approx(rises["asam"][1], rel=2e-3)
     assert rises["sam"][1] > 10 * rises["sam"][0]
@@ -95,7 +95,7 @@ def test_it_is_the_rise_of_the_objective():
     images = torch.randn(8, 3, 2, 2, dtype=torch.float64, generator=torch.Generator())
     objective = Objective(model, [(images, torch.arange(8) % 3)], weight_decay=0.1)
     found = sharpness(objective)
-    assert found.rule.tolist() == ["sam", "asam"]
+    assert found.measure.tolist() == ["sam", "asam"]
     assert (found.sharpness > found.first_order).all()  # the loss is convex
     np.testing.assert_allclose(found.loss, objective.value())
     said = [str(finding) for finding in found.findings()]
@@ -121,7 +121,7 @@ def test_several_steps_rise_higher_and_stay_within_the_distance(quadratic):
 
 def test_the_gaussian_average_of_a_quadratic_is_its_trace(quadratic):
     """E[d' A d / 2] = rho^2 tr A / (2 P) for directions of length rho."""
-    found = sharpness(quadratic, ["gaussian"], rho=0.3, draws=4000)
+    found = sharpness(quadratic, ["gaussian"], rho=0.3, directions=4000)
     exact = 0.3**2 * float(quadratic.a.trace()) / 12
     assert abs(found.sharpness.item() - exact) < 4 * found.error.item()
     assert found.error.item() < 0.02 * exact
@@ -147,7 +147,7 @@ def test_the_sharpness_of_mini_batches_is_that_of_each():
         rows = found.select(found.batch == number)
         np.testing.assert_allclose(rows.sharpness, alone.sharpness, rtol=1e-9)
     (sam, _) = found.means()
-    assert sam[3] == pytest.approx(found.sharpness[found.rule == "sam"].mean())
+    assert sam[3] == pytest.approx(found.sharpness[found.measure == "sam"].mean())
     assert sam[4] < sam[3] < sam[5]  # an interval over 12 mini-batches
     assert np.isnan([m[4] for m in found.select(found.batch < 9).means()]).all()
     assert found.provenance.images == 24
@@ -176,9 +176,11 @@ def test_a_seed_gives_the_same_directions(quadratic):
 
 
 def test_what_cannot_be_is_refused(quadratic):
-    with pytest.raises(InputError, match="rules must be among sam, asam, gaussian, got max"):
+    with pytest.raises(InputError, match="measures must be among sam, asam, gaussian, got max"):
         sharpness(quadratic, ["max"])
-    with pytest.raises(InputError, match="rules must be among sam, asam, gaussian, got none"):
+    with pytest.raises(
+        InputError, match="measures must be among sam, asam, gaussian, got none"
+    ):
         sharpness(quadratic, [])
     with pytest.raises(InputError, match=r"rho must be positive, got -1\.0"):
         sharpness(quadratic, rho=-1.0)

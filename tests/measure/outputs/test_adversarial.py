@@ -355,7 +355,7 @@ def test_results_are_saved_and_read(network, tmp_path):
     [
         ({"name": "carlini"}, "name must be one of fgsm, pgd, random, got 'carlini'"),
         ({"norm": "l1"}, "norm must be one of linf, l2, got 'l1'"),
-        ({"ring": "oval"}, "ring must be one of square, round, got 'oval'"),
+        ({"band_shape": "oval"}, "band_shape must be one of square, round, got 'oval'"),
         ({"epsilon": 0.0}, "epsilon must be finite and positive, got 0.0"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"frequency": 2.0}, "frequency must be between 0 and 1 .* got 2.0"),

@@ -257,7 +257,7 @@ def test_large_images_are_drawn_in_cells_of_a_power_of_two(fields, noise):
 def test_maps_are_kept_of_blocks_spread_over_the_depth(noise):
     images = noise(1, 1, 9, 9)
     anatomy = dissect(plain(*(box(padding=1) for _ in range(6))), images)
-    sizes, maps, _ = receptive_field(anatomy, [images], maps=3)
+    sizes, maps, _ = receptive_field(anatomy, [images], num_blocks=3)
     assert len(sizes) == 6
     assert list(dict.fromkeys(maps.block.tolist())) == ["stem", "2", "5"]
 
@@ -332,8 +332,8 @@ def test_no_data_no_maps_and_training_are_refused(network, noise):
     anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
     with pytest.raises(InputError, match="batches must hold at least one image, got none"):
         receptive_field(anatomy, [])
-    with pytest.raises(InputError, match="maps must be at least 1, got 0"):
-        receptive_field(anatomy, [images], maps=0)
+    with pytest.raises(InputError, match="num_blocks must be at least 1, got 0"):
+        receptive_field(anatomy, [images], num_blocks=0)
     with pytest.raises(
         InputError, match="images must be 3x9x9, as the model was dissected with"
     ):

@@ -87,7 +87,7 @@ def test_a_convolution_with_one_output_has_one_filter(network, name):
 
 
 def test_a_table_has_the_norm_of_each_entry(network):
-    direction = gaussian(network, tables=True)
+    direction = gaussian(network, perturb_positions=True)
     for name, axis in (("pos_embed", 2), ("relative_position_bias_table", 1)):
         own = network.get_parameter(name).detach()
         torch.testing.assert_close(direction[name].norm(dim=axis), own.norm(dim=axis))
@@ -128,7 +128,7 @@ def test_kernels_and_matrices_move_and_nothing_else(network):
 
 
 def test_tables_move_where_that_is_asked_for(network):
-    assert set(gaussian(network, tables=True)) == KERNELS | TABLES
+    assert set(gaussian(network, perturb_positions=True)) == KERNELS | TABLES
 
 
 # What leaves it unchanged: invariances.

@@ -239,7 +239,7 @@ def test_every_model_has_its_own_loss_at_every_point(name):
         n: (t, t.clone(), t.stride()) for n, t in model.state_dict(keep_vars=True).items()
     }
     logits = model(images)
-    planes = random_planes(model, points=3, reach=0.5, tables=True)
+    planes = random_planes(model, points=3, reach=0.5, perturb_positions=True)
     found = landscape(model, batches, planes)
     for i in (0, 4, 5, 8):
         there = moved(model, planes[0], found.a[i], found.b[i])
