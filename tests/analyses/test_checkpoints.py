@@ -66,7 +66,7 @@ def test_augmented_images_stand_beside_clean_ones(measured):
     assert list(dict.fromkeys(both.data.tolist())) == ["clean", "augmented"]
     assert not both.weight_decay.any()
     for name in ("clean", "augmented"):
-        alone = spectrum(measured, images=name, **options)
+        alone = spectrum(measured, train_images=name, **options)
         part = both.select(both.data == name)
         np.testing.assert_array_equal(part.nll, alone.nll)
         # Other start vectors: eigenvalues agree to within their residuals.
@@ -122,7 +122,7 @@ def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions
 def test_a_landscape_of_augmented_images_is_another(measured):
     options = {"points": 3, "reach": 0.1, "ring_planes": 1, "angles": 4}
     clean, augmented = (
-        of_type(measured("landscape", images=name, **options), Landscape)
+        of_type(measured("landscape", train_images=name, **options), Landscape)
         for name in ("clean", "augmented")
     )
     batches = spectrum(measured, train_images="augmented", weight_decay=0.0)  # two of 8 images
