@@ -313,7 +313,7 @@ def kind_replication():
 
 
 def attention_statistics():
-    each = {
+    statistics = {
         name: np.array([40.0, 90.0, 60.0, 70.0]) / scale
         for name, scale in (
             ("distance", 1), ("entropy", 20), ("nmi", 100), ("prefix_share", 1000),
@@ -327,8 +327,8 @@ def attention_statistics():
         depth=np.array([0.75, 0.75, 1.0, 1.0]),
         head=np.array([1, 2, 1, 2]),
         keys=np.full(4, 17),
-        **each,
-        **{f"{name}_error": values / 10 for name, values in each.items()},
+        **statistics,
+        **{f"{name}_error": values / 10 for name, values in statistics.items()},
         provenance=PROVENANCE,
     )
 

@@ -90,7 +90,7 @@ class Recipe:
 
 def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
     path = tmp_path / "a.safetensors"
-    known = Metadata(
+    metadata = Metadata(
         recipe={"epochs": 3, "lr": 0.1, "widths": [4, 8]},
         preprocessing=Preprocessing((32, 48), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear"),
         class_names=("cat", "Dogge \N{LATIN SMALL LETTER A WITH DIAERESIS}"),
@@ -101,12 +101,12 @@ def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
         network(),
         path,
         recipe=Recipe(),
-        preprocessing=known.preprocessing,
-        class_names=known.class_names,
-        metrics=known.metrics,
-        provenance=known.provenance,
+        preprocessing=metadata.preprocessing,
+        class_names=metadata.class_names,
+        metrics=metadata.metrics,
+        provenance=metadata.provenance,
     )
-    assert read_metadata(path) == known
+    assert read_metadata(path) == metadata
 
 
 def test_a_loaded_model_gets_its_images_as_its_checkpoint_says(tmp_path):
@@ -129,7 +129,7 @@ def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("known", "sentence"),
+    ("metadata", "sentence"),
     [
         ({"recipe": 3}, "recipe must be a dataclass or a dictionary, got a int"),
         ({"recipe": {"path": object()}}, "text, numbers, lists and dictionaries: Object"),
@@ -137,10 +137,10 @@ def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
     ],
 )
 def test_metadata_that_no_file_can_hold_are_refused_before_it_is_written(
-    tmp_path, known, sentence
+    tmp_path, metadata, sentence
 ):
     with pytest.raises(InputError, match=sentence):
-        save_checkpoint(network(), tmp_path / "a.safetensors", **known)
+        save_checkpoint(network(), tmp_path / "a.safetensors", **metadata)
     assert not list(tmp_path.iterdir())
 
 
@@ -171,10 +171,10 @@ def with_entry(content, path):
 
 
 def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
-    found = read_metadata(with_entry(WHOLE, tmp_path / "a.safetensors"))
-    assert found.preprocessing == Preprocessing((32, 32), mean=(0.5,), std=(0.25,))
-    assert found.provenance == Provenance(model="resnet20", image_shape=(3, 32, 32))
-    assert (found.class_names, found.recipe) == (("cat", "dog"), {"epochs": 3})
+    metadata = read_metadata(with_entry(WHOLE, tmp_path / "a.safetensors"))
+    assert metadata.preprocessing == Preprocessing((32, 32), mean=(0.5,), std=(0.25,))
+    assert metadata.provenance == Provenance(model="resnet20", image_shape=(3, 32, 32))
+    assert (metadata.class_names, metadata.recipe) == (("cat", "dog"), {"epochs": 3})
 
 
 @pytest.mark.parametrize(
@@ -394,8 +394,8 @@ def test_a_file_that_does_not_exist(tmp_path):
 
 
 def test_a_file_that_was_cut_short_is_refused(tmp_path):
-    whole, part = tmp_path / "whole.pth", tmp_path / "part.pth"
-    torch.save(network(width=64).state_dict(), whole)
-    part.write_bytes(whole.read_bytes()[:3000])
+    complete, part = tmp_path / "whole.pth", tmp_path / "part.pth"
+    torch.save(network(width=64).state_dict(), complete)
+    part.write_bytes(complete.read_bytes()[:3000])
     with pytest.raises(ValueError, match=r"part.pth (was refused|is damaged or incomplete)"):
         load_checkpoint(network(width=64), part)

@@ -60,7 +60,7 @@ def refusal(folder):
 
 def everything(folder):
     """Runs of each kind, with a measurement and an error between them."""
-    found = [trained(), trained(sharded=True), trained(spare=False)]
+    runs = [trained(), trained(sharded=True), trained(spare=False)]
     try:
         with processes():
             raise KeyError
@@ -68,7 +68,7 @@ def everything(folder):
         pass
     with processes():
         assert gather(rank()) == [0, 1]
-    return [*found, trained(), trained(sharded=True)], refusal(folder)
+    return [*runs, trained(), trained(sharded=True)], refusal(folder)
 
 
 if __name__ == "__main__":

@@ -129,27 +129,27 @@ def shares():
         ],
         "gradients": [p.grad for p in engine.model.parameters() if p.grad is not None],
     }
-    assert all(isinstance(t, DTensor) for some in tensors.values() for t in some)
+    assert all(isinstance(t, DTensor) for group in tensors.values() for t in group)
     return {
-        name: (sum(t.to_local().numel() for t in some), sum(t.numel() for t in some))
-        for name, some in tensors.items()
+        name: (sum(t.to_local().numel() for t in group), sum(t.numel() for t in group))
+        for name, group in tensors.items()
     }
 
 
 def everything(folder):
     """All runs of two processes; in `half` is a run of one process that was stopped."""
     with processes(CPU):
-        found = {"shares": shares(), "whole": trained(RECIPE, folder / "whole", sharded=True)}
+        runs = {"shares": shares(), "whole": trained(RECIPE, folder / "whole", sharded=True)}
         trained(RECIPE, folder / "stopped", sharded=True, at=5)
         if rank() == 0:
             copytree(folder / "stopped", folder / "alone")
-        found["resumed"] = trained(RECIPE, folder / "stopped", sharded=True)
-        found["from one"] = trained(RECIPE, folder / "half", sharded=True)
+        runs["resumed"] = trained(RECIPE, folder / "stopped", sharded=True)
+        runs["from one"] = trained(RECIPE, folder / "half", sharded=True)
         for name, (recipe, inner) in OTHERS.items():
-            found[name] = trained(recipe, inner=inner, sharded=True)
+            runs[name] = trained(recipe, inner=inner, sharded=True)
         recipe, inner = OTHERS["norm"]
-        found["norm, not sharded"] = trained(recipe, inner=inner)
-    return found
+        runs["norm, not sharded"] = trained(recipe, inner=inner)
+    return runs
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ SCRIPT = Path(__file__).with_name("fit_in_processes.py")
 def test_accumulated_gradients_make_the_update_of_the_full_batch(
     make_model, make_feed, recipe, steps
 ):
-    whole, cut = make_model(), make_model()
-    one = fit(whole, make_feed(recipe), recipe)
+    uncut, cut = make_model(), make_model()
+    one = fit(uncut, make_feed(recipe), recipe)
     other = fit(cut, make_feed(recipe), replace(recipe, grad_accum_steps=steps))
-    torch.testing.assert_close(whole.state_dict(), cut.state_dict(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(uncut.state_dict(), cut.state_dict(), rtol=0, atol=1e-5)
     np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
 
 

@@ -94,8 +94,8 @@ def service(request, monkeypatch):
     def init(*, project, name=None, config=None, resume="never", **more):
         assert set(more) <= ({"id"} if request.param == "wandb" else set())
         call = {"project": project, "name": name, "config": config, "resume": resume, **more}
-        known = {"id": more.get("id", "k3f9"), "name": name}
-        runs.append(ServiceRun(call=call, points=[], **known))
+        identity = {"id": more.get("id", "k3f9"), "name": name}
+        runs.append(ServiceRun(call=call, points=[], **identity))
         return runs[-1]
 
     module = SimpleNamespace(init=init, __spec__=SimpleNamespace(name=request.param))

@@ -55,11 +55,11 @@ def test_no_field_of_the_augmentation_hides_one_of_the_recipe():
 def test_a_file_may_begin_with_a_recipe(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("base: weak_cnn\nlr: 1e-3\nmilestones: [60, 120]\nflip: 0\n")
-    found = load_recipe(str(path))
+    recipe = load_recipe(str(path))
     weak = RECIPES["weak_cnn"]()
     augmentation = replace(weak.augmentation, flip=0.0)
     expected = replace(weak, lr=1e-3, milestones=(60, 120), augmentation=augmentation)
-    assert found == expected
+    assert recipe == expected
 
 
 @pytest.mark.parametrize(

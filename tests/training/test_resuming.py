@@ -50,12 +50,12 @@ def undisturbed(tmp_path_factory):
 
 
 def same_run(folder, undisturbed):
-    whole, history = undisturbed
+    complete, history = undisturbed
     for name in ("model", "ema", "best"):
-        expected = read_state_dict(whole / f"{name}.safetensors")
-        found = read_state_dict(folder / f"{name}.safetensors")
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    files = [sorted(p.name for p in (f / "snapshots").iterdir()) for f in (folder, whole)]
+        expected = read_state_dict(complete / f"{name}.safetensors")
+        weights = read_state_dict(folder / f"{name}.safetensors")
+        torch.testing.assert_close(weights, expected, rtol=0, atol=0)
+    files = [sorted(p.name for p in (f / "snapshots").iterdir()) for f in (folder, complete)]
     assert files[0] == files[1]
     lines = (folder / "history.csv").read_text().splitlines()
     assert len(lines) == 1 + len(history)
@@ -340,9 +340,9 @@ def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recip
 
 
 def test_snapshots_need_a_folder(model, make_feed, recipe):
-    some = replace(recipe, snapshot_every=1)
+    with_snapshots = replace(recipe, snapshot_every=1)
     with pytest.raises(ValueError, match="snapshot_every must be 0 without a folder, got 1"):
-        fit(model, make_feed(some), some)
+        fit(model, make_feed(with_snapshots), with_snapshots)
 
 
 def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):

@@ -131,6 +131,6 @@ def test_the_figure_shows_the_colors_of_the_first_images(network):
     ax = plot(result, Figure().subplots(), images=3)
     assert len(ax.images) == 6
     picture = result.pictures()["stem", 0]
-    shown = np.asarray(ax.images[0].get_array())
-    np.testing.assert_allclose(shown, np.where(np.isnan(picture), 1, picture))
+    pixels = np.asarray(ax.images[0].get_array())
+    np.testing.assert_allclose(pixels, np.where(np.isnan(picture), 1, picture))
     assert [text.get_text() for text in ax.texts] == ["stem", "block"]
