@@ -233,8 +233,8 @@ def package(
 def evaluate(network: LoadedModel, data: str, limit: int | None = None) -> dict[str, Any]:
     """Accuracy, NLL and ECE on the test images."""
     images = load_data(data, split="test", limit=limit, seed=0)
-    shown = batches(images, network.preprocessing, BATCH)
-    measured = calibration(predict(network.model, shown), resamples=0)
+    test_batches = batches(images, network.preprocessing, BATCH)
+    measured = calibration(predict(network.model, test_batches), resamples=0)
     accuracy = float(measured.of("accuracy"))
     return {
         "images": len(images),
