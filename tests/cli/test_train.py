@@ -10,8 +10,8 @@ from visprism.cli import main
 from visprism.models.metadata import read_metadata
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
+from visprism.training.checkpoint_files import write_checkpoint
 from visprism.training.checkpointer import Checkpointer
-from visprism.training.state_files import write_state
 
 TINY = [
     "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",
@@ -275,12 +275,12 @@ def test_ctrl_c_says_what_is_kept(tmp_path, capsys, monkeypatch, saved):
     def interrupted(job, *_, **__):
         if saved:
             job.folder.mkdir()
-            write_state(job.folder, {"step": 1})
+            write_checkpoint(job.folder, {"step": 1})
         raise KeyboardInterrupt
 
     monkeypatch.setattr("visprism.training.train", interrupted)
     assert main(["train", "quick", *TINY, "--out", f"{tmp_path}/run"]) == 130
-    message = "no checkpoint was saved yet"
+    message = "no training checkpoint was saved yet"
     if saved:
         message = f"saved {tmp_path}/run/last.ckpt; the same command with --resume resumes"
     assert capsys.readouterr().err == f"visprism: interrupted; {message}\n"

@@ -15,7 +15,7 @@ from visprism.cli import main
 from visprism.data.feed import shuffled_batches
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
-from visprism.training.state_files import read_state, valid_state
+from visprism.training.checkpoint_files import read_checkpoint, valid_checkpoint
 
 IMAGES, BATCH = 24, 4
 STEPS = IMAGES // BATCH
@@ -95,8 +95,8 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
     assert said.startswith(f"visprism: an image of folder:{photos} (train) cannot be read: ")
     assert f"{file.parent.name}/{file.name} (" in said
     assert "Repair it and resume, or start a new run with --skip-bad." in said
-    assert said.endswith(f" The last checkpoint is {out}/last.ckpt.")
-    assert read_state(out)["step"] == STEPS
+    assert said.endswith(f" The last training checkpoint is {out}/last.ckpt.")
+    assert read_checkpoint(out)["step"] == STEPS
     assert main(arguments(photos, out, workers, "--resume")) == 0
     weights, expected = (
         read_state_dict(folder / "model.safetensors") for folder in (out, undisturbed)
@@ -149,6 +149,6 @@ def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
         f"visprism: interrupted; {log} is kept; the same command resumes\n",
     ]
     assert "Traceback" not in "".join(said)
-    assert valid_state(run) == state
-    assert read_state(run)["step"] % STEPS == 0
+    assert valid_checkpoint(run) == state
+    assert read_checkpoint(run)["step"] % STEPS == 0
     assert len(log.read_text().splitlines()) == 2  # which search it is, and the first seed

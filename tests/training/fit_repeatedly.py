@@ -12,7 +12,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, processes, rank, world_size
 from visprism.data import MemoryFeed
 from visprism.training import Recipe, fit
-from visprism.training.state_files import write_state
+from visprism.training.checkpoint_files import write_checkpoint
 
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 
@@ -48,10 +48,10 @@ def trained(folder=None, *, sharded=False, spare=True):
 
 
 def refusal(folder):
-    """What is said where only the first process sees the state."""
+    """What is said where only the first process sees the training checkpoint."""
     if os.environ["RANK"] == "0":
         folder.mkdir()
-        write_state(folder, {"step": 7})
+        write_checkpoint(folder, {"step": 7})
     try:
         trained(folder)
     except InputError as error:

@@ -41,7 +41,7 @@ def read(folder, name):
 
 @pytest.mark.parametrize(
     "checkpoint_minutes", [0.0, 10.0]
-)  # a state after every step, or every epoch
+)  # a training checkpoint after every step, or every epoch
 @pytest.mark.parametrize("stops", [[5], [6], [11], [7, 11, 16]])
 def test_a_resumed_run_has_every_point_once(
     tmp_path, make_model, make_feed, recipe, monkeypatch, stops, checkpoint_minutes

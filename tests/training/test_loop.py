@@ -253,7 +253,7 @@ class Breaks(torch.optim.SGD):
     ("value", "message"),
     [
         (math.nan, r"finite, but 1\.weight is not after step 6 of 18 \(epoch 1, batch 6"
-         r"\), learning rate 0\.048\. .* There is no checkpoint yet"),
+         r"\), learning rate 0\.048\. .* There is no training checkpoint yet"),
         (3e38, r"NaN.* \(in the evaluation after step 6 of 18 \(epoch 1, batch 6\)"),
     ],
 )  # fmt: skip

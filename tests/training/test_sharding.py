@@ -18,7 +18,7 @@ from torch import nn
 
 from visprism.models.state_dicts import read_state_dict
 from visprism.training import epoch_metrics, fit, sharding
-from visprism.training.state_files import read_state
+from visprism.training.checkpoint_files import read_checkpoint
 
 SCRIPT = Path(__file__).with_name("fit_sharded.py")
 script = runpy.run_path(str(SCRIPT))
@@ -124,7 +124,7 @@ def test_files_are_those_of_one_process(both, folder):  # noqa: ARG001 (makes th
         if name.suffix == ".safetensors":
             states = [read_state_dict(folder / run / name) for run in ("whole", "unsharded")]
             torch.testing.assert_close(*states, rtol=0, atol=1e-5)
-    sharded, other = (read_state(folder / run)["engine"] for run in ("whole", "unsharded"))
+    sharded, other = (read_checkpoint(folder / run)["engine"] for run in ("whole", "unsharded"))
     assert sharded.keys() == other.keys()
     assert list(sharded["model"]) == list(other["model"])
     torch.testing.assert_close(sharded["average"], other["average"], rtol=0, atol=1e-5)

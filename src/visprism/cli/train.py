@@ -23,7 +23,7 @@ def train(arguments: Namespace) -> None:
     from visprism.core.run import Run
     from visprism.figures import panel, save_figure
     from visprism.training import Job, train
-    from visprism.training.state_files import valid_state
+    from visprism.training.checkpoint_files import valid_checkpoint
 
     recipe = recipe_of(arguments)
     given = {"folder": arguments.out, "logs": tuple(arguments.log) if arguments.log else None}
@@ -45,8 +45,8 @@ def train(arguments: Namespace) -> None:
                 figure = panel([history], quantity="accuracy")
                 save_figure(figure, arguments.out / "curves-accuracy")
     except KeyboardInterrupt as interruption:
-        checkpoint = valid_state(arguments.out)
-        message = "no checkpoint was saved yet"
+        checkpoint = valid_checkpoint(arguments.out)
+        message = "no training checkpoint was saved yet"
         if checkpoint is not None:
             message = f"saved {checkpoint}; the same command with --resume resumes"
         raise KeyboardInterrupt(message) from interruption

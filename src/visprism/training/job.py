@@ -80,7 +80,7 @@ def train(
     loggers: Iterable[Logger] = (),
     run: Run = DEFAULT_RUN,
 ) -> History:
-    """Train a model by a recipe; weights, state, history and recipe go to the job's folder.
+    """Train a model by a recipe, and write weights, history and recipe to the job's folder.
 
     Weights are random unless the model names a checkpoint or `pretrained` is set. Images of up
     to 64 pixels a side are cached in memory. With random weights they are normalized by their

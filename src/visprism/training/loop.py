@@ -46,13 +46,13 @@ def fit(
 
     All randomness depends on the recipe's seed and the step alone. The same model, images and
     recipe give the same weights, bit for bit on one CPU, also if the run was killed and resumed
-    from the state in `folder`. Several processes under ``torchrun`` share every batch and make
-    the update of one process, up to rounding, unless the model has BatchNorm or another layer
-    that depends on the batch.
+    from the training checkpoint in `folder`. Several processes under ``torchrun`` share every
+    batch and make the update of one process, up to rounding, unless the model has BatchNorm or
+    another layer that depends on the batch.
 
-    The folder receives ``last.ckpt`` (the state), ``recipe.yaml``, ``history.csv`` and
-    ``history.npz``, ``model.safetensors`` at the end, ``best.safetensors`` (highest test
-    accuracy), ``ema.safetensors``, and ``snapshots/``.
+    The folder receives ``last.ckpt`` (the training checkpoint), ``recipe.yaml``,
+    ``history.csv`` and ``history.npz``, ``model.safetensors`` at the end, ``best.safetensors``
+    (highest test accuracy), ``ema.safetensors``, and ``snapshots/``.
 
     Costs one pass over the test images after each evaluated epoch besides the updates, or two
     with averaged weights.
@@ -79,10 +79,10 @@ def fit(
     Raises:
         InputError: if feed and recipe, model and classes, or the run in the folder do not
             match; if a loss or a weight is not finite (the error names step, learning rate and
-            batch, and the last checkpoint stays); if the state cannot be written; if the model
-            cannot be sharded: in one process, compiled, with an optimizer other than AdamW or
-            SGD, with parameters that are tied or of several types.
-        TimeBudgetError: if the deadline of the run passes; the last checkpoint stays.
+            batch, and the last training checkpoint stays); if a training checkpoint cannot be
+            written; if the model cannot be sharded: in one process, compiled, with an optimizer
+            other than AdamW or SGD, with parameters that are tied or of several types.
+        TimeBudgetError: if the deadline of the run passes; the last training checkpoint stays.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """

@@ -46,7 +46,7 @@ def upgraded_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that an earlier version wrote, under their present names.
 
     It reads recipe files, the metadata of checkpoints (where the augmentation is a separate
-    field) and the states of runs.
+    field) and training checkpoints.
 
     Raises:
         InputError: if a field stands there under both names.
