@@ -133,6 +133,6 @@ def test_a_landscape_of_augmented_images_is_another(measured):
 
 def test_a_trajectory_of_three_draws_is_a_triangle_with_equal_sides(measured, checkpoint):
     files = tuple(checkpoint(seed) for seed in (1, 2, 3))
-    (result,) = measured("trajectory", snapshots=files)
+    (result,) = measured("trajectory", checkpoints=files)
     np.testing.assert_allclose(result.radius, [1, 1, 0], atol=0.2)
     assert result.angle[1] == pytest.approx(np.pi / 3, abs=0.2)

@@ -101,7 +101,7 @@ class Landscape(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """Circles, surfaces, and the increase of each image."""
+        """Circles, surfaces, and the increase of each image and of each direction pair."""
         run = subject.named(run, training=True)
         batches = subject.training_batches()
         if self.train_images == "augmented":
@@ -112,7 +112,7 @@ class Landscape(Analysis):
             batches,
             [read_state_dict(Path(file)) for file in self.checkpoints],
             directions=self.plane,
-            grid_planes=self.grid_planes,
+            pairs=self.grid_planes,
             points=self.points,
             reach=self.reach,
             normalization=self.normalization,
@@ -132,12 +132,13 @@ class Landscape(Analysis):
             subject.model,
             batches,
             angles=self.angles,
-            grid_planes=self.ring_planes,
+            pairs=self.ring_planes,
             normalization=self.normalization,
             perturb_positions=self.perturb_positions,
             run=run,
         )
-        return (circles, surface, *([] if path is None else [path]), per_image)
+        paths = [] if path is None else [path]
+        return circles, surface, *paths, per_image, circles.per_direction_pair()
 
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each point, and another for re-estimated statistics."""

@@ -225,7 +225,7 @@ class KindAblations(Result):
         return tuple(
             Answer(
                 question="Which blocks does the accuracy depend on?",
-                quantity=f"mean accuracy drop, {EXPERIMENTS[ablated]}, {comparison}",
+                quantity=mean_drop_label(str(ablated), str(comparison)),
                 value=float(self.drop[i]),
                 low=float(self.drop_low[i]),
                 high=float(self.drop_high[i]),
@@ -248,6 +248,11 @@ class KindAblations(Result):
         if low > 0:
             return "supports"
         return "contradicts" if high < 0 else "undecided"
+
+
+def mean_drop_label(ablated: str, comparison: str) -> str:
+    """Name of a mean accuracy drop, or of a difference of two means."""
+    return f"mean accuracy drop, {EXPERIMENTS[ablated]}, {comparison}"
 
 
 def _from_joint_lesions(values: dict[str, Any]) -> dict[str, Any]:

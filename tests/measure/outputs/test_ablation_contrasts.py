@@ -34,7 +34,7 @@ def test_means_and_differences_by_hand():
     ]  # fmt: skip
     assert kinds.drop.tolist() == [0.5, 0.0, 0.5, 0.5, 0.5]
     assert kinds.num_blocks.tolist() == [2, 2, 4, 2, 2]
-    name = "accuracy drop, one whole block removed, attention minus mlp"
+    name = "mean accuracy drop, one whole block removed, attention minus mlp"
     assert images.values_of(name)[1].tolist() == [1.0, 0.5, 1.0, -0.5]
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from visprism.anatomy import Ablation
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import mean_interval
-from visprism.results.ablation import EXPERIMENTS, KindAblations
+from visprism.results.ablation import KindAblations, mean_drop_label
 from visprism.results.per_image import PerImage
 
 # Experiment, comparison, number of blocks, and its value for each image.
@@ -44,7 +44,7 @@ def summarize_by_kind(
         drop_high=np.array([high for _, high in intervals], dtype=float),
         provenance=provenance,
     )
-    names = [f"accuracy drop, {EXPERIMENTS[c[0]]}, {c[1]}" for c in contrasts]
+    names = [mean_drop_label(*c[:2]) for c in contrasts]
     per_image = PerImage(
         quantity=np.repeat(np.array(names, dtype=str), len(images)),
         image=np.tile(images, len(contrasts)),
