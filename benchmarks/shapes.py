@@ -25,7 +25,7 @@ from visprism.training import RECIPES, Recipe, fit
 T = TypeVar("T")
 
 NETWORKS = {"demo_resnet": "resnet20", "demo_vit": "vit_pico_patch4_32"}
-LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, images=50_000, warmup=1.0, clip=1.0)
+LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, limit=50_000, warmup=1.0, clip=1.0)
 
 
 class Stopwatch:
