@@ -46,8 +46,8 @@ def test_expected_seconds_are_units_times_their_measured_seconds():
     cost = Cost(
         per_image=3, fixed=7, seconds_per_image=0.25, evaluations=4, gradients=5, products=6
     )
-    each = 3 * 1.0 + 0.25 + 4 * 2.0 + 5 * 10.0 + 6 * 100.0 + 0.5
-    assert cost.seconds(11, timing) == pytest.approx(11 * each + 7 * 1.0)
+    seconds = 3 * 1.0 + 0.25 + 4 * 2.0 + 5 * 10.0 + 6 * 100.0 + 0.5
+    assert cost.seconds(11, timing) == pytest.approx(11 * seconds + 7 * 1.0)
 
 
 def test_units_without_a_measurement_are_counted_in_forward_passes():
