@@ -92,7 +92,7 @@ class Landscape(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """Circles, surfaces, and the increase of each image."""
+        """Circles, surfaces, and the increase of each image and of each direction pair."""
         run = subject.named(run, training=True)
         batches = subject.training_batches()
         if self.images == "augmented":
@@ -128,7 +128,8 @@ class Landscape(Analysis):
             tables=self.tables,
             run=run,
         )
-        return (circles, surface, *([] if path is None else [path]), per_image)
+        paths = [] if path is None else [path]
+        return circles, surface, *paths, per_image, circles.per_direction_pair()
 
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each point, and another for re-estimated statistics."""

@@ -49,17 +49,16 @@ class Sharpness(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """The sharpness of each mini-batch."""
+        """The sharpness of each mini-batch, also by quantity for paired differences."""
         objective = Objective(
             subject.model,
             subject.training_batches(self.mini_batch),
             run=subject.named(run, training=True),
         )
-        return (
-            mini_batch_sharpness(
-                objective, self.rules, rho=self.rho, steps=self.steps, draws=self.draws
-            ),
+        result = mini_batch_sharpness(
+            objective, self.rules, rho=self.rho, steps=self.steps, draws=self.draws
         )
+        return result, result.per_mini_batch()
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """One gradient, others for more steps, and 2 x draws evaluations for gaussian."""

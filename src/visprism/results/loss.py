@@ -9,6 +9,7 @@ from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.hessian_statistics import MIN_BATCHES
+from visprism.results.per_image import PerImage
 
 SHARPNESS_QUESTION = "How sharp is the loss?"
 WHICH_LABELS = {
@@ -256,6 +257,21 @@ class Sharpness(Result):
                 low = high = float("nan")
             yield rule, rho, steps, float(values.mean()), low, high, n
 
+    def per_mini_batch(self) -> PerImage:
+        """The increase of each mini-batch by rule; empty for all of the data at once."""
+        rows = self.select(self.batch >= 0)
+        quantities = [
+            _increase_label(rule, rho)
+            for rule, rho in zip(rows.rule.tolist(), rows.rho.tolist(), strict=True)
+        ]
+        return PerImage(
+            quantity=np.array(quantities, dtype=str),
+            image=rows.batch,
+            value=rows.sharpness,
+            over="mini-batches",
+            provenance=self.provenance,
+        )
+
     def findings(self) -> tuple[Finding, ...]:
         """The increase by rule, with its interval over mini-batches."""
         findings = []
@@ -281,7 +297,7 @@ class Sharpness(Result):
         return tuple(
             Answer(
                 SHARPNESS_QUESTION,
-                f"loss increase {_RULE_TEXT[rule].format(rho=rho)}",
+                _increase_label(rule, rho),
                 mean,
                 low,
                 high,
@@ -290,6 +306,11 @@ class Sharpness(Result):
             )
             for rule, rho, _, mean, low, high, n in self.means()
         )
+
+
+def _increase_label(rule: str, rho: float) -> str:
+    """Name of the increase of the loss by rule and distance."""
+    return f"loss increase {_RULE_TEXT[rule].format(rho=rho)}"
 
 
 def _standard_error(values: np.ndarray) -> float:

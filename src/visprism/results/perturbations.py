@@ -262,27 +262,30 @@ class Adversarial(Result):
 
     def answers(self) -> tuple[Answer, ...]:
         """Robust accuracy of each size of perturbation, over the strongest attacks measured."""
-        answers = []
-        sizes = list(zip(self.norm.tolist(), self.epsilon.tolist(), strict=True))
-        for norm, epsilon in dict.fromkeys(sizes):
-            rows = self.select(
-                (self.norm == norm) & (self.epsilon == epsilon) & ~np.isfinite(self.frequency)
+        return tuple(
+            Answer(
+                question="How robust is the model to adversarial perturbations?",
+                quantity=quantity,
+                value=float(self.accuracy[row]),
+                low=float(self.low[row]),
+                high=float(self.high[row]),
+                unit="%",
+                over="images",
             )
-            if not len(rows):
-                continue
-            worst = int(np.lexsort((rows.attack != WORST_CASE, rows.accuracy))[0])
-            answers.append(
-                Answer(
-                    question="How robust is the model to adversarial perturbations?",
-                    quantity=f"robust accuracy, {_size(norm, epsilon)}",
-                    value=float(rows.accuracy[worst]),
-                    low=float(rows.low[worst]),
-                    high=float(rows.high[worst]),
-                    unit="%",
-                    over="images",
-                )
-            )
-        return tuple(answers)
+            for quantity, row in self.strongest().items()
+        )
+
+    def strongest(self) -> dict[str, int]:
+        """Row of the smallest robust accuracy for each size of perturbation, by quantity.
+
+        Attacks that are confined to a band of frequencies are left out.
+        """
+        rows: dict[str, int] = {}
+        for row in np.lexsort((self.attack != WORST_CASE, self.accuracy)).tolist():
+            if not np.isfinite(self.frequency[row]):
+                size = _size(self.norm[row], self.epsilon[row])
+                rows.setdefault(f"robust accuracy, {size}", row)
+        return dict(sorted(rows.items(), key=lambda item: item[1]))
 
 
 def _size(norm: str, epsilon: float) -> str:

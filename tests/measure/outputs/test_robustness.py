@@ -190,11 +190,11 @@ def test_values_of_images_are_means_over_conditions(model):
         ("fog", 5): [(colors(1, 1, 0, 1), targets)],
     }
     found, per_image = robustness(model, data, resamples=0)
-    images, accuracy = per_image.values_of("accuracy on corrupted images")
+    images, accuracy = per_image.values_of("mean accuracy on corrupted images")
     assert images.tolist() == [0, 1, 2, 3]
     assert accuracy.tolist() == [0.5, 1, 0.5, 0]
     assert found.mean_accuracy == 0.5
-    _, nll = per_image.values_of("NLL on corrupted images")
+    _, nll = per_image.values_of("mean NLL on corrupted images")
     expected = np.mean([found.of("nll", "fog", 1), found.of("nll", "fog", 5)])
     assert nll.mean() == pytest.approx(expected)
     answers = {answer.quantity: answer.value for answer in found.answers()}
@@ -213,7 +213,7 @@ def test_different_images_under_the_conditions_have_no_paired_drop(model):
     found, per_image = robustness(model, data, resamples=0)
     assert np.isnan(found.change).all()
     assert np.isnan(found.mean_drop)
-    assert per_image.values_of("accuracy on corrupted images")[1].tolist() == [1, 1]
+    assert per_image.values_of("mean accuracy on corrupted images")[1].tolist() == [1, 1]
 
 
 # Sequences.

@@ -7,7 +7,12 @@ import torch
 from visprism.core.errors import InputError
 from visprism.core.statistics import wilson
 from visprism.data import load_data
-from visprism.measure.outputs import Predictions, by_category, shape_bias
+from visprism.measure.outputs import (
+    Predictions,
+    by_category,
+    shape_bias,
+    shape_bias_by_image,
+)
 from visprism.measure.outputs.categories import SIXTEEN, classes_of
 from visprism.results.base import Result
 
@@ -36,6 +41,21 @@ def test_decisions_for_shape_and_texture_are_counted_and_others_left_out():
     assert finding.text.endswith("80.0% of 5 images with conflicting cues")
     (answer,) = found.answers()
     assert (answer.value, answer.unit) == (0.75, "%")
+
+
+def test_values_of_images_are_the_bias_and_their_influence():
+    shapes, textures = [0, 0, 1, 1, 2, 2], np.array([1, 2, 0, 1, 0, 1])
+    predictions = predicted([0, 2, 1, 1, 2, 0], shapes)
+    images, values = shape_bias_by_image(predictions, textures).values_of("shape bias")
+    assert images.tolist() == [0, 1, 2, 4, 5]  # image 3 has one category twice
+    # Bias 3/4; 4 of 5 images are decisions: for the shape 3/4 + (1 - 3/4) / (4/5).
+    np.testing.assert_allclose(values, [1.0625, -0.1875, 1.0625, 1.0625, 0.75])
+    # The derivative of the bias with respect to the weight of an image, in proportion.
+    shape, texture = np.array([1, 0, 1, 1, 0]), np.array([0, 1, 0, 0, 0])
+    weight = np.ones(5)
+    weight[1] += 1e-6
+    moved = (weight * shape).sum() / (weight * (shape + texture)).sum()
+    assert (moved - 0.75) / 1e-6 * 5 == pytest.approx(values[1] - 0.75, abs=1e-4)
 
 
 def test_the_interval_is_wilsons():

@@ -145,7 +145,9 @@ def test_a_model_without_batch_norm_has_one_and_answers_for_both(linear):
     frozen, estimated = found.answers()
     assert frozen.value == estimated.value
     assert frozen.quantity.startswith("NLL increase at distance 0.5 (BatchNorm frozen)")
-    assert "NLL increase at distance 1 (BatchNorm re-estimated)" in per_image.quantities
+    label = "NLL increase at distance 1 (BatchNorm re-estimated)"
+    assert f"{label}, in the same 3 direction pairs" in per_image.quantities
+    assert frozen.quantity in found.per_direction_pair().quantities
     assert "BatchNorm" not in str(found.findings()[0])
 
 
@@ -165,7 +167,7 @@ def test_the_values_of_single_images_average_to_the_increase(normalized):
     for ring in found.summary():
         name = f"NLL increase at distance {ring.radius:g} (BatchNorm "
         name += "frozen)" if ring.batch_norm == "frozen" else "re-estimated)"
-        images, values = per_image.values_of(name)
+        images, values = per_image.values_of(f"{name}, in the same 3 direction pairs")
         assert values.mean() == pytest.approx(ring.rise, rel=1e-9)
         assert len(images) == 10
 

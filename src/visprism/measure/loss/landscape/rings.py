@@ -153,11 +153,13 @@ def _per_image(
     result: Rings, means: dict[str, dict[float, np.ndarray]], samples: CachedBatches
 ) -> PerImage:
     """The mean increase of each image; for both treatments where there is no BatchNorm."""
+    pairs = f"in the same {len(np.unique(result.pair))} direction pairs"
     quantities: dict[str, np.ndarray] = {}
     for treatment, by_radius in means.items():
         names = [treatment] if result.has_batch_norm else list(BATCH_NORM_LABELS)
         for radius, values in by_radius.items():
-            quantities |= dict.fromkeys((rise_label(radius, name) for name in names), values)
+            labels = (f"{rise_label(radius, name)}, {pairs}" for name in names)
+            quantities |= dict.fromkeys(labels, values)
     images = len(samples)
     return PerImage(
         quantity=np.repeat(list(quantities), images),
