@@ -35,7 +35,7 @@ class Case:
     models: tuple[str, ...]
     data: str
     limit: int
-    named: bool = False  # name all analyses of the default, so that random weights do not matter
+    named: bool = False  # name all default analyses, so that random weights do not matter
 
 
 def cases(images: str) -> dict[str, Case]:
