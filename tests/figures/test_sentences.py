@@ -126,7 +126,7 @@ OTHERS = {
     ),
     "patch_components": lambda: by_block(
         PatchComponents, image=np.zeros(3, int), row=np.zeros(3, int),
-        column=np.zeros(3, int), foreground=np.nan,
+        column=np.zeros(3, int), background_threshold=np.nan,
     ),
     "trace": lambda: Trace(
         estimate=np.array([3.0, 4.0, 5.0, 4.5]), parameters=10, nll=1.0, l2=0.0,
@@ -183,8 +183,8 @@ def test_numbers_of_images_stand_with_their_split(sentences):
         text
         for texts in sentences.values()
         for text in texts
-        if (found := images.search(text))
-        and found[1] is None
+        if (match := images.search(text))
+        and match[1] is None
         and not re.search("NLL of test images|with conflicting cues", text)
     ]
     assert without == []
