@@ -345,7 +345,8 @@ def test_what_a_user_can_get_wrong(line, vit):
     anatomy, images = line
     batches = labeled_batches(images, classes=3)
     with pytest.raises(
-        InputError, match="parts must be some of blocks, convolutions, heads, got stages"
+        InputError,
+        match="parts must be some of blocks, convolutions, heads, channels, tokens, got stages",
     ):
         ablation(anatomy, batches, parts=["stages"])
     with pytest.raises(
