@@ -22,7 +22,7 @@ REASONS = {
 OPTIONS = {
     "landscape": {"points": 3, "angles": 4},
     "hessian": {"mini_batch": 4, "k": 2},
-    "sharpness": {"mini_batch": 4, "draws": 3},
+    "sharpness": {"mini_batch": 4, "directions": 3},
     "adversarial": {"steps": 1},
     "corruptions": {"corruptions": ("fog",), "severities": (3,)},
 }
@@ -79,7 +79,7 @@ def test_a_difference_of_sharpness_has_students_interval_over_mini_batches(study
     values = []
     for name in "ab":
         result = study[name]["sharpness"]
-        values.append(result.sharpness[result.rule == "sam"])
+        values.append(result.sharpness[result.measure == "sam"])
     difference = values[1] - values[0]
     n = len(difference)
     expected = stats.t.interval(0.95, n - 1, difference.mean(), stats.sem(difference))

@@ -6,7 +6,7 @@ import numpy as np
 
 from visprism.core.statistics import NORMAL_95
 from visprism.results.answers import POINTS, Answer
-from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.base import Result, column, renaming, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text, points_text
 
@@ -21,7 +21,11 @@ def _with_drop_interval(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"drop_low": values["drop"] - half, "drop_high": values["drop"] + half}
 
 
-@result_type("frequency-robustness", schema=1, upgrades={0: _with_drop_interval})
+@result_type(
+    "frequency-robustness",
+    schema=2,
+    upgrades={0: _with_drop_interval, 1: renaming(ring="band_shape")},
+)
 class FrequencyRobustness(Result):
     """Accuracy under noise confined to a band of frequencies; one row for each band.
 
@@ -68,8 +72,8 @@ class FrequencyRobustness(Result):
         "Mean drop, high", "", "upper end of its 95 % interval", default=float("nan")
     )
     width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
-    ring: str = scalar(
-        "Ring", "", "shape of the bands in the frequency plane", default="square"
+    band_shape: str = scalar(
+        "Band shape", "", "shape of the bands in the frequency plane", default="square"
     )
     left_out: str = scalar(
         "Empty bands", "", "bands without any frequency of images this small", default=""

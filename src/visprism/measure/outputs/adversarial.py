@@ -117,7 +117,7 @@ def _rows(
 
 def _worst_cases(attacks: Sequence[Attack], paired: Paired) -> list[_Row]:
     """Images that are classified correctly under all attacks of one size."""
-    sizes = [(a.norm, a.epsilon, a.frequency, a.ring) for a in attacks]
+    sizes = [(a.norm, a.epsilon, a.frequency, a.band_shape) for a in attacks]
     rows = []
     for size in dict.fromkeys(sizes):
         members = [i for i, other in enumerate(sizes) if other == size]

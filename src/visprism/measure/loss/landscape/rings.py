@@ -37,7 +37,7 @@ def rings(
     loss: Loss = cross_entropy,
     treatments: Sequence[BatchNorm] | None = None,
     normalization: str = "filter",
-    tables: bool = False,
+    perturb_positions: bool = False,
     batch_size: int | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Rings, PerImage]:
@@ -62,7 +62,7 @@ def rings(
         loss: of logits and targets, one value for each image.
         treatments: of BatchNorm; None: "frozen", and "reestimated" where the model has any.
         normalization: of the directions; see `gaussian`.
-        tables: whether tables of positions move too.
+        perturb_positions: whether random directions also change position embeddings.
         batch_size: images per batch; by default the fastest size.
         run: device and precision, seed of the directions, progress, provenance, deadline.
 
@@ -84,7 +84,11 @@ def rings(
     for treatment in treatments:
         check_batch_norm(treatment, Evaluation.supported, "landscapes")
     planes = random_planes(
-        model, pairs=pairs, normalization=normalization, tables=tables, seed=run.seed
+        model,
+        pairs=pairs,
+        normalization=normalization,
+        perturb_positions=perturb_positions,
+        seed=run.seed,
     )
     samples = cache_batches(batches, batch_size=batch_size, compute=run.compute)
     circle = 2 * np.pi * np.arange(angles) / angles
