@@ -23,7 +23,7 @@ class Ablation(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS
+    needs = Needs.TARGETS | Needs.OUTPUTS
     source = "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016)"
     claims = ("C10",)
     sections = (
@@ -59,9 +59,10 @@ class Ablation(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn."""
+        run = subject.for_outputs(run)
         rows, kinds, per_image = ablation(
             subject.anatomy,
-            subject.batches(),
+            subject.output_batches(run),
             parts=self.parts,
             joint=self.joint,
             draws=self.draws,

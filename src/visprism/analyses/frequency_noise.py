@@ -24,7 +24,7 @@ class FrequencyNoise(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS | Needs.PIXELS
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     source = "Park & Kim (2022), fig. 2b"
     claims = ("C7",)
     sections = (
@@ -65,9 +65,10 @@ class FrequencyNoise(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure accuracy under noise of each band."""
+        run = subject.for_outputs(run)
         return noise_contrasts(
             subject.anatomy,
-            subject.batches(),
+            subject.output_batches(run),
             mean=subject.known_preprocessing.mean,
             std=subject.known_preprocessing.std,
             frequencies=self.frequencies,
@@ -75,6 +76,7 @@ class FrequencyNoise(Analysis):
             ring=self.ring,
             protocol=self.protocol,
             epsilon=self.epsilon,
+            clean=subject.predictions(run),
             run=run,
         )
 

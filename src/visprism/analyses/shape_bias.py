@@ -7,7 +7,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.run import Run
-from visprism.measure.outputs import by_category, classes_of, predict, shape_bias
+from visprism.measure.outputs import by_category, classes_of, shape_bias
 from visprism.results.base import Result
 from visprism.results.shape_bias import ShapeBias as ShapeBiasResult
 
@@ -19,7 +19,7 @@ class ShapeBias(Analysis):
 
     name = "shape-bias"
     group = "robustness"
-    needs = Needs.TEXTURES
+    needs = Needs.TEXTURES | Needs.OUTPUTS
     share = 0.0
     source = "Geirhos et al. (2019)"
     sections = (
@@ -33,10 +33,10 @@ class ShapeBias(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
-        """Predict the evaluation images once."""
+        """Compare the decisions with shapes and textures."""
         names, textures = subject.images.class_names, subject.images.textures
         assert textures is not None  # see `needs`
-        predictions = predict(subject.model, subject.batches(), run=run)
+        predictions = subject.predictions(run)
         classes = classes_of(names, predictions.num_classes)
         return (
             shape_bias(by_category(predictions, classes), textures[: len(predictions)], names),
