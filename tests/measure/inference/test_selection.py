@@ -289,7 +289,7 @@ def test_a_model_whose_logits_depend_on_the_batch_keeps_its_batches():
 
 def test_settings_whose_logits_differ_are_refused(monkeypatch):
     """A wrong fold is noticed by the comparison, not trusted."""
-    from visprism.measure.inference import batch_norm_folding  # noqa: PLC0415
+    from visprism.measure.inference import batch_norm_folding
 
     kernel = batch_norm_folding._kernel
     monkeypatch.setattr(
