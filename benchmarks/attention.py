@@ -85,12 +85,12 @@ def by_unfold(kernel: int, heads: int) -> Callable[[Tensor], Tensor]:
         q = q.expand(-1, -1, -1, kernel**2, -1)
         k, v = (
             rearrange(
-                nn.functional.unfold(each, kernel, padding=kernel // 2),
+                nn.functional.unfold(windows, kernel, padding=kernel // 2),
                 "b (g d near) n -> b g n near d",
                 g=heads,
                 near=kernel**2,
             )
-            for each in (k, v)
+            for windows in (k, v)
         )
         scores = torch.einsum("b g n k d, b g n k d -> b g n k", q, k) * q.shape[-1] ** -0.5
         out = torch.einsum("b g n k, b g n k d -> b g n d", scores.softmax(-1), v)
@@ -118,8 +118,8 @@ class ByEinsum(nn.Module):
         qkv = qkv.roll((-shift, -shift), dims=(2, 3))
         windows = rearrange(qkv, "b c (i p) (j q) -> (b i j) (p q) c", p=p, q=p)
         q, k, v = (
-            rearrange(each, "n t (g d) -> n g t d", g=self.heads)
-            for each in windows.chunk(3, 2)
+            rearrange(part, "n t (g d) -> n g t d", g=self.heads)
+            for part in windows.chunk(3, 2)
         )
         mask = self.bias[self.offset[..., 0], self.offset[..., 1]] + self.masks(i, j)
         mask = mask.repeat(len(qkv), 1, 1, 1)
@@ -201,18 +201,18 @@ def measured(
 
 def saved(block: nn.Module, x: Tensor) -> float:
     """MiB of distinct memory that the graph keeps for the backward pass."""
-    kept: dict[int, int] = {}
+    bytes_at: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        bytes_at[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         graph = block(x)
-    own = {p.untyped_storage().data_ptr() for p in block.parameters()}
+    parameters = {p.untyped_storage().data_ptr() for p in block.parameters()}
     del graph
-    return sum(size for place, size in kept.items() if place not in own) / 2**20
+    return sum(size for place, size in bytes_at.items() if place not in parameters) / 2**20
 
 
 def setting(arguments: argparse.Namespace) -> dict:

@@ -67,20 +67,22 @@ def compared(batch_size: int, arguments: argparse.Namespace) -> list[dict]:
     generator = torch.Generator().manual_seed(0)
     pixels = smooth_noise(arguments.images, generator)
     targets = torch.randint(0, CLASSES, (arguments.images,), generator=generator)
-    own = MemoryFeed(pixels.to(device), targets.to(device), CLASSES, batch_size, STRONG, WAY, 0)
+    memory_feed = MemoryFeed(
+        pixels.to(device), targets.to(device), CLASSES, batch_size, STRONG, WAY, 0
+    )
     ways: dict[str, Callable[[int], Iterable]] = {
-        "visprism": own.epoch,
-        "visprism, batch by batch": lambda epoch: one_by_one(own, epoch),
+        "visprism": memory_feed.epoch,
+        "visprism, batch by batch": lambda epoch: one_by_one(memory_feed, epoch),
         "timm and PIL": peer(pixels, targets, batch_size, arguments.threads),
     }
     for way in ways.values():
         measured(way, 0, device)  # the first pass loads what is loaded late
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for repeat in range(arguments.repeats):
         for name, way in ways.items():
-            found[name].append(measured(way, repeat + 1, device))
+            seconds[name].append(measured(way, repeat + 1, device))
     rows: list[dict] = []
-    for name, times in found.items():
+    for name, times in seconds.items():
         wall, processor = (median(column) for column in zip(*times, strict=True))
         rows.append(
             {
@@ -120,11 +122,11 @@ def processor_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def one_by_one(own: MemoryFeed, epoch: int) -> Iterable:
+def one_by_one(source: MemoryFeed, epoch: int) -> Iterable:
     """What batching several batches together brings: here each goes alone."""
     together = feed._PIXELS
     feed._PIXELS = {"other": 1}
-    yield from own.epoch(epoch)
+    yield from source.epoch(epoch)
     feed._PIXELS = together
 
 

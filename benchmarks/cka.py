@@ -54,26 +54,26 @@ def main() -> None:
     images = shapes(arguments.images)
     anatomy = layers(dissect(model, images[:2]))
     names = [block.name for block in anatomy]
-    found: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     ways: dict[str, Callable[[], np.ndarray | None]] = {
         "forward": lambda: forward_alone(model, images),
         "visprism": lambda: ours(anatomy, images),
     }
-    seconds = timed(ways, arguments.repeats, found)
+    seconds = timed(ways, arguments.repeats, results)
     if arguments.torch_cka:
         sys.path.append(arguments.torch_cka)
         peer: dict[str, Callable[[], np.ndarray | None]]
         peer = {"torch-cka": lambda: torch_cka(model, images, names)}
-        seconds |= timed(peer, 0, found)  # once: it takes a minute
+        seconds |= timed(peer, 0, results)  # once: it takes a minute
     exact = exactly(anatomy, images)
     rows = [
         {
             "way": way,
             "seconds": median(times),
-            "difference": float(np.nanmax(np.abs(found[way] - exact)))
-            if way in found
+            "difference": float(np.nanmax(np.abs(results[way] - exact)))
+            if way in results
             else None,
-            "nan": int(np.isnan(found[way]).sum()) if way in found else None,
+            "nan": int(np.isnan(results[way]).sum()) if way in results else None,
         }
         for way, times in seconds.items()
     ]
@@ -93,7 +93,9 @@ def shapes(number: int) -> Tensor:
 
 
 def timed(
-    ways: dict[str, Callable[[], np.ndarray | None]], repeats: int, found: dict[str, np.ndarray]
+    ways: dict[str, Callable[[], np.ndarray | None]],
+    repeats: int,
+    results: dict[str, np.ndarray],
 ) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     for repeat in range(repeats + 1):  # the first warms up
@@ -103,7 +105,7 @@ def timed(
             if repeat or not repeats:
                 seconds[way].append(time.perf_counter() - start)
             if result is not None:
-                found[way] = result
+                results[way] = result
     return seconds
 
 
@@ -172,8 +174,8 @@ def setting(arguments: argparse.Namespace, number: int) -> dict:
 def print_table(rows: list[dict]) -> None:
     print(f"{'way':<11}{'seconds':>8}{'difference':>12}{'NaN':>6}")
     for row in rows:
-        known = row["difference"] is not None
-        rest = f"{row['difference']:12.1e}{row['nan']:6d}" if known else ""
+        is_measured = row["difference"] is not None
+        rest = f"{row['difference']:12.1e}{row['nan']:6d}" if is_measured else ""
         print(f"{row['way']:<11}{row['seconds']:8.2f}{rest}")
 
 

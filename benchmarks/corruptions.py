@@ -110,15 +110,15 @@ def measured(
         return row
     few = images[: 2 if name == "glass_blur" else 8]  # it takes a second an image
     arrays = [np.ascontiguousarray(image.permute(1, 2, 0).numpy()) for image in few]
-    best, found = np.inf, []
+    best, corrupted = np.inf, []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         np.random.seed(0)  # noqa: NPY002 (the peer's)
         for _ in range(1 if name == "glass_blur" else arguments.repeats):
             start = time.perf_counter()
-            found = [peer(a, corruption_name=name, severity=severity) for a in arrays]
+            corrupted = [peer(a, corruption_name=name, severity=severity) for a in arrays]
             best = min(best, (time.perf_counter() - start) / len(arrays))
-    theirs = np.stack(found).transpose(0, 3, 1, 2).astype(float)
+    theirs = np.stack(corrupted).transpose(0, 3, 1, 2).astype(float)
     error = float(((theirs - ours[: len(few)].numpy()) ** 2).mean())
     psnr = float(10 * np.log10(255**2 / error)) if error else float("inf")
     return row | {"peer_ms": 1e3 * best, "times": best / min(seconds), "psnr": psnr}
@@ -139,8 +139,10 @@ def setting(arguments: argparse.Namespace) -> dict:
 def print_table(rows: list[dict]) -> None:
     print(f"{'corruption':<19}{'ms':>8}{'images/s':>10}{'peer ms':>10}{'times':>8}{'PSNR':>7}")
     for row in rows:
-        known = "peer_ms" in row
-        rest = f"{row['peer_ms']:10.2f}{row['times']:8.1f}{row['psnr']:7.1f}" if known else ""
+        has_peer = "peer_ms" in row
+        rest = (
+            f"{row['peer_ms']:10.2f}{row['times']:8.1f}{row['psnr']:7.1f}" if has_peer else ""
+        )
         print(f"{row['corruption']:<19}{row['ms']:8.2f}{1e3 / row['ms']:10.0f}{rest}")
     total = sum(row["ms"] for row in rows)
     if "peer_ms" in rows[0]:

@@ -26,7 +26,7 @@ from visprism.data.corruptions import COMMON, EXTRA, corrupt
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "corruptions.png"
 SEVERITIES, PUBLISHED = (1, 3, 5), 3
 IMAGES, CHOSEN = 30, 8  # of shapes; the chosen one is neither dark nor light
-SHOWN, GAP, NAME, HEAD = 128, 4, 22, 24  # pixels: an image's side, and what is around it
+SIDE, GAP, NAME, HEAD = 128, 4, 22, 24  # pixels: an image's side, and what is around it
 DPI = 100
 
 
@@ -61,14 +61,14 @@ def middle(images: Tensor) -> np.ndarray:
 
 def cut(image: np.ndarray) -> np.ndarray:
     """The middle of an image (h, w, 3), as large as it is shown."""
-    top, left = ((side - SHOWN) // 2 for side in image.shape[:2])
-    return image[top : top + SHOWN, left : left + SHOWN]
+    top, left = ((side - SIDE) // 2 for side in image.shape[:2])
+    return image[top : top + SIDE, left : left + SIDE]
 
 
 def sheet(rows: dict[str, list[np.ndarray]]) -> Figure:
     """Two columns of rows, every pixel of an image one of the figure."""
     columns = len(SEVERITIES) + 1
-    wide, high = columns * (SHOWN + GAP) + 4 * GAP, SHOWN + NAME
+    wide, high = columns * (SIDE + GAP) + 4 * GAP, SIDE + NAME
     lines = (len(rows) + 1) // 2
     canvas = np.full((HEAD + lines * high, 2 * wide, 3), 255, np.uint8)
     height, width = canvas.shape[:2]
@@ -82,15 +82,15 @@ def sheet(rows: dict[str, list[np.ndarray]]) -> Figure:
     titles = [*ours, f"imagecorruptions, {PUBLISHED}"]
     for half in range(2):
         for column, title in enumerate(titles):
-            x = half * wide + 2 * GAP + column * (SHOWN + GAP)
+            x = half * wide + 2 * GAP + column * (SIDE + GAP)
             write(x, HEAD / 2, title, heavy=False)
     for number, (name, images) in enumerate(rows.items()):
         half, line = divmod(number, lines)
         left, top = half * wide + 2 * GAP, HEAD + line * high
         write(left, top + NAME / 2, name.replace("_", " "), heavy=True)
         for column, image in enumerate(images):
-            x = left + column * (SHOWN + GAP)
-            canvas[top + NAME : top + high, x : x + SHOWN] = image
+            x = left + column * (SIDE + GAP)
+            canvas[top + NAME : top + high, x : x + SIDE] = image
     figure.figimage(canvas, zorder=-1)
     return figure
 

@@ -80,8 +80,8 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
 
     def ours(tol: float) -> Way:
         def run() -> tuple[np.ndarray, int]:
-            found = top_eigenvalues(Objective(model, [(images, targets)]), k=K, tol=tol)
-            return found.value, found.products
+            eigenpairs = top_eigenvalues(Objective(model, [(images, targets)]), k=K, tol=tol)
+            return eigenpairs.value, eigenpairs.products
 
         return run
 
@@ -93,14 +93,14 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
             "hessian-eigenthings": lambda: eigenthings(model, images, targets, STEPS[name]),
             "curvlinops + eigsh": lambda: curvlinops(model, images, targets),
         }
-    found: dict[str, tuple[np.ndarray, int]] = {}
-    seconds = timed(ways, arguments.repeats, found)
-    seconds |= timed(peers, arguments.peer_repeats, found)
+    eigenpairs: dict[str, tuple[np.ndarray, int]] = {}
+    seconds = timed(ways, arguments.repeats, eigenpairs)
+    seconds |= timed(peers, arguments.peer_repeats, eigenpairs)
     forward = 2 * BATCH * float(costs(dissect(model, images[:2])).macs.sum())
     yardstick = 20 * 6 * forward / matrix_rate()
     rows: list[dict] = [{"model": name, "way": "yardstick", "seconds": yardstick}]
     for way, times in seconds.items():
-        value, products = found[way]
+        value, products = eigenpairs[way]
         error = np.abs(np.sort(value) - np.sort(exact)) / np.abs(np.sort(exact))
         rows.append(
             {
@@ -120,7 +120,7 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
 def trained_resnet() -> nn.Module:
     model = load_model("resnet20", seed=0).model
     recipe = replace(RECIPES["demo_resnet"](), images=4000)
-    images = load_data("shapes", split="train", limit=recipe.images)
+    images = load_data("shapes", split="train", limit=recipe.limit)
     preprocessing = Preprocessing((32, 32), mean=MEAN, std=STD)
     fit(model, memory_feed(images, preprocessing, recipe.batch_size), recipe)
     return model.eval().to(memory_format=torch.contiguous_format)
@@ -153,8 +153,8 @@ def arpack(model: nn.Module, images: Tensor, targets: Tensor) -> np.ndarray:
     def product(v: np.ndarray) -> np.ndarray:
         chunks = torch.from_numpy(v.astype(np.float32)).flatten().split(sizes)
         parts = [c.view_as(p) for c, p in zip(chunks, parameters, strict=True)]
-        found = torch.autograd.grad(gradient, parameters, parts, retain_graph=True)
-        return torch.cat([part.flatten() for part in found]).numpy().astype(np.float64)
+        derivatives = torch.autograd.grad(gradient, parameters, parts, retain_graph=True)
+        return torch.cat([part.flatten() for part in derivatives]).numpy().astype(np.float64)
 
     size = sum(sizes)
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)  # pyrefly: ignore
@@ -175,8 +175,8 @@ def pyhessian(model: nn.Module, images: Tensor, targets: Tensor) -> tuple[np.nda
     home.hessian_vector_product = counted  # pyrefly: ignore
     try:
         with sdpa_kernel(SDPBackend.MATH):
-            found = module(model, nn.CrossEntropyLoss(), data=(images, targets), cuda=False)
-            values, _ = found.eigenvalues(maxIter=100, tol=1e-3, top_n=K)
+            peer = module(model, nn.CrossEntropyLoss(), data=(images, targets), cuda=False)
+            values, _ = peer.eigenvalues(maxIter=100, tol=1e-3, top_n=K)
     finally:
         home.hessian_vector_product = hessian_vector_product  # pyrefly: ignore
         model.zero_grad()
@@ -196,8 +196,8 @@ def eigenthings(
         model, [(images, targets)], supervised_loss(nn.CrossEntropyLoss())
     )
     with sdpa_kernel(SDPBackend.MATH):
-        found = lanczos(operator, k=K, max_iter=steps, seed=0)
-    return found.eigenvalues.detach().numpy().astype(np.float64), steps
+        eigenpairs = lanczos(operator, k=K, max_iter=steps, seed=0)
+    return eigenpairs.eigenvalues.detach().numpy().astype(np.float64), steps
 
 
 def curvlinops(model: nn.Module, images: Tensor, targets: Tensor) -> tuple[np.ndarray, int]:
@@ -206,32 +206,32 @@ def curvlinops(model: nn.Module, images: Tensor, targets: Tensor) -> tuple[np.nd
     count = [0]
     parameters = [p for p in model.parameters() if p.requires_grad]
     with sdpa_kernel(SDPBackend.MATH):
-        own = HessianLinearOperator(
+        hessian = HessianLinearOperator(
             model,
             nn.CrossEntropyLoss(),
             parameters,
             [(images, targets)],
             check_deterministic=False,
         )
-        scipy_own = own.to_scipy()
+        scipy_own = hessian.to_scipy()
 
         def product(v: np.ndarray) -> np.ndarray:
             count[0] += 1
             return scipy_own @ v
 
-        operator = LinearOperator(own.shape, matvec=product, dtype=np.float32)  # pyrefly: ignore
+        operator = LinearOperator(hessian.shape, matvec=product, dtype=np.float32)  # pyrefly: ignore
         values = eigsh(operator, k=K, which="LM", tol=1e-3, return_eigenvectors=False)
     return values, count[0]
 
 
 def timed(
-    ways: dict[str, Way], repeats: int, found: dict[str, tuple[np.ndarray, int]]
+    ways: dict[str, Way], repeats: int, results: dict[str, tuple[np.ndarray, int]]
 ) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(repeats):
         for way, run in ways.items():
             start = time.perf_counter()
-            found[way] = run()
+            results[way] = run()
             seconds[way].append(time.perf_counter() - start)
     return seconds
 

@@ -35,15 +35,19 @@ class Case:
     models: tuple[str, ...]
     data: str
     limit: int
-    analyses: tuple[str, ...] | None = None  # None: all that apply
+    named: bool = False  # name all default analyses, so that random weights do not matter
 
 
 def cases(images: str) -> dict[str, Case]:
-    """The networks of the demo, and two at 224x224 with random weights."""
+    """The networks of the demo, and two at 224x224 with random weights.
+
+    Analyses that need trained weights run on the second pair only where they are named.
+    """
     large = ("timm:resnet18", "timm:vit_tiny_patch16_224")
     return {
         "demo": Case(("resnet20.shapes", "vit_pico_patch4_32.shapes"), "shapes", 256),
         "224": Case(large, images, 200),
+        "224-named": Case(large, images, 200, named=True),
     }
 
 
@@ -51,7 +55,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", default="shapes?size=224", help="data of the 224x224 case")
     parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--cases", nargs="+", default=["demo", "224"], choices=["demo", "224"])
+    names = list(cases(""))
+    parser.add_argument("--cases", nargs="+", default=names, choices=names)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -78,6 +83,7 @@ def in_fresh_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]
 
 def measured(case: Case, minutes: float) -> dict[str, Any]:
     """Planned and actual seconds of each step of a study, and of its files."""
+    from visprism.analyses import ANALYSES
     from visprism.study import examine
     from visprism.study.events import Event, Finished, Planned
     from visprism.study.files import write_files
@@ -98,7 +104,7 @@ def measured(case: Case, minutes: float) -> dict[str, Any]:
         study = examine(
             list(case.models),
             case.data,
-            analyses=case.analyses,
+            analyses=[n for n in ANALYSES if ANALYSES[n].default] if case.named else None,
             minutes=minutes,
             images=DataOptions(limit=case.limit),
             out=Path(folder),

@@ -100,7 +100,7 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
         "visprism, bf16": lambda: ours(model, held, plane, "bf16"),
         "reference": lambda: reference(model, loader, plane),
     }
-    found: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     for repeat in range(arguments.repeats + 1):  # the first warms up
         for way, run in ways.items():
@@ -113,12 +113,12 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
                 share = points / (points + 1) if way.startswith("visprism") else 1.0
                 seconds[way].append(share * (time.perf_counter() - start))
             if result is not None:
-                found[way] = result
+                results[way] = result
     plain = {p: median(seconds[f"forward, {p}"]) for p in ("fp32", "bf16")}
-    exact = found["visprism, fp32"]
+    exact = results["visprism, fp32"]
     rows = []
     for way, times in seconds.items():
-        losses = found.get(way)
+        losses = results.get(way)
         rows.append(
             {
                 "model": name,
@@ -134,8 +134,8 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
 
 
 def difference(losses: np.ndarray, exact: np.ndarray) -> float:
-    known = np.isfinite(losses) & np.isfinite(exact)
-    return float(np.max(np.abs(losses[known] / exact[known] - 1)))
+    finite = np.isfinite(losses) & np.isfinite(exact)
+    return float(np.max(np.abs(losses[finite] / exact[finite] - 1)))
 
 
 @torch.no_grad()
@@ -155,8 +155,8 @@ def fastest(model: nn.Module, images: Tensor, precision: str) -> Callable[[], No
     best: tuple[float, Callable[[], None]] | None = None
     for layout, size in product((torch.contiguous_format, torch.channels_last), BATCHES):
         turned = copy.deepcopy(model).to(memory_format=layout)
-        some = images[: max(BATCHES)].contiguous(memory_format=layout)
-        run = passing(turned, some, size)
+        first = images[: max(BATCHES)].contiguous(memory_format=layout)
+        run = passing(turned, first, size)
         run()
         times = []
         for _ in range(2):
@@ -164,8 +164,8 @@ def fastest(model: nn.Module, images: Tensor, precision: str) -> Callable[[], No
             run()
             times.append(time.perf_counter() - start)
         if best is None or min(times) < best[0]:
-            whole = images.contiguous(memory_format=layout)
-            best = min(times), passing(turned, whole, size)
+            converted = images.contiguous(memory_format=layout)
+            best = min(times), passing(turned, converted, size)
     assert best is not None
     return best[1]
 
@@ -183,10 +183,10 @@ def ours(model: nn.Module, data: Data, plane: Plane, precision: str) -> np.ndarr
 def reference(model: nn.Module, loader: Data, plane: Plane) -> np.ndarray:
     """NLL at each point, by the method of the reference's notebook."""
     moved = copy.deepcopy(model)
-    own = copy.deepcopy(model.state_dict())
-    found = []
+    weights = copy.deepcopy(model.state_dict())
+    losses = []
     for a, b in plane.points():
-        state = copy.deepcopy(own)
+        state = copy.deepcopy(weights)
         for way, direction in ((a, plane.first), (b, plane.second)):
             for name, part in direction.items():
                 state[name] = state[name] + way * part
@@ -202,8 +202,8 @@ def reference(model: nn.Module, loader: Data, plane: Plane) -> np.ndarray:
             else:
                 means.append(float(functional.nll_loss(logs, targets)))
             count(predictions.numpy(), targets.numpy())
-        found.append(np.mean(means))
-    return np.array(found)
+        losses.append(np.mean(means))
+    return np.array(losses)
 
 
 def count(predictions: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:
@@ -241,8 +241,8 @@ def setting(arguments: argparse.Namespace) -> dict:
 def print_table(name: str, rows: list[dict]) -> None:
     print(f"{name:<18}{'ms':>8}{'over forward':>14}{'not finite':>12}{'difference':>12}")
     for row in rows:
-        known = row["difference"] is not None
-        rest = f"{row['not finite']:12d}{row['difference']:12.1e}" if known else ""
+        is_finite = row["difference"] is not None
+        rest = f"{row['not finite']:12d}{row['difference']:12.1e}" if is_finite else ""
         print(f"  {row['way']:<16}{row['milliseconds']:8.3f}{row['over forward']:14.2f}{rest}")
 
 

@@ -110,17 +110,17 @@ def forward_alone(model: nn.Module, images: Tensor) -> None:
 
 
 def notebooks(anatomy: Anatomy, images: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Keep all maps; then the centerd log amplitude in 2-D, its diagonal, and the variance."""
+    """Keep all maps; then the centered log amplitude in 2-D, its diagonal, and the variance."""
     # No block here changes the map before it in place, so keeping needs no copy.
     with torch.inference_mode(), watch(anatomy, keep=Tensor.detach) as maps:
         anatomy.model(images)
-        found = []
+        profiles = []
         for x in maps.values():
             height, width = x.shape[2:]
             level = (torch.fft.fft2(x).abs() + 1e-6).log()
-            centerd = level.roll((height // 2, width // 2), dims=(2, 3)).mean((0, 1))
-            found.append((centerd.diag()[height // 2 :], x.var((2, 3)).mean()))
-    return found
+            centered = level.roll((height // 2, width // 2), dims=(2, 3)).mean((0, 1))
+            profiles.append((centered.diag()[height // 2 :], x.var((2, 3)).mean()))
+    return profiles
 
 
 def peak_mebibytes(name: str, batches: int) -> float:

@@ -25,7 +25,7 @@ from visprism.training import RECIPES, Recipe, fit
 T = TypeVar("T")
 
 NETWORKS = {"demo_resnet": "resnet20", "demo_vit": "vit_pico_patch4_32"}
-LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, images=50_000, warmup=1.0, clip=1.0)
+LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, limit=50_000, warmup=1.0, clip=1.0)
 
 
 class Stopwatch:
@@ -48,7 +48,7 @@ def report(name: str, target: str) -> None:
         recipe = LINEAR
         model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
         nn.init.zeros_(model.get_parameter("1.weight"))
-    train = load_data(f"shapes?target={target}", split="train", limit=recipe.images)
+    train = load_data(f"shapes?target={target}", split="train", limit=recipe.limit)
     test = load_data(f"shapes?target={target}", split="test")
     preprocessing = default_preprocessing(train, (32, 32))
     watch = Stopwatch()

@@ -46,6 +46,7 @@ from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import PretrainedCard
 from visprism.models.spec import ModelSpec
+from visprism.training.recipe_files import upgraded_fields
 
 RESULTS = Path(__file__).parent / "results" / "trained"
 PACKAGE = Path(__file__).parents[1] / "src" / "visprism" / "models" / "weights"
@@ -68,31 +69,31 @@ NETWORKS = {
     "resnet20.shapes": Training("resnet20", "demo_resnet", "shapes"),
     "vit_pico_patch4_32.shapes": Training("vit_pico_patch4_32", "demo_vit", "shapes"),
     "resnet20.cifar10": Training(
-        "resnet20?num_classes=10", "quick", "cifar10", {"epochs": "12", "snapshots": "2"}
+        "resnet20?num_classes=10", "quick", "cifar10", {"epochs": "12", "snapshot_every": "2"}
     ),
     "vit_nano_patch4_32.cifar10": Training(
         "vit_nano_patch4_32?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "5", "snapshots": "2", "optimizer": "muon"},
+        {"epochs": "5", "snapshot_every": "2", "optimizer": "muon"},
     ),
     "alter_resnet20.cifar10": Training(
         "alter_resnet20?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "4", "snapshots": "2", "optimizer": "muon"},
+        {"epochs": "4", "snapshot_every": "2", "optimizer": "muon"},
     ),
     "mixer_pico_patch4_32.cifar10": Training(
         "mixer_pico_patch4_32?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "5", "snapshots": "2", "optimizer": "muon"},
+        {"epochs": "5", "snapshot_every": "2", "optimizer": "muon"},
     ),
     "pit_pico_patch4_32.cifar10": Training(
         "pit_pico_patch4_32?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "4", "snapshots": "2", "optimizer": "muon"},
+        {"epochs": "4", "snapshot_every": "2", "optimizer": "muon"},
     ),
 }
 DESCRIPTIONS = {
@@ -232,8 +233,8 @@ def package(
 def evaluate(network: LoadedModel, data: str, limit: int | None = None) -> dict[str, Any]:
     """Accuracy, NLL and ECE on the test images."""
     images = load_data(data, split="test", limit=limit, seed=0)
-    shown = batches(images, network.preprocessing, BATCH)
-    measured = calibration(predict(network.model, shown), resamples=0)
+    test_batches = batches(images, network.preprocessing, BATCH)
+    measured = calibration(predict(network.model, test_batches), resamples=0)
     accuracy = float(measured.of("accuracy"))
     return {
         "images": len(images),
@@ -246,7 +247,7 @@ def evaluate(network: LoadedModel, data: str, limit: int | None = None) -> dict[
 
 def train_images(recipe: Mapping[str, Any], data: str) -> int:
     """How many images were seen in an epoch."""
-    return recipe["images"] or len(load_data(data, split="train"))
+    return upgraded_fields(recipe)["limit"] or len(load_data(data, split="train"))
 
 
 def storage(data: str) -> str:

@@ -83,14 +83,14 @@ def compared(name: str, arguments: argparse.Namespace) -> list[dict]:
         "reference": lambda: peer(name, pixels, targets, device),
     }
     running = {way: begin() for way, begin in ways.items()}
-    found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    times_of: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for step in range(arguments.steps + 1):
         for way, steps in running.items():
             spent = next(steps)
             if step:  # the first loads what is loaded late
-                found[way].append(spent)
+                times_of[way].append(spent)
     rows = []
-    for way, times in found.items():
+    for way, times in times_of.items():
         wall, data = (median(column) for column in zip(*times, strict=True))
         mean = sum(data for _, data in times) / sum(wall for wall, _ in times)
         speed = BATCH * len(times) / sum(wall for wall, _ in times)
@@ -142,9 +142,9 @@ def peer(name: str, pixels: Tensor, targets: Tensor, device: str) -> Steps:
     pictures = [Image.fromarray(p.permute(1, 2, 0).numpy()) for p in pixels]
     data = list(zip(pictures, targets.tolist(), strict=True))
 
-    def collated(some: list[tuple[Image.Image, int]]) -> tuple[Tensor, Tensor]:
-        views = torch.stack([change(picture) for picture, _ in some])
-        return views, torch.tensor([target for _, target in some])
+    def collated(pairs: list[tuple[Image.Image, int]]) -> tuple[Tensor, Tensor]:
+        views = torch.stack([change(picture) for picture, _ in pairs])
+        return views, torch.tensor([target for _, target in pairs])
 
     loader = DataLoader(data, BATCH, shuffle=True, collate_fn=collated)  # pyrefly: ignore
     mixup = Mixup(STRONG.mixup, STRONG.cutmix, label_smoothing=0.1, num_classes=CLASSES)

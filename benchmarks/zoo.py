@@ -107,8 +107,8 @@ def cells_of(row: dict | None) -> list[str]:
 
 
 def speed(row: dict) -> str:
-    known = row["images_per_second"]
-    return "" if known is None else f"{known:.3g}"
+    speed_of_model = row["images_per_second"]
+    return "" if speed_of_model is None else f"{speed_of_model:.3g}"
 
 
 def setting(arguments: argparse.Namespace) -> dict:

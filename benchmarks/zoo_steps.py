@@ -55,8 +55,8 @@ def main() -> None:
             f"  loss {row['loss']:7.3f}  {row['seconds']:6.1f} s",
             flush=True,
         )
-    whole = sum(is_whole(row) for row in rows)
-    print(f"{whole} of {len(rows)} networks: same weights, all reached, all finite")
+    complete = sum(is_whole(row) for row in rows)
+    print(f"{complete} of {len(rows)} networks: same weights, all reached, all finite")
     if arguments.write:
         rows = with_stored(rows)
         RESULTS.write_text(json.dumps({"setting": setting(), "rows": rows}, indent=2) + "\n")
@@ -124,8 +124,8 @@ def awaken(model: nn.Module) -> None:
 
 def loss_of(logits: Tensor | Sequence[Tensor]) -> Tensor:
     """Cross-entropy; the mean over the two classifiers of a DeiT."""
-    each = [logits] if isinstance(logits, Tensor) else list(logits)
-    losses = [cross_entropy(one.float(), torch.arange(BATCH)) for one in each]
+    outputs = [logits] if isinstance(logits, Tensor) else list(logits)
+    losses = [cross_entropy(one.float(), torch.arange(BATCH)) for one in outputs]
     return torch.stack(losses).mean()
 
 

@@ -19,7 +19,7 @@ STUB = Path(visprism.__file__).with_suffix(".pyi")
 _STUDY = " MODEL ... --data DATA --out DIR"
 _ARGUMENTS = {
     "demo": "",
-    "trajectory": " MODEL ... --data DATA --snapshots FILE,FILE,FILE --out DIR",
+    "trajectory": " MODEL ... --data DATA --checkpoints FILE,FILE,FILE --out DIR",
     "out-of-distribution": " MODEL ... --data DATA --ood-data DATA --out DIR",
     "shape-bias": " MODEL ... --data 'shapes?cues=conflict' --out DIR",
     "anatomy": " MODEL",

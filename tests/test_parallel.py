@@ -30,30 +30,30 @@ def tensors(model):
 def test_a_borrowed_model_gets_its_own_tensors_back(model, monkeypatch, fails):
     # Copies stand for tensors on another device: they too share no memory with ours.
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, _device: tensor.clone())
-    own = [t.data_ptr() for t in tensors(model)]
+    pointers = [t.data_ptr() for t in tensors(model)]
     try:
         with Compute().borrow(model):
-            assert not set(own) & {t.data_ptr() for t in tensors(model)}
+            assert not set(pointers) & {t.data_ptr() for t in tensors(model)}
             assert 1 / (not fails)
     except ZeroDivisionError:
         assert fails
-    assert [t.data_ptr() for t in tensors(model)] == own
+    assert [t.data_ptr() for t in tensors(model)] == pointers
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 def test_a_borrowed_model_lies_on_the_gpu_and_comes_back(model):
-    own = [t.data_ptr() for t in tensors(model)]
+    pointers = [t.data_ptr() for t in tensors(model)]
     with Compute("cuda").borrow(model):
         assert {t.device.type for t in tensors(model)} == {"cuda"}
         model(torch.zeros(1, 3, 8, 8, device="cuda"))
-    assert [t.data_ptr() for t in tensors(model)] == own
+    assert [t.data_ptr() for t in tensors(model)] == pointers
 
 
 def test_a_model_that_is_there_already_is_not_copied(model):
-    own = [t.data_ptr() for t in tensors(model)]
+    pointers = [t.data_ptr() for t in tensors(model)]
     with Compute("cpu").borrow(model):
-        assert [t.data_ptr() for t in tensors(model)] == own
+        assert [t.data_ptr() for t in tensors(model)] == pointers
 
 
 @pytest.mark.parametrize(

@@ -135,11 +135,12 @@ def test_names_are_words_of_the_field():
     assert not problems, "\n" + "\n".join(problems)
 
 
-def test_locals_name_the_quantity():
+@pytest.mark.parametrize("folder", ["src/visprism", "tests", "examples", "benchmarks"])
+def test_locals_name_the_quantity(folder):
     problems = [
         f"{where(path, line)}: {name}: write {entry.remedy}"
         for entry in entries("local")
-        for path in SOURCES
+        for path in sorted((PROJECT / folder).rglob("*.py"))
         for line, name in locals_of(path)
         if entry.pattern.fullmatch(name)
     ]

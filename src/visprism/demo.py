@@ -42,7 +42,7 @@ def _trained(name: str, recipe: Recipe, run: Run) -> Trained:
     model, preprocessing = network.model, network.preprocessing
     test = list(batches(_shapes("test", TEST_IMAGES, recipe), preprocessing, _BATCH))
     train = memory_feed(
-        _shapes("train", recipe.images, recipe),
+        _shapes("train", recipe.limit, recipe),
         preprocessing,
         recipe.batch_size,
         augmentation=recipe.augmentation,

@@ -62,11 +62,11 @@ def test_a_checkpoint_twice_or_of_another_model_is_refused(measured, checkpoint,
 
 def test_augmented_images_stand_beside_clean_ones(measured):
     options = {"weight_decay": 0.0, "parameters": "*weight"}
-    both = spectrum(measured, images="both", **options)
+    both = spectrum(measured, train_images="both", **options)
     assert list(dict.fromkeys(both.data.tolist())) == ["clean", "augmented"]
     assert not both.weight_decay.any()
     for name in ("clean", "augmented"):
-        alone = spectrum(measured, images=name, **options)
+        alone = spectrum(measured, train_images=name, **options)
         part = both.select(both.data == name)
         np.testing.assert_array_equal(part.nll, alone.nll)
         # Other start vectors: eigenvalues agree to within their residuals.
@@ -82,7 +82,7 @@ def test_augmented_images_stand_beside_clean_ones(measured):
 def test_along_the_sharpest_directions_the_loss_bends_as_the_hessian_says(measured):
     reach = 0.01
     results = measured(
-        "landscape", plane="hessian", points=3, reach=reach, ring_pairs=1, angles=4
+        "landscape", plane="hessian", points=3, reach=reach, ring_planes=1, angles=4
     )
     surface = of_type(results, Landscape)
     sharpest = spectrum(measured, mini_batch=16, k=2, which="LA", weight_decay=0.0)
@@ -95,7 +95,7 @@ def test_along_the_sharpest_directions_the_loss_bends_as_the_hessian_says(measur
 def test_on_the_line_to_a_checkpoint_the_loss_ends_at_that_of_the_checkpoint(
     measured, checkpoint
 ):
-    options = {"points": 7, "ring_pairs": 1, "angles": 4}
+    options = {"points": 7, "ring_planes": 1, "angles": 4}
     results = measured("landscape", checkpoints=(checkpoint(1),), **options)
     surface, path = of_type(results, Landscape), of_type(results, Projection)
     assert surface.plane == "checkpoints"
@@ -109,7 +109,7 @@ def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions
     measured, checkpoint
 ):
     files = tuple(checkpoint(seed) for seed in (1, 2, 3))
-    results = measured("landscape", checkpoints=files, points=3, ring_pairs=1, angles=4)
+    results = measured("landscape", checkpoints=files, points=3, ring_planes=1, angles=4)
     surface, path = of_type(results, Landscape), of_type(results, Projection)
     assert surface.plane == "given"
     assert len(path) == 4
@@ -120,12 +120,12 @@ def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions
 
 
 def test_a_landscape_of_augmented_images_is_another(measured):
-    options = {"points": 3, "reach": 0.1, "ring_pairs": 1, "angles": 4}
+    options = {"points": 3, "reach": 0.1, "ring_planes": 1, "angles": 4}
     clean, augmented = (
-        of_type(measured("landscape", images=name, **options), Landscape)
+        of_type(measured("landscape", train_images=name, **options), Landscape)
         for name in ("clean", "augmented")
     )
-    batches = spectrum(measured, images="augmented", weight_decay=0.0)  # two of 8 images
+    batches = spectrum(measured, train_images="augmented", weight_decay=0.0)  # two of 8 images
     expected = batches.nll[batches.rank == 1].mean()
     assert at(augmented, 0) == pytest.approx(expected, rel=1e-5)
     assert not np.isclose(clean.nll, augmented.nll).any()
@@ -133,6 +133,6 @@ def test_a_landscape_of_augmented_images_is_another(measured):
 
 def test_a_trajectory_of_three_draws_is_a_triangle_with_equal_sides(measured, checkpoint):
     files = tuple(checkpoint(seed) for seed in (1, 2, 3))
-    (result,) = measured("trajectory", snapshots=files)
+    (result,) = measured("trajectory", checkpoints=files)
     np.testing.assert_allclose(result.radius, [1, 1, 0], atol=0.2)
     assert result.angle[1] == pytest.approx(np.pi / 3, abs=0.2)

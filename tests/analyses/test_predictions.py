@@ -119,9 +119,12 @@ def test_stability_predicts_every_frame():
 
 def test_shape_bias_needs_images_whose_textures_are_stated():
     analysis = ANALYSES["shape-bias"]()
-    (result,) = measure(analysis, subject(data="shapes?size=32&cues=conflict", images=30))
+    result, per_image = measure(
+        analysis, subject(data="shapes?size=32&cues=conflict", images=30)
+    )
     assert result.images[-1] == 30
     tensors = [(torch.zeros(4, 3, 32, 32), torch.arange(4))]
     reason = analysis.inapplicable(subject_of(network(0), tensors))
     assert "texture" in reason
     assert np.isfinite(result.low).all()
+    assert per_image.value.mean() == pytest.approx(result.bias[-1])

@@ -56,16 +56,16 @@ def test_every_option_keeps_its_value_when_its_default_is_written_as_text(analys
 
 def test_every_result_of_a_section_is_registered_described_and_drawn(analysis):
     assert analysis.sections
-    known = set(result_types().values())
+    registered = set(result_types().values())
     for section in analysis.sections:
-        assert section.result in known
+        assert section.result in registered
         assert section.title
         assert section.text.endswith(".")
         for name, info in section.result.infos().items():
             assert info.label, f"{section.result.__name__}.{name} has no label"
         if section.figures:
-            drawn = plot.dispatch(section.result)
-            assert drawn is not plot.dispatch(Result), section.result.__name__
+            drawing = plot.dispatch(section.result)
+            assert drawing is not plot.dispatch(Result), section.result.__name__
 
 
 def test_it_has_a_page_in_the_docs(analysis):

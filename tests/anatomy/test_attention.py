@@ -26,9 +26,9 @@ TIMM = {  # small ones of each build
 
 
 def weights_of(anatomy, images, **options):
-    with torch.no_grad(), attend(anatomy, lambda w: w.values.clone(), **options) as kept:
+    with torch.no_grad(), attend(anatomy, lambda w: w.values.clone(), **options) as weights:
         anatomy.model(images)
-    return kept
+    return weights
 
 
 def recorded(model, images, suffix):
@@ -55,13 +55,13 @@ def test_timm_without_fused_attention_has_the_same_weights(name):
     model = timm.create_model(name, **TIMM[name]).eval()
     size = TIMM[name]["img_size"]
     images = torch.randn(3, 3, *(size if isinstance(size, tuple) else (size, size)))
-    kept = weights_of(dissect(model, images), images)
+    weights = weights_of(dissect(model, images), images)
     for module in model.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = False
     seen = recorded(model, images, "attn_drop")
-    assert len(kept) == len(seen) >= 2
-    for ours, theirs in zip(kept.values(), seen, strict=True):
+    assert len(weights) == len(seen) >= 2
+    for ours, theirs in zip(weights.values(), seen, strict=True):
         torch.testing.assert_close(ours.flatten(0, 1), theirs.reshape(ours.flatten(0, 1).shape))
 
 
@@ -96,7 +96,7 @@ def test_torchs_own_multi_head_attention(grid_first):
 def test_torchvisions_vit():
     model = torchvision.models.VisionTransformer(32, 16, 2, 3, 24, 48).eval()
     images = torch.randn(2, 3, 32, 32)
-    kept = weights_of(dissect(model, images), images)
+    weights = weights_of(dissect(model, images), images)
     seen = []
     for layer in model.encoder.layers:  # its attention is asked for no weights
         layer.self_attention.register_forward_pre_hook(
@@ -106,15 +106,15 @@ def test_torchvisions_vit():
         )
     with torch.no_grad():
         model(images)
-    for ours, theirs in zip(kept.values(), seen, strict=True):
+    for ours, theirs in zip(weights.values(), seen, strict=True):
         torch.testing.assert_close(ours[:, 0], theirs)
 
 
 def test_torchvisions_swin(monkeypatch):
     model = torchvision.models.swin_t(num_classes=5).eval()
     images = torch.randn(2, 3, 64, 64)
-    kept = weights_of(dissect(model, images), images)
-    assert kept["features.1.0.attn"].shape == (2, 9, 3, 49, 49)  # 16x16, padded to 21x21
+    weights = weights_of(dissect(model, images), images)
+    assert weights["features.1.0.attn"].shape == (2, 9, 3, 49, 49)  # 16x16, padded to 21x21
     seen, softmax = [], functional.softmax
 
     def recording(*args, **kwargs):
@@ -124,8 +124,8 @@ def test_torchvisions_swin(monkeypatch):
     monkeypatch.setattr(functional, "softmax", recording)
     with torch.no_grad():
         model(images)
-    assert len(kept) == len(seen) == 12
-    for ours, theirs in zip(kept.values(), seen, strict=True):
+    assert len(weights) == len(seen) == 12
+    for ours, theirs in zip(weights.values(), seen, strict=True):
         torch.testing.assert_close(ours.flatten(0, 1), theirs)
 
 
@@ -142,10 +142,10 @@ def test_hugging_face_gives_the_same_weights(kind):
     eager = model.eval()(images, output_attentions=True).attentions
     if kind == "vit":
         model.set_attn_implementation("sdpa")
-    kept = weights_of(dissect(model, images), images)
+    weights = weights_of(dissect(model, images), images)
     # Of Swin's stages Hugging Face gives the last block, whose windows are shifted.
-    kept = list(kept.values())[1::2] if kind == "swin" else kept.values()
-    for ours, theirs in zip(kept, eager, strict=True):
+    weights = list(weights.values())[1::2] if kind == "swin" else weights.values()
+    for ours, theirs in zip(weights, eager, strict=True):
         torch.testing.assert_close(ours.reshape(theirs.shape), theirs, rtol=1e-5, atol=1e-6)
 
 
@@ -153,18 +153,18 @@ def test_hugging_face_gives_the_same_weights(kind):
 def test_explicit_weights_give_the_same_logits_and_a_gradient(name):
     model = timm.create_model(name, img_size=32, depth=2).eval()
     images = torch.randn(2, 3, 32, 32)
-    with attend(dissect(model, images), lambda w: w.values, differentiable=True) as kept:
+    with attend(dissect(model, images), lambda w: w.values, differentiable=True) as weights:
         logits = model(images)
     torch.testing.assert_close(logits, model(images))
-    gradients = torch.autograd.grad(logits.sum(), list(kept.values()))
+    gradients = torch.autograd.grad(logits.sum(), list(weights.values()))
     assert all(g.abs().max() > 0 for g in gradients)
 
 
 def test_our_vit():
     model = load_model("vit_pico_patch4_32").model
     images = torch.randn(2, 3, 32, 32)
-    kept = weights_of(dissect(model, images), images)
-    assert [w.shape for w in kept.values()] == [(2, 1, 4, 64, 64)] * 4
+    weights = weights_of(dissect(model, images), images)
+    assert [w.shape for w in weights.values()] == [(2, 1, 4, 64, 64)] * 4
 
 
 # Where its tokens lie.
@@ -216,11 +216,11 @@ def test_the_pass_is_left_as_it_was():
     images = torch.randn(2, 3, 32, 32)
     before = model(images)
     anatomy = dissect(model, images)
-    with attend(anatomy, lambda w: w.values.mean()) as kept:
+    with attend(anatomy, lambda w: w.values.mean()) as weights:
         assert torch.equal(model(images), before)
-    kept.clear()
+    weights.clear()
     assert torch.equal(model(images), before)
-    assert not kept
+    assert not weights
 
 
 # However it is written.
@@ -248,8 +248,8 @@ class ByHand(nn.Module):
     def heads(self, x):
         """(B, 3, tokens, 4)."""
         other = self.keys(x)
-        each = (self.q(x), self.k(other), self.v(other))
-        return [t.unflatten(2, (3, 4)).transpose(1, 2) for t in each]
+        projections = (self.q(x), self.k(other), self.v(other))
+        return [t.unflatten(2, (3, 4)).transpose(1, 2) for t in projections]
 
     def forward(self, x):
         x = self.tokens(x)

@@ -11,8 +11,8 @@ def test_the_page_runs_and_prints_what_it_says(capsys):
     names = {}
     exec(compile(FIRST, "anatomy.md", "exec"), names)
     below = PAGE.partition(FIRST)[2].partition("##")[0]
-    shown = re.findall(r"^    (\S.*)$", below, flags=re.MULTILINE)
-    assert capsys.readouterr().out.splitlines() == shown
+    printed = re.findall(r"^    (\S.*)$", below, flags=re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == printed
     exec(compile(SECOND, "anatomy.md", "exec"), names)
     first, macs = capsys.readouterr().out.splitlines()
     assert f"# {first}" in SECOND

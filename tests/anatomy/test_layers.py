@@ -46,23 +46,23 @@ def network():
 def by_hand(network, x):
     """The output of every layer, with nothing done in place."""
     conv = nn.functional.conv2d
-    found = {"stem": network.stem(x)}
-    x = found["stem"]
+    maps = {"stem": network.stem(x)}
+    x = maps["stem"]
     for i, block in enumerate(network.blocks):
         name = f"blocks.{i}"
-        y = found[f"{name}.conv1"] = block.conv1(x)
-        y = found[f"{name}.act"] = y.clamp(min=0)
-        y = found[f"{name}.conv2"] = block.conv2(y)
+        y = maps[f"{name}.conv1"] = block.conv1(x)
+        y = maps[f"{name}.act"] = y.clamp(min=0)
+        y = maps[f"{name}.conv2"] = block.conv2(y)
         if i:
             x = conv(x, block.shortcut.weight, block.shortcut.bias, stride=2)
-            found[f"{name}.shortcut"] = x
-        x = found[f"{name}.act#2"] = (y + x).clamp(min=0)
-    return found
+            maps[f"{name}.shortcut"] = x
+        x = maps[f"{name}.act#2"] = (y + x).clamp(min=0)
+    return maps
 
 
 def test_each_call_of_an_innermost_module_is_a_layer_in_the_order_of_calls(network, images):
-    found = layers(dissect(network, images))
-    assert [(b.name, b.stage, b.subsampling, b.shape) for b in found] == [
+    blocks = layers(dissect(network, images))
+    assert [(b.name, b.stage, b.subsampling, b.shape) for b in blocks] == [
         ("stem", 0, False, (4, 16, 16)),
         ("blocks.0.conv1", 1, False, (4, 16, 16)),
         ("blocks.0.act", 1, False, (4, 16, 16)),
@@ -74,9 +74,9 @@ def test_each_call_of_an_innermost_module_is_a_layer_in_the_order_of_calls(netwo
         ("blocks.1.shortcut", 2, False, (4, 8, 8)),
         ("blocks.1.act#2", 2, False, (4, 8, 8)),
     ]
-    assert [b.depth for b in found] == [i / 9 for i in range(10)]
-    assert {b.kind for b in found} == {"stem", "conv"}
-    assert found["blocks.1.shortcut"].parameters == (
+    assert [b.depth for b in blocks] == [i / 9 for i in range(10)]
+    assert {b.kind for b in blocks} == {"stem", "conv"}
+    assert blocks["blocks.1.shortcut"].parameters == (
         "blocks.1.shortcut.bias",
         "blocks.1.shortcut.weight",
     )
@@ -95,30 +95,30 @@ def test_each_is_read_before_a_later_layer_changes_it_in_place(network, images):
 
 def test_resnet20_has_61_layers_on_the_grid():
     network = load_model("resnet20").model
-    found = layers(dissect(network, torch.zeros(2, 3, 32, 32)))
-    assert len(found) == 61
+    blocks = layers(dissect(network, torch.zeros(2, 3, 32, 32)))
+    assert len(blocks) == 61
     innermost = {
         name
         for name, module in network.named_modules()
         if not list(module.children()) and not isinstance(module, nn.Identity)
     }
-    assert {b.name for b in found} == innermost - {"global_pool", "fc"}
+    assert {b.name for b in blocks} == innermost - {"global_pool", "fc"}
 
 
 def test_tokens_lie_on_their_grid_and_attention_counts_as_it_is_called(dissected):
     anatomy = dissected("torchvision_vit")
-    found = {block.name: block for block in layers(anatomy)}
-    assert found["encoder.layers.encoder_layer_0.ln_1"].layout.num_prefix_tokens == 1
-    attention = found["encoder.layers.encoder_layer_0.self_attention"]
+    by_name = {block.name: block for block in layers(anatomy)}
+    assert by_name["encoder.layers.encoder_layer_0.ln_1"].layout.num_prefix_tokens == 1
+    attention = by_name["encoder.layers.encoder_layer_0.self_attention"]
     assert (attention.kind, attention.shape) == ("attention", (32, 4, 4))
-    assert not any(name.endswith("dropout") for name in found)
+    assert not any(name.endswith("dropout") for name in by_name)
 
 
 def test_layers_of_layers_are_the_same(dissected, network_name):
-    found = layers(dissected(network_name))
-    assert len(found)
-    assert layers(found).blocks == found.blocks
-    assert len({block.name for block in found}) == len(found)
+    blocks = layers(dissected(network_name))
+    assert len(blocks)
+    assert layers(blocks).blocks == blocks.blocks
+    assert len({block.name for block in blocks}) == len(blocks)
 
 
 def test_any_probe_sees_the_layers_that_it_sees_blocks(network, images):

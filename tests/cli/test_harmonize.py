@@ -37,9 +37,9 @@ def test_what_it_writes_is_a_model_for_every_command(converted, images, capsys):
     torch.testing.assert_close(loaded.model(images), same(images), rtol=0, atol=0)
     assert loaded.preprocessing == base.preprocessing
     assert main(["anatomy", written(converted)]) == 0
-    shown = capsys.readouterr().out
-    assert "layer3.2" in shown
-    assert "attention" in shown
+    output = capsys.readouterr().out
+    assert "layer3.2" in output
+    assert "attention" in output
 
 
 def test_it_tells_which_blocks_gave_way(tmp_path, capsys):
@@ -68,9 +68,9 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     assert main(command) == 0
     names = {p.name for p in tmp_path.iterdir()}
     assert {"search.jsonl", "search.npz", "search.png", "alternet.safetensors"} <= names
-    found = Result.load(tmp_path / "search.npz")
-    assert isinstance(found, ReplacementSearch)
-    assert found.provenance.images == 40 - 10  # one of each class is held out
+    search = Result.load(tmp_path / "search.npz")
+    assert isinstance(search, ReplacementSearch)
+    assert search.provenance.images == 40 - 10  # one of each class is held out
     first = capsys.readouterr()
     assert "training the CNN, seed 0" in first.err
     assert main(command) == 0  # everything is known

@@ -20,7 +20,7 @@ def test_training_in_two_processes_says_once_how_it_went(tmp_path):
         [
             *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
             *("-m", "visprism", "train", "quick", "--model", "resnet20?num_classes=2"),
-            *("--data", data, "--test", data, "--epochs", "2"),
+            *("--data", data, "--test-data", data, "--epochs", "2"),
             *("--set", "batch_size=8", "--out", str(tmp_path / "run")),
         ],
         capture_output=True,

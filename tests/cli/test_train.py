@@ -10,12 +10,12 @@ from visprism.cli import main
 from visprism.models.metadata import read_metadata
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
+from visprism.training.checkpoint_files import write_checkpoint
 from visprism.training.checkpointer import Checkpointer
-from visprism.training.state_files import write_state
 
 TINY = [
     "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",
-    "--epochs", "2", "--set", "snapshots=1",
+    "--epochs", "2", "--set", "snapshot_every=1",
 ]  # fmt: skip
 
 
@@ -54,19 +54,19 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
     assert snapshots == [f"step-{n:08}.safetensors" for n in (0, 2, 4)]
     history = Result.load(run / "history.npz")
     assert history.step.tolist() == [2, 4]
-    known = read_metadata(run / "model.safetensors")
-    assert known.recipe["batch_size"] == 20
-    assert len(known.class_names) == 10
-    assert known.metrics["test_nll"] == history.test_nll[-1]
-    assert (known.provenance.model, known.provenance.images) == ("resnet20", 40)
+    metadata = read_metadata(run / "model.safetensors")
+    assert metadata.recipe["batch_size"] == 20
+    assert len(metadata.class_names) == 10
+    assert metadata.metrics["test_nll"] == history.test_nll[-1]
+    assert (metadata.provenance.model, metadata.provenance.images) == ("resnet20", 40)
 
     options = ["--data", "shapes", "--limit", "20", "--out", f"{tmp_path}/found"]
     assert main(["calibration", f"{run}/model.safetensors", *options]) == 0
     (file,) = (tmp_path / "found" / "results").glob("*-calibration-calibration.npz")
     capsys.readouterr()
-    found = Result.load(file)
-    assert found.of("accuracy") == history.test_accuracy[-1]
-    assert found.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
+    metrics = Result.load(file)
+    assert metrics.of("accuracy") == history.test_accuracy[-1]
+    assert metrics.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
 
     # The same command again: refused without --resume, and with it nothing is left to do.
     assert "holds a run after 4 steps. Set --resume to" in refused(
@@ -102,8 +102,8 @@ def test_an_interrupted_run_resumes_with_the_steps_that_are_left(tmp_path, capsy
     with monkeypatch.context() as patched:
         patched.setattr(Checkpointer, "after_epoch", interrupted)
         assert main([*command, f"{tmp_path}/run"]) == 130
-    kept = f"saved {tmp_path}/run/last.ckpt; the same command with --resume resumes"
-    assert capsys.readouterr().err.endswith(f"interrupted; {kept}\n")
+    message = f"saved {tmp_path}/run/last.ckpt; the same command with --resume resumes"
+    assert capsys.readouterr().err.endswith(f"interrupted; {message}\n")
     assert main([*command, f"{tmp_path}/run", "--resume"]) == 0
     said = capsys.readouterr().err
     assert "training: 2 done" in said
@@ -120,7 +120,7 @@ def test_the_trajectory_reads_the_snapshots(tmp_path):
     run = tmp_path / "run"
     assert main(["train", "quick", *TINY, "--out", str(run)]) == 0
     files = sorted(map(str, (run / "snapshots").iterdir()))
-    options = ["--snapshots", ",".join(files), "--data", "shapes", "--limit", "4"]
+    options = ["--checkpoints", ",".join(files), "--data", "shapes", "--limit", "4"]
     assert main(["trajectory", "resnet20", *options, "--out", f"{tmp_path}/study"]) == 0
     (file,) = (tmp_path / "study" / "results").glob("*-trajectory-trajectory.npz")
     assert len(Result.load(file)) == 3
@@ -227,7 +227,7 @@ def test_test_images_of_other_classes_are_refused(tmp_path, capsys):
     for name in "abc":
         (tmp_path / "own" / "test" / name).mkdir(parents=True)
         Image.new("RGB", (32, 32)).save(tmp_path / "own" / "test" / name / "0.png")
-    test = ["--test", f"folder:{tmp_path}/own", "--out", tmp_path / "run"]
+    test = ["--test-data", f"folder:{tmp_path}/own", "--out", tmp_path / "run"]
     said = refused(capsys, "train", "quick", *TINY, *test)
     assert "test images must have the 10 classes of the training images, got 3" in said
 
@@ -261,7 +261,8 @@ def test_a_model_of_other_classes_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("option", "wrong"), [("--workers", "-1"), ("--minutes", "-5"), ("--minutes", "nan")]
+    ("option", "wrong"),
+    [("--workers", "-1"), ("--checkpoint-minutes", "-5"), ("--checkpoint-minutes", "nan")],
 )
 def test_numbers_below_zero_are_refused(tmp_path, capsys, option, wrong):
     said = refused(capsys, "train", "quick", *TINY, option, wrong, "--out", tmp_path)
@@ -269,18 +270,18 @@ def test_numbers_below_zero_are_refused(tmp_path, capsys, option, wrong):
     assert f"got {wrong!r}" in said
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_ctrl_c_says_what_is_kept(tmp_path, capsys, monkeypatch, kept):
+@pytest.mark.parametrize("saved", [True, False])
+def test_ctrl_c_says_what_is_kept(tmp_path, capsys, monkeypatch, saved):
     def interrupted(job, *_, **__):
-        if kept:
+        if saved:
             job.folder.mkdir()
-            write_state(job.folder, {"step": 1})
+            write_checkpoint(job.folder, {"step": 1})
         raise KeyboardInterrupt
 
     monkeypatch.setattr("visprism.training.train", interrupted)
     assert main(["train", "quick", *TINY, "--out", f"{tmp_path}/run"]) == 130
-    message = "no checkpoint was saved yet"
-    if kept:
+    message = "no training checkpoint was saved yet"
+    if saved:
         message = f"saved {tmp_path}/run/last.ckpt; the same command with --resume resumes"
     assert capsys.readouterr().err == f"visprism: interrupted; {message}\n"
 

@@ -15,7 +15,7 @@ from visprism.cli import main
 from visprism.data.feed import shuffled_batches
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
-from visprism.training.state_files import read_state, valid_state
+from visprism.training.checkpoint_files import read_checkpoint, valid_checkpoint
 
 IMAGES, BATCH = 24, 4
 STEPS = IMAGES // BATCH
@@ -63,9 +63,9 @@ def test_evaluate_finds_what_the_last_row_of_the_history_says(photos, undisturbe
     ]
     assert main(["calibration", str(undisturbed / "model.safetensors"), *options]) == 0
     (file,) = (tmp_path / "results").glob("*-calibration-calibration.npz")
-    found, history = Result.load(file), Result.load(undisturbed / "history.npz")
-    assert found.of("accuracy") == history.test_accuracy[-1]
-    assert found.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
+    metrics, history = Result.load(file), Result.load(undisturbed / "history.npz")
+    assert metrics.of("accuracy") == history.test_accuracy[-1]
+    assert metrics.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -76,12 +76,12 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
     file = files[
         int(shuffled_batches(IMAGES, BATCH, 1, 0)[3][2])
     ]  # read in the middle of epoch 2
-    whole = file.read_bytes()
+    content = file.read_bytes()
 
     def damaging(items, label):
         for step in items:
             if label == "training" and step == STEPS:
-                file.write_bytes(whole[:-1000])
+                file.write_bytes(content[:-1000])
             yield step
 
     out = tmp_path / "run"
@@ -90,18 +90,18 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
         try:
             assert main(arguments(photos, out, workers)) == 2
         finally:
-            file.write_bytes(whole)
+            file.write_bytes(content)
     *_, said = capsys.readouterr().err.strip().splitlines()
     assert said.startswith(f"visprism: an image of folder:{photos} (train) cannot be read: ")
     assert f"{file.parent.name}/{file.name} (" in said
     assert "Repair it and resume, or start a new run with --skip-bad." in said
-    assert said.endswith(f" The last checkpoint is {out}/last.ckpt.")
-    assert read_state(out)["step"] == STEPS
+    assert said.endswith(f" The last training checkpoint is {out}/last.ckpt.")
+    assert read_checkpoint(out)["step"] == STEPS
     assert main(arguments(photos, out, workers, "--resume")) == 0
-    found, expected = (
+    weights, expected = (
         read_state_dict(folder / "model.safetensors") for folder in (out, undisturbed)
     )
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    torch.testing.assert_close(weights, expected, rtol=0, atol=0)
 
 
 SEARCH = "harmonize resnet20 --search quick --data shapes --limit 40 --epochs 1 --repeats 2"
@@ -116,14 +116,19 @@ print([main(command) for command in json.loads(sys.argv[1])])
 
 def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
     """As a terminal sends it: to the command and to the processes that read for it."""
-    run, found = tmp_path / "run", tmp_path / "found"
+    run, searched = tmp_path / "run", tmp_path / "found"
     training = [*arguments(photos, run, 2), "--epochs", "50"]
     said = []
     # The state of the first epoch, and the accuracy of the first seed, are kept by then.
     moments = iter(["epoch 2 of 50", "training the CNN, seed 1", "never"])
     moment = next(moments)
     with subprocess.Popen(  # one interpreter for both: it takes longer than they do
-        [sys.executable, "-c", PROGRAM, json.dumps([training, [*SEARCH.split(), str(found)]])],
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            json.dumps([training, [*SEARCH.split(), str(searched)]]),
+        ],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -137,13 +142,13 @@ def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
                 moment = next(moments)
         assert process.wait(timeout=60) == 0, "".join(said)
         assert process.stdout.read() == "[130, 130]\n"
-    state, log = run / "last.ckpt", found / "search.jsonl"
-    told = [line for line in said if "interrupted" in line]
-    assert told == [
+    state, log = run / "last.ckpt", searched / "search.jsonl"
+    messages = [line for line in said if "interrupted" in line]
+    assert messages == [
         f"visprism: interrupted; saved {state}; the same command with --resume resumes\n",
         f"visprism: interrupted; {log} is kept; the same command resumes\n",
     ]
     assert "Traceback" not in "".join(said)
-    assert valid_state(run) == state
-    assert read_state(run)["step"] % STEPS == 0
+    assert valid_checkpoint(run) == state
+    assert read_checkpoint(run)["step"] % STEPS == 0
     assert len(log.read_text().splitlines()) == 2  # which search it is, and the first seed

@@ -18,7 +18,7 @@ def image_set(images):
         split="",
         class_names=("a", "b"),
         targets=np.arange(len(images)) % 2,
-        read=lambda some: [images[i] for i in some],
+        read=lambda indices: [images[i] for i in indices],
     )
 
 
@@ -58,7 +58,7 @@ def test_a_frame_that_is_not_square_is_filled_by_the_middle_of_the_image(size, s
 def test_every_image_comes_once_and_again_at_the_next_iteration(folder, batch_size):
     images = load_data(f"folder:{folder}")
     loader = batches(images, Preprocessing((8, 8)), batch_size=batch_size)
-    whole = in_memory(images, Preprocessing((8, 8), mean=(0.0,) * 3, std=(1.0,) * 3))
+    normalized = in_memory(images, Preprocessing((8, 8), mean=(0.0,) * 3, std=(1.0,) * 3))
     for _ in range(2):
         parts = list(loader)
         assert len(parts) == len(loader) == -(-8 // batch_size)
@@ -67,16 +67,16 @@ def test_every_image_comes_once_and_again_at_the_next_iteration(folder, batch_si
         assert x.dtype == torch.float32
         mean = torch.tensor((0.485, 0.456, 0.406))[:, None, None]
         std = torch.tensor((0.229, 0.224, 0.225))[:, None, None]
-        torch.testing.assert_close(x * std + mean, whole[0] / 255, rtol=0, atol=1e-6)
+        torch.testing.assert_close(x * std + mean, normalized[0] / 255, rtol=0, atol=1e-6)
 
 
 def test_the_next_batch_is_prepared_while_the_first_is_used():
     prepared = threading.Event()
 
-    def read(some):
-        if 1 in some:
+    def read(indices):
+        if 1 in indices:
             prepared.set()
-        return [Image.new("RGB", (8, 8))] * len(some)
+        return [Image.new("RGB", (8, 8))] * len(indices)
 
     images = ImageSet("test", "", ("a",), np.zeros(2, np.int64), read)
     iterator = iter(batches(images, Preprocessing((8, 8)), 1))
@@ -103,9 +103,9 @@ def test_an_error_in_the_thread_reaches_the_user(folder):
 def test_a_slice_reads_only_its_own_images():
     seen = []
 
-    def read(some):
-        seen.extend(some)
-        return [Image.new("RGB", (8, 8))] * len(some)
+    def read(indices):
+        seen.extend(indices)
+        return [Image.new("RGB", (8, 8))] * len(indices)
 
     images = ImageSet("test", "", ("a",), np.arange(7), read)
     all_of_them = batches(images, Preprocessing((8, 8)), 2)

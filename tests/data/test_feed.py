@@ -79,17 +79,17 @@ def test_targets_are_probabilities(shapes):
 
 
 def test_an_epoch_goes_on_in_the_middle_as_if_it_had_begun_at_the_start(shapes):
-    whole = list(feed(shapes).epoch(2))
+    epoch = list(feed(shapes).epoch(2))
     for start in (1, 4, 6):
-        assert equal(whole[start:], feed(shapes).epoch(2, start=start))
+        assert equal(epoch[start:], feed(shapes).epoch(2, start=start))
 
 
 @pytest.mark.parametrize("augmentation", [EVERYTHING, Augmentation(flip=0.5)])
 @pytest.mark.parametrize("world", [2, 3, 7])
 def test_the_parts_of_all_processes_are_the_batch_of_one(shapes, augmentation, world):
-    whole = list(feed(shapes, augmentation).epoch(1))
+    epoch = list(feed(shapes, augmentation).epoch(1))
     parts = [list(feed(shapes, augmentation).epoch(1, part=(r, world))) for r in range(world)]
-    for step, (images, targets) in enumerate(whole):
+    for step, (images, targets) in enumerate(epoch):
         sizes = [len(part[step][0]) for part in parts]
         assert max(sizes) - min(sizes) <= 1
         joined = torch.cat([part[step][0] for part in parts]).flatten(1)

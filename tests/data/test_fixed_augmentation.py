@@ -27,9 +27,9 @@ def shares(soft, targets):
     one += 0.1 / soft.shape[1]
     return torch.stack(
         [
-            (row - other) @ (own - other) / ((own - other) @ (own - other))
-            for row, own, other in zip(soft.double(), one, one.flip(0), strict=True)
-            if not torch.equal(own, other)
+            (row - other) @ (target - other) / ((target - other) @ (target - other))
+            for row, target, other in zip(soft.double(), one, one.flip(0), strict=True)
+            if not torch.equal(target, other)
         ]
     )
 
@@ -42,11 +42,11 @@ def test_targets_are_probabilities_of_at_most_two_smoothed_classes(shapes):
     for (_, soft), start in zip(data, (0, 8, 16), strict=True):
         assert soft.shape[1] == 12
         torch.testing.assert_close(soft.sum(1), torch.ones(len(soft)))
-        own = torch.from_numpy(shapes.targets[start : start + len(soft)])
-        for row, target in zip(soft, own.tolist(), strict=True):
+        targets = torch.from_numpy(shapes.targets[start : start + len(soft)])
+        for row, target in zip(soft, targets.tolist(), strict=True):
             raised = (row > 0.1 / 12 + 1e-6).nonzero().ravel().tolist()
             assert len(raised) <= 2
-            assert set(raised) & {target, *own.flip(0).tolist()}
+            assert set(raised) & {target, *targets.flip(0).tolist()}
             assert float(row.min()) == pytest.approx(0.1 / 12)
 
 
@@ -71,8 +71,8 @@ def test_mixup_and_cutmix_both_occur(shapes):
         targets = torch.from_numpy(shapes.targets[4 * number : 4 * number + 4])
         if len(targets) == 4:
             pixels += (1024 * shares(soft, targets)).tolist()
-    whole = [abs(number - round(number)) < 2e-3 for number in pixels]
-    assert {True, False} == set(whole)
+    is_integer = [abs(number - round(number)) < 2e-3 for number in pixels]
+    assert {True, False} == set(is_integer)
 
 
 def test_large_images_are_cut_out():
@@ -106,7 +106,7 @@ def test_every_pass_and_every_process_sees_the_same(shapes):
 
 def test_other_seeds_and_batches_see_others(shapes):
     twice = replace(shapes, targets=np.tile(shapes.targets[:4], 2), textures=None)
-    twice = replace(twice, read=lambda some: shapes.read([i % 4 for i in some]))
+    twice = replace(twice, read=lambda indices: shapes.read([i % 4 for i in indices]))
     first, second = fixed_augmentation(twice, SMALL, 4, 10)
     assert not torch.allclose(first[0], second[0])
     other = fixed_augmentation(twice, SMALL, 4, 10, seed=1)[0]
@@ -121,10 +121,11 @@ def test_the_global_generators_are_as_they_were(shapes):
     assert random.getstate() == before
     with _seeded(0, 1):
         assert (random.random(), np.random.rand()) == first  # noqa: NPY002
-    kept, own = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    numpy_state, torch_state = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     list(fixed_augmentation(shapes, SMALL, 8, 10))
-    assert all(np.array_equal(a, b) for a, b in zip(kept, np.random.get_state(), strict=True))  # noqa: NPY002
-    assert torch.equal(torch.get_rng_state(), own)
+    after = np.random.get_state()  # noqa: NPY002
+    assert all(np.array_equal(a, b) for a, b in zip(numpy_state, after, strict=True))
+    assert torch.equal(torch.get_rng_state(), torch_state)
 
 
 # Errors.

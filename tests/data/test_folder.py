@@ -60,8 +60,8 @@ def test_images_without_class_folders_have_no_labels(tmp_path, photo):
     images = load_data(f"folder:{tmp_path}", limit=2)
     assert images.class_names == ()
     assert images.targets.tolist() == [NO_CLASS] * 2
-    whole = load_data(f"folder:{tmp_path}")
-    assert [image.tobytes() for image, _ in whole] == [
+    image_set = load_data(f"folder:{tmp_path}")
+    assert [image.tobytes() for image, _ in image_set] == [
         photo(seed=i).tobytes() for i in range(3)
     ]
 

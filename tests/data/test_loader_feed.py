@@ -54,10 +54,10 @@ def test_the_number_of_workers_changes_nothing(pets):
 
 
 def test_an_epoch_goes_on_in_the_middle_and_is_shared_among_processes(pets):
-    whole = list(feed(pets).epoch(3))
-    assert equal(whole[2:], feed(pets).epoch(3, start=2))
+    epoch = list(feed(pets).epoch(3))
+    assert equal(epoch[2:], feed(pets).epoch(3, start=2))
     parts = [list(feed(pets).epoch(3, part=(rank, 3))) for rank in range(3)]
-    for step, (images, targets) in enumerate(whole):
+    for step, (images, targets) in enumerate(epoch):
         joined = torch.cat([part[step][0] for part in parts]).flatten(1)
         places = (joined[:, None] == images.flatten(1)).all(2).int().argmax(1)
         assert sorted(places.tolist()) == list(range(len(images)))

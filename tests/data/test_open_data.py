@@ -42,11 +42,11 @@ def test_a_limit_above_the_number_of_images_takes_all(folder):
 
 
 def test_a_subset_keeps_each_image_with_its_target(folder):
-    whole = load_data(f"folder:{folder}")
-    part = whole.subset(np.array([6, 1])).subset(np.array([1, 0]))
+    images = load_data(f"folder:{folder}")
+    part = images.subset(np.array([6, 1])).subset(np.array([1, 0]))
     assert [target for _, target in part] == [0, 1]
-    assert part[0][0].tobytes() == whole[1][0].tobytes()
-    assert part[1][0].tobytes() == whole[6][0].tobytes()
+    assert part[0][0].tobytes() == images[1][0].tobytes()
+    assert part[1][0].tobytes() == images[6][0].tobytes()
 
 
 # Unreadable images.

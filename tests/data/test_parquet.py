@@ -49,8 +49,8 @@ def write(tmp_path, encoded):
 
 def seeds(images, photo):
     """Which random photographs these are."""
-    known = {photo(seed=seed).tobytes(): seed for seed in range(20)}
-    return [known[image.tobytes()] for image, _ in images]
+    seed_of = {photo(seed=seed).tobytes(): seed for seed in range(20)}
+    return [seed_of[image.tobytes()] for image, _ in images]
 
 
 # What is read.

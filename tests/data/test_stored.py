@@ -33,40 +33,40 @@ def imagenet_c(tmp_path, photo):
 @pytest.mark.parametrize("severity", [1, 5])
 def test_a_severity_of_cifar_is_its_part_of_the_file(cifar_c, severity):
     path, pixels = cifar_c
-    found = load_data(f"cifar10_c:{path}?corruption=fog&severity={severity}")
+    images = load_data(f"cifar10_c:{path}?corruption=fog&severity={severity}")
     part = pixels[(severity - 1) * IMAGES : severity * IMAGES]
-    assert len(found) == IMAGES
-    assert found.targets.tolist() == [0, 1, 2, 3]
+    assert len(images) == IMAGES
+    assert images.targets.tolist() == [0, 1, 2, 3]
     for i in range(IMAGES):
-        np.testing.assert_array_equal(np.array(found[i][0]), part[i])
-    assert found.num_classes == 10
+        np.testing.assert_array_equal(np.array(images[i][0]), part[i])
+    assert images.num_classes == 10
     assert load_data(f"cifar100_c:{path}?corruption=fog").num_classes == 100
 
 
 def test_imagenet_is_folders_and_is_not_resized_again(imagenet_c):
-    found = load_data(f"imagenet_c:{imagenet_c}?corruption=snow&severity=2")
-    assert found.class_names == ("cat", "dog")
+    images = load_data(f"imagenet_c:{imagenet_c}?corruption=snow&severity=2")
+    assert images.class_names == ("cat", "dog")
     way = Preprocessing((224, 224), mean=(0.0,) * 3, std=(1.0,) * 3, crop=0.875)
-    (shown, _) = batches(found, way, 2)[0]
+    (pixels, _) = batches(images, way, 2)[0]
     stored = np.array(Image.open(imagenet_c / "snow" / "2" / "cat" / "a.png"))
-    np.testing.assert_allclose(shown[0].permute(1, 2, 0) * 255, stored, atol=1e-3)
+    np.testing.assert_allclose(pixels[0].permute(1, 2, 0) * 255, stored, atol=1e-3)
 
 
 def test_frames_of_sequences_have_no_labels(tmp_path):
     frames = np.random.default_rng(0).integers(0, 256, (3, 7, 32, 32, 3), np.uint8)
     np.save(tmp_path / "tilt.npy", frames)
-    found = load_data(f"cifar10_p:{tmp_path}?perturbation=tilt&frame=6")
-    assert (found.targets == NO_CLASS).all()
-    np.testing.assert_array_equal(np.array(found[2][0]), frames[2, 6])
+    images = load_data(f"cifar10_p:{tmp_path}?perturbation=tilt&frame=6")
+    assert (images.targets == NO_CLASS).all()
+    np.testing.assert_array_equal(np.array(images[2][0]), frames[2, 6])
     with pytest.raises(InputError, match="frame of tilt must be 0 to 6, got 7"):
         load_data(f"cifar10_p:{tmp_path}?perturbation=tilt&frame=7")
 
 
 def test_a_truncated_file_is_told(cifar_c):
     path, _ = cifar_c
-    whole = (path / "fog.npy").read_bytes()
-    for length in (0, 50, len(whole) // 2):
-        (path / "fog.npy").write_bytes(whole[:length])
+    content = (path / "fog.npy").read_bytes()
+    for length in (0, 50, len(content) // 2):
+        (path / "fog.npy").write_bytes(content[:length])
         with pytest.raises(InputError, match=r"fog\.npy of .* is damaged or incomplete"):
             load_data(f"cifar10_c:{path}?corruption=fog")
 

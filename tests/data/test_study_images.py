@@ -65,8 +65,8 @@ def test_a_change_of_pixels_is_given_pixels_and_their_indices(images):
         return 255 - crops
 
     batches = data.batches(WAY, batch_size=4, limit=6, change=invert)
-    shown = torch.cat([x for x, _ in batches])
-    assert torch.equal(to_pixels(shown, WAY), 255 - pixels[:6])
+    normalized = torch.cat([x for x, _ in batches])
+    assert torch.equal(to_pixels(normalized, WAY), 255 - pixels[:6])
     assert [numbers for _, numbers in seen] == [[0, 1, 2, 3], [4, 5]]
     with pytest.raises(
         InputError, match="preprocessing must be given where pixels are changed"

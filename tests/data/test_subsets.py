@@ -21,7 +21,7 @@ def uneven():
         split="train",
         class_names=("a", "b", "c"),
         targets=targets,
-        read=lambda some: [Image.new("RGB", (2, 2), (i, 0, 0)) for i in some],
+        read=lambda indices: [Image.new("RGB", (2, 2), (i, 0, 0)) for i in indices],
     )
 
 
@@ -37,9 +37,9 @@ def test_every_class_keeps_the_same_fraction(uneven, fraction):
     part = stratified(uneven, fraction)
     counts = np.bincount(part.targets, minlength=3).tolist()
     assert counts == [max(1, round(fraction * n)) for n in (100, 37, 2)]
-    kept = numbers(part)
-    assert kept == sorted(set(kept))
-    assert part.targets.tolist() == uneven.targets[kept].tolist()
+    indices = numbers(part)
+    assert indices == sorted(set(indices))
+    assert part.targets.tolist() == uneven.targets[indices].tolist()
 
 
 def test_a_smaller_fraction_is_a_part_of_a_larger_one(uneven):
@@ -115,9 +115,9 @@ def test_statistics_of_nothing_are_refused(uneven):
 
 
 def test_what_is_held_out_and_the_rest_are_all_images_once(uneven):
-    kept, validation = held_out(uneven, 0.2, seed=3)
+    train, validation = held_out(uneven, 0.2, seed=3)
     assert numbers(validation) == numbers(stratified(uneven, 0.2, seed=3))
-    assert sorted([*numbers(kept), *numbers(validation)]) == sorted(numbers(uneven))
+    assert sorted([*numbers(train), *numbers(validation)]) == sorted(numbers(uneven))
 
 
 def test_refuses_to_hold_a_whole_class_out(uneven):

@@ -52,9 +52,9 @@ def test_a_truncated_image_is_refused(kind):
     file = io.BytesIO()
     pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(file, kind)
-    whole = file.getvalue()
-    decode(whole)
-    for part in (whole[: len(whole) // 2], whole[:20], b""):
+    content = file.getvalue()
+    decode(content)
+    for part in (content[: len(content) // 2], content[:20], b""):
         assert fault(part)
         with pytest.raises(InputError, match="an image cannot be read"):
             decode(part)
@@ -112,11 +112,11 @@ def test_classes_in_a_parquet_file_are_checked(tmp_path, feature, labels, reason
 
 
 def test_a_parquet_file_damaged_anywhere_ends_in_a_sentence(tmp_path):
-    whole = table(tmp_path / "a.parquet").read_bytes()
+    content = table(tmp_path / "a.parquet").read_bytes()
     path = tmp_path / "b.parquet"
     ends = []
-    for at in range(4, len(whole), 7):
-        path.write_bytes(whole[:at] + b"\xff" * 3 + whole[at + 3 :])
+    for at in range(4, len(content), 7):
+        path.write_bytes(content[:at] + b"\xff" * 3 + content[at + 3 :])
         try:
             ends.append(len(load_data(f"parquet:{path}")))
         except InputError as error:

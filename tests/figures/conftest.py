@@ -263,7 +263,7 @@ def patch_components():
         second=column / 3,
         third=np.where(image == 0, 0.2, np.nan),
         explained=np.where(block == 0, 0.9, 0.6),
-        foreground=0.5,
+        background_threshold=0.5,
         provenance=PROVENANCE,
     )
 
@@ -313,7 +313,7 @@ def kind_replication():
 
 
 def attention_statistics():
-    each = {
+    statistics = {
         name: np.array([40.0, 90.0, 60.0, 70.0]) / scale
         for name, scale in (
             ("distance", 1), ("entropy", 20), ("nmi", 100), ("prefix_share", 1000),
@@ -327,8 +327,8 @@ def attention_statistics():
         depth=np.array([0.75, 0.75, 1.0, 1.0]),
         head=np.array([1, 2, 1, 2]),
         keys=np.full(4, 17),
-        **each,
-        **{f"{name}_error": values / 10 for name, values in each.items()},
+        **statistics,
+        **{f"{name}_error": values / 10 for name, values in statistics.items()},
         provenance=PROVENANCE,
     )
 
@@ -747,7 +747,7 @@ def rings():
 def sharpness():
     return complete(
         Sharpness,
-        rule=np.repeat(["sam", "gaussian"], 12),
+        measure=np.repeat(["sam", "gaussian"], 12),
         batch=np.tile(np.arange(12), 2),
         rho=np.repeat([0.05, 1.0], 12),
         steps=np.repeat([1, 0], 12),

@@ -43,8 +43,8 @@ def test_lines_part_the_stages_and_name_them(made, ax):
 
 
 def test_two_models_have_an_axis_each_named_after_them(made, ax):
-    whole = made["similarity"]
-    result = replace(whole.select(whole.other_stage == 1), other_model="timm:other")
+    similarity = made["similarity"]
+    result = replace(similarity.select(similarity.other_stage == 1), other_model="timm:other")
     plot(result, ax)
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 3), (0, 5))
     assert ax.get_xlabel() == "Block of timm:other"
@@ -54,9 +54,9 @@ def test_two_models_have_an_axis_each_named_after_them(made, ax):
 
 
 def test_models_of_different_depth_do_not_share_an_axis(made):
-    whole = made["similarity"]
-    short = whole.select((whole.stage == 1) & (whole.other_stage == 1))
-    figure = panel({"deep": whole, "shallow": short})
+    similarity = made["similarity"]
+    short = similarity.select((similarity.stage == 1) & (similarity.other_stage == 1))
+    figure = panel({"deep": similarity, "shallow": short})
     assert [ax.get_ylim() for ax in figure.axes[:2]] == [(0, 5), (0, 3)]
     bar = figure.axes[2]
     assert bar.get_ylim() == (0, 1)
@@ -65,10 +65,10 @@ def test_models_of_different_depth_do_not_share_an_axis(made):
 
 def test_a_pair_of_stages_says_its_mean_and_what_distance_does_not_explain(made, ax):
     result = made["structure"]
-    shown = replace(
+    structure = replace(
         result, cka=np.array([np.nan, 0.5, 0.25]), excess=np.array([0, -0.001, 0.1])
     )
-    plot(shown, ax)
+    plot(structure, ax)
     texts = {text.get_position(): text.get_text() for text in ax.texts}
     assert texts == {
         (0.5, 0.5): "\N{EN DASH}",

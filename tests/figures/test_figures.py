@@ -17,8 +17,10 @@ from visprism.results.base import Result
 def test_every_figure_is_tried_here(made):
     registered = set(plot.registry) - {object, Result}
     shapes = {kind for kind in registered if kind.__module__ == "visprism.results.shapes"}
-    drawn = {kind for kind in registered - shapes if kind.__module__.startswith("visprism.")}
-    assert {kind.__name__ for kind in drawn} == {type(each).__name__ for each in made.values()}
+    kinds = {kind for kind in registered - shapes if kind.__module__.startswith("visprism.")}
+    assert {kind.__name__ for kind in kinds} == {
+        type(result).__name__ for result in made.values()
+    }
 
 
 def test_draws_on_given_axes_and_makes_no_global_figure(result, ax):

@@ -51,8 +51,8 @@ def test_contours_are_drawn_over_the_values(made, ax):
     result = made["landscape"]
     (image,) = plot(result, ax).images
     expected = result.table("nll", 0)
-    shown = image.get_array()
-    np.testing.assert_allclose(shown.filled(np.inf), expected)
+    values = image.get_array()
+    np.testing.assert_allclose(values.filled(np.inf), expected)
     # A cell stands about its point.
     assert image.get_extent() == [-1.25, 1.25, -1.25, 1.25]
     assert ax.get_xlim() == (-1, 1)
@@ -90,8 +90,8 @@ def test_a_surface_has_a_cell_for_each_four_points_in_its_color(made, ax):
     assert len(cells.get_paths()) == 16
     heights = LossScale(10)(result.table("nll", 1))
     means = (heights[1:, 1:] + heights[1:, :-1] + heights[:-1, 1:] + heights[:-1, :-1]) / 4
-    drawn = LossScale(10)(cells.get_array())
-    np.testing.assert_allclose(np.sort(drawn), np.sort(means.ravel()))
+    losses = LossScale(10)(cells.get_array())
+    np.testing.assert_allclose(np.sort(losses), np.sort(means.ravel()))
 
 
 def test_what_stands_before_hides_what_stands_behind():

@@ -17,9 +17,9 @@ def bars(ax):
 
 def test_a_bin_is_as_high_as_its_accuracy_and_an_empty_one_has_no_bar(made, ax):
     plot(made["reliability"], ax)
-    drawn = [(b.get_x(), b.get_width(), b.get_height()) for b in bars(ax)]
+    rectangles = [(b.get_x(), b.get_width(), b.get_height()) for b in bars(ax)]
     np.testing.assert_allclose(
-        drawn, [(0.2, 0.2, 0.3), (0.4, 0.2, 0.4), (0.6, 0.2, 0.6), (0.8, 0.2, 0.8)]
+        rectangles, [(0.2, 0.2, 0.3), (0.4, 0.2, 0.4), (0.6, 0.2, 0.6), (0.8, 0.2, 0.8)]
     )
     marks = [line.get_ydata()[0] for line in ax.lines[:-1]]
     np.testing.assert_allclose(marks, [0.3, 0.5, 0.7, 0.95])  # mean confidences

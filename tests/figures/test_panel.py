@@ -43,9 +43,9 @@ def test_titles_can_be_given(made):
 
 
 def test_the_protocol_stands_below(made):
-    told = panel(models(made["high_frequency"], 2)).get_supxlabel()
-    assert "8 images of folder:cats/val" in told.replace("\n", " ")
-    assert told.count("8 images") == 1
+    text = panel(models(made["high_frequency"], 2)).get_supxlabel()
+    assert "8 images of folder:cats/val" in text.replace("\n", " ")
+    assert text.count("8 images") == 1
 
 
 @pytest.mark.parametrize("number", [1, 3])

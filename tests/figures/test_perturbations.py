@@ -21,11 +21,11 @@ def markers(ax):
 def test_each_lesion_stands_at_its_depth_in_the_color_of_its_kind(made, ax):
     result = made["ablations"]
     plot(result, ax)
-    found = markers(ax)
+    colors = markers(ax)
     for i in range(1, 4):
         place = (round(result.depth[i], 6), round(result.drop[i], 6))
-        assert found[place] == color_of(result.kind[i]).lower()
-    assert (0.75, 0.05) in found  # a head of the attention
+        assert colors[place] == color_of(result.kind[i]).lower()
+    assert (0.75, 0.05) in colors  # a head of the attention
     assert ax.get_ylabel() == "Accuracy drop, one block ablated"
     spans = [s.tolist() for s in ax.collections[0].get_segments()]
     assert [[y for _, y in s] for s in spans] == [[0.06, 0.13], [0.34, 0.45], [-0.02, 0.02]]
@@ -104,18 +104,18 @@ def test_the_map_has_each_error_at_its_frequency(made, ax):
     (image,) = ax.images
     left, right, bottom, top = image.get_extent()
     assert (left, right, bottom, top) == (-3, 3, -3, 3)
-    shown = image.get_array()
+    errors = image.get_array()
     for i, j, error in zip(result.vertical, result.horizontal, result.error, strict=True):
-        assert shown[(i + 2) // 2, (j + 2) // 2] == error
+        assert errors[(i + 2) // 2, (j + 2) // 2] == error
 
 
 def test_accuracy_stands_over_the_strength_of_attacks_without_a_band(made, ax):
     result = made["attacks"]
     plot(result, ax)
-    found = markers(ax)
-    assert len(found) == 4
+    points = markers(ax)
+    assert len(points) == 4
     for i in range(4):
-        assert (round(result.epsilon[i], 6), result.accuracy[i]) in found
+        assert (round(result.epsilon[i], 6), result.accuracy[i]) in points
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert labels == ["FGSM, L∞", "PGD, L∞"]
     spans = [s[:, 1].tolist() for c in ax.collections for s in c.get_segments()]

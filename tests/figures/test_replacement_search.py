@@ -10,10 +10,10 @@ def test_each_candidate_is_at_its_mean_and_only_selected_ones_are_filled(made, a
     plot(result, ax)
     rings = [line for line in ax.lines if line.get_marker() == "o"]
     assert [ring.get_xdata()[0] for ring in rings] == [0, 1, 2, 2]
-    means = [each.accuracy.mean() for each in result.candidates()]
+    means = [candidate.accuracy.mean() for candidate in result.candidates()]
     assert [ring.get_ydata()[0] for ring in rings] == pytest.approx(means)
     assert [ring.get_markerfacecolor() == "white" for ring in rings] == [
-        not each.selected[0] for each in result.candidates()
+        not candidate.selected[0] for candidate in result.candidates()
     ]
     assert [text.get_text() for text in ax.texts] == ["layer3.2", "layer3.0", "layer2.2"]
     points = [line for line in ax.lines if line.get_marker() == "."]

@@ -167,8 +167,8 @@ def test_numbers_of_images_stand_with_their_split(sentences):
         text
         for texts in sentences.values()
         for text in texts
-        if (found := images.search(text))
-        and found[1] is None
+        if (match := images.search(text))
+        and match[1] is None
         and not re.search("NLL of test images|with conflicting cues", text)
     ]
     assert without == []

@@ -32,14 +32,14 @@ def test_a_part_wider_than_a_line_is_cut():
 
 def test_a_caption_says_once_what_all_models_share():
     sentences = ["net:a · 8 images · fp32", "net:b · 8 images · fp32"]
-    told = caption(sentences, ["a", "b"], width=9.0, size=5.0)
-    assert told == "8 images · fp32\nnet:a · net:b"
+    text = caption(sentences, ["a", "b"], width=9.0, size=5.0)
+    assert text == "8 images · fp32\nnet:a · net:b"
 
 
 def test_a_caption_names_the_model_that_differs():
     sentences = ["a · 8 images · fp32", "b · 16 images · fp32"]
-    told = caption(sentences, ["a", "b"], width=9.0, size=5.0)
-    assert told == "fp32\na: 8 images · b: 16 images"
+    text = caption(sentences, ["a", "b"], width=9.0, size=5.0)
+    assert text == "fp32\na: 8 images · b: 16 images"
 
 
 def test_the_caption_of_one_model_does_not_repeat_its_title():

@@ -23,10 +23,10 @@ def test_each_snapshot_has_a_point_by_its_components(made, ax):
 def test_in_polar_coordinates_the_last_is_the_middle(made, ax):
     result = made["trajectory"]
     plot(result, ax, view="polar")
-    drawn = points(ax)
-    np.testing.assert_allclose(drawn[[0, -1]], [[1, 0], [0, 0]])
-    np.testing.assert_allclose(np.hypot(*drawn.T), result.radius)
-    np.testing.assert_allclose(np.arctan2(*drawn[1:3, ::-1].T), result.angle[1:3])
+    positions = points(ax)
+    np.testing.assert_allclose(positions[[0, -1]], [[1, 0], [0, 0]])
+    np.testing.assert_allclose(np.hypot(*positions.T), result.radius)
+    np.testing.assert_allclose(np.arctan2(*positions[1:3, ::-1].T), result.angle[1:3])
 
 
 def test_it_says_what_it_does_not_show(made, ax):

@@ -78,8 +78,8 @@ def test_each_head_has_a_picture_of_its_weights_on_one_scale(made, ax):
     assert len(images) == 5
     assert {image.get_clim() for image in images} == {(0, scores.weight.max())}
     for head, image in enumerate(images, 1):
-        shown = scores.weight[scores.head == head].reshape(3, 5)
-        np.testing.assert_array_equal(image.get_array(), shown)
+        weights = scores.weight[scores.head == head].reshape(3, 5)
+        np.testing.assert_array_equal(image.get_array(), weights)
 
 
 def test_the_query_stands_in_the_middle_of_its_picture(made, ax):

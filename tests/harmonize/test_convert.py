@@ -78,11 +78,11 @@ def test_every_library_s_cnn_becomes_an_alternet(cnn, images):
         if block.name in grids and block.name not in msas(changed):
             assert (block.shape, block.stage) == grids[block.name]
 
-    kept = changed.state_dict()
+    after = changed.state_dict()
     for key, value in before.items():  # the model is as it was, and its other blocks are kept
         torch.testing.assert_close(model.state_dict()[key], value, rtol=0, atol=0)
         if not key.startswith(tuple(f"{n}." for n in msas(changed))):
-            torch.testing.assert_close(kept[key], value, rtol=0, atol=0)
+            torch.testing.assert_close(after[key], value, rtol=0, atol=0)
 
 
 def test_the_new_blocks_are_attention_and_learn(cnn, images):
@@ -130,9 +130,9 @@ def test_at_224_pixels_the_window_is_7_and_heads_grow_as_in_the_paper():
     large = torch.randn(1, 3, 224, 224, generator=stream(0, "large"))
     model = torchvision.models.resnet50(num_classes=5).eval()
     changed = harmonize_model(model, large, "end-of-stage")
-    found = [changed.get_submodule(name).attn for name in msas(changed)]
-    assert [layer.num_heads for layer in found] == [3, 6, 12, 24]
-    assert {layer.window for layer in found} == {7}
+    attentions = [changed.get_submodule(name).attn for name in msas(changed)]
+    assert [layer.num_heads for layer in attentions] == [3, 6, 12, 24]
+    assert {layer.window for layer in attentions} == {7}
 
 
 # What of the replaced block is kept.
@@ -202,8 +202,8 @@ class OddlyMade(nn.Module):
 
 def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_not(images):
     model = OddlyMade().eval()
-    found = conv_blocks(model, images)
-    assert [(block.name, block.repeated) for block in found] == [
+    blocks = conv_blocks(model, images)
+    assert [(block.name, block.repeated) for block in blocks] == [
         ("once", ("twice",)),
         ("last", ("twice",)),
     ]
@@ -302,8 +302,8 @@ def test_a_norm_of_an_unknown_kind_is_refused_where_it_would_be_replaced(images)
     model.last = model.alias = Residual(Scaled)
     with pytest.raises(InputError, match="got a Scaled in block 'last'"):
         harmonize_model(model.eval(), images, ["last"], head_dim=8)
-    kept = harmonize_model(model, images, ["once"], head_dim=8)
-    assert isinstance(kept.last.norm, Scaled)
+    converted = harmonize_model(model, images, ["once"], head_dim=8)
+    assert isinstance(converted.last.norm, Scaled)
 
 
 def test_the_epsilon_of_a_group_norm_is_kept(images):

@@ -50,9 +50,10 @@ GOOD = {"layer3.2": 0.1, "layer3.0": -0.05, "layer2.2": 0.05, "layer2.0": 0.01}
 
 def test_follows_the_paper_s_rule(model, images):
     train = Trainer(GOOD)
-    found = search_replacements(model, images, train, repeats=2, run=Run(seed=4))
+    search = search_replacements(model, images, train, repeats=2, run=Run(seed=4))
     tried = [
-        set(filter(None, str(each.placement[0]).split(","))) for each in found.candidates()
+        set(filter(None, str(candidate.placement[0]).split(",")))
+        for candidate in search.candidates()
     ]
     assert tried == [
         set(),
@@ -62,24 +63,24 @@ def test_follows_the_paper_s_rule(model, images):
         {"layer3.2", "layer2.2", "layer2.0"},
         {"layer3.2", "layer2.2", "layer2.0", "layer1.2"},
     ]
-    assert [bool(each.selected[0]) for each in found.candidates()] == [
+    assert [bool(candidate.selected[0]) for candidate in search.candidates()] == [
         True, True, False, True, True, False,
     ]  # fmt: skip
-    assert found.best == ("layer2.0", "layer2.2", "layer3.2")
+    assert search.best == ("layer2.0", "layer2.2", "layer3.2")
     confirmed = [set(), {"layer2.0", "layer2.2", "layer3.2"}]
     trained = [names for names, _ in train.trained[::2]]
     assert trained == [frozenset(t) for t in tried + confirmed]
-    np.testing.assert_array_equal(found.seed, [4, 5] * 6 + [6, 7] * 2)
-    assert found.phase.tolist() == ["search"] * 12 + ["confirmation"] * 4
-    assert found.accuracy[2] == pytest.approx(0.6)
-    assert found.confirmed_gain() == pytest.approx((0.16, 0.16, 0.16))
+    np.testing.assert_array_equal(search.seed, [4, 5] * 6 + [6, 7] * 2)
+    assert search.phase.tolist() == ["search"] * 12 + ["confirmation"] * 4
+    assert search.accuracy[2] == pytest.approx(0.6)
+    assert search.confirmed_gain() == pytest.approx((0.16, 0.16, 0.16))
     assert "3 MSA blocks selected (layer2.0, layer2.2, layer3.2) in 5 candidates" in str(
-        found.findings()[0]
+        search.findings()[0]
     )
     assert "with 2 new seeds, validation accuracy 50.0% of the CNN and 66.0%" in str(
-        found.findings()[1]
+        search.findings()[1]
     )
-    (answer,) = found.answers()
+    (answer,) = search.answers()
     assert (answer.claim, answer.verdict, answer.over) == ("C11", "supports", "seeds")
 
 
@@ -145,12 +146,12 @@ def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overest
 
 
 def test_a_search_of_version_0_1_is_read_with_the_error_rate_of_its_rule():
-    found = Result.load(Path(__file__).with_name("search_of_version_0_1.npz"))
-    assert isinstance(found, ReplacementSearch)
-    assert found.best == ("layer3.2",)
-    assert found.alpha == pytest.approx(0.2113, abs=1e-4)  # P(t_2 > 1)
-    assert "which overestimate the gain" in str(found.findings()[1])
-    assert found.answers() == ()
+    search = Result.load(Path(__file__).with_name("search_of_version_0_1.npz"))
+    assert isinstance(search, ReplacementSearch)
+    assert search.best == ("layer3.2",)
+    assert search.alpha == pytest.approx(0.2113, abs=1e-4)  # P(t_2 > 1)
+    assert "which overestimate the gain" in str(search.findings()[1])
+    assert search.answers() == ()
 
 
 def test_candidates_begin_with_the_model_s_own_weights(model, images):
@@ -171,7 +172,7 @@ def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
     search_replacements(
         model, images, Trainer({}), repeats=2, log=str(tmp_path / "by-name.jsonl")
     )
-    whole = search_replacements(model, images, Trainer(GOOD), repeats=2)
+    uninterrupted = search_replacements(model, images, Trainer(GOOD), repeats=2)
     first = Trainer(GOOD, die_after=5)
     with pytest.raises(KeyboardInterrupt):
         search_replacements(model, images, first, repeats=2, log=log)
@@ -181,7 +182,7 @@ def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
     resumed = search_replacements(model, images, second, repeats=2, log=log)
     assert len(first.trained) + len(second.trained) == 16
     for name in ("placement", "seed", "accuracy", "selected"):
-        np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
+        np.testing.assert_array_equal(getattr(resumed, name), getattr(uninterrupted, name))
     assert len([json.loads(line) for line in log.read_text().splitlines()]) == 17
 
 

@@ -16,8 +16,8 @@ from visprism.linalg import eigenpairs as eigenpairs_of
 
 def eigenpairs(product, starts, *, k, which="LM", **options):
     """What is found for a single request."""
-    (found,) = eigenpairs_of(product, starts, [Request(k, which)], **options)
-    return found
+    (pairs,) = eigenpairs_of(product, starts, [Request(k, which)], **options)
+    return pairs
 
 
 def matrix(spectrum, seed=0):
@@ -55,11 +55,11 @@ HESSIAN = [*np.linspace(-1, 1, 180), -40.0, -25.0, -8.0, 100.0, 60.0, 41.0, 33.0
 @pytest.mark.parametrize("num_starts", [1, 3])
 def test_the_eigenvalues_asked_for_come_in_their_order(which, expected, num_starts):
     A = matrix(HESSIAN)
-    found = eigenpairs(operator(A), start(1, num_starts, len(A)), k=5, which=which, tol=1e-10)
-    np.testing.assert_allclose(found.values[0], expected, rtol=1e-9)
-    assert found.converged.all()
-    residual = (found.vectors[0] @ A - found.values[0][:, None] * found.vectors[0]).norm(dim=1)
-    assert (residual <= found.residuals[0] + 1e-9).all()
+    pairs = eigenpairs(operator(A), start(1, num_starts, len(A)), k=5, which=which, tol=1e-10)
+    np.testing.assert_allclose(pairs.values[0], expected, rtol=1e-9)
+    assert pairs.converged.all()
+    residual = (pairs.vectors[0] @ A - pairs.values[0][:, None] * pairs.vectors[0]).norm(dim=1)
+    assert (residual <= pairs.residuals[0] + 1e-9).all()
 
 
 def test_independent_operators_are_solved_side_by_side_as_each_alone():
@@ -75,9 +75,9 @@ def test_independent_operators_are_solved_side_by_side_as_each_alone():
 
 def test_a_full_basis_is_compressed_and_the_answer_is_the_same():
     A = matrix(np.concatenate([np.linspace(1, 50, 300), [50.5, 51, 51.5]]))
-    found = eigenpairs(operator(A), start(1, 1, 303), k=3, tol=1e-9, max_products=900)
-    assert found.products > 2 * 3 + 20 + 2  # more than the basis holds
-    np.testing.assert_allclose(found.values[0], [51.5, 51, 50.5], rtol=1e-9)
+    pairs = eigenpairs(operator(A), start(1, 1, 303), k=3, tol=1e-9, max_products=900)
+    assert pairs.products > 2 * 3 + 20 + 2  # more than the basis holds
+    np.testing.assert_allclose(pairs.values[0], [51.5, 51, 50.5], rtol=1e-9)
 
 
 def test_a_block_sees_an_eigenvalue_that_is_there_twice():
@@ -89,16 +89,16 @@ def test_a_block_sees_an_eigenvalue_that_is_there_twice():
 @pytest.mark.parametrize("p", [1, 2, 5])
 def test_small_operators_are_exhausted(p):
     A = matrix(np.arange(1.0, p + 1))
-    found = eigenpairs(operator(A), start(1, min(2, p), p), k=p, which="SA")
-    np.testing.assert_allclose(found.values[0], np.arange(1.0, p + 1), rtol=1e-10)
-    assert found.converged.all()
+    pairs = eigenpairs(operator(A), start(1, min(2, p), p), k=p, which="SA")
+    np.testing.assert_allclose(pairs.values[0], np.arange(1.0, p + 1), rtol=1e-10)
+    assert pairs.converged.all()
 
 
 def test_a_space_that_is_exhausted_early_goes_on_in_a_new_direction():
     A = torch.diag(torch.tensor([3.0, 2.0, 1.0, -5.0], dtype=torch.float64))
     first = torch.tensor([[[1.0, 0, 0, 0]]], dtype=torch.float64)  # an eigenvector
-    found = eigenpairs(operator(A), first, k=4, which="LA")
-    np.testing.assert_allclose(found.values[0], [3, 2, 1, -5], atol=1e-12)
+    pairs = eigenpairs(operator(A), first, k=4, which="LA")
+    np.testing.assert_allclose(pairs.values[0], [3, 2, 1, -5], atol=1e-12)
 
 
 @pytest.mark.parametrize("num_starts", [1, 2])
@@ -109,26 +109,28 @@ def test_copies_of_an_eigenvalue_are_found_before_what_comes_after_them(
     which, expected, num_starts
 ):
     A = matrix([3.0, -2.0, 2.0, 2.0, 2.0, *np.zeros(100)])
-    found = eigenpairs(operator(A), start(1, num_starts, 105), k=5, which=which)
-    np.testing.assert_allclose(found.values[0], expected, atol=1e-12)
-    known = np.array(expected) != 0
-    np.testing.assert_array_equal(found.converged[0], known)  # of 0 no relative error is known
+    pairs = eigenpairs(operator(A), start(1, num_starts, 105), k=5, which=which)
+    np.testing.assert_allclose(pairs.values[0], expected, atol=1e-12)
+    nonzero = np.array(expected) != 0
+    np.testing.assert_array_equal(
+        pairs.converged[0], nonzero
+    )  # of 0 no relative error is known
 
 
 def test_what_lies_at_the_rounding_of_products_is_not_said_to_have_converged():
     A = matrix([1000.0, 1e-3, -1e-3, 5e-4, *np.zeros(100)])
     single = start(1, 1, 104, dtype=torch.float32)
-    found = eigenpairs(operator(A), single, k=5, which="SA")
-    said = found.converged[0]
-    assert (found.residuals[0][said] <= 1e-3 * found.values[0][said].abs()).all()
-    assert found.values[0].max() < 1  # 1000 is no small eigenvalue
-    assert found.products < 100
+    pairs = eigenpairs(operator(A), single, k=5, which="SA")
+    said = pairs.converged[0]
+    assert (pairs.residuals[0][said] <= 1e-3 * pairs.values[0][said].abs()).all()
+    assert pairs.values[0].max() < 1  # 1000 is no small eigenvalue
+    assert pairs.products < 100
 
 
 def test_the_zero_operator_has_converged():
-    found = eigenpairs(lambda V: 0 * V, start(1, 1, 50), k=3)
-    assert (found.values == 0).all()
-    assert found.converged.all()
+    pairs = eigenpairs(lambda V: 0 * V, start(1, 1, 50), k=3)
+    assert (pairs.values == 0).all()
+    assert pairs.converged.all()
 
 
 # What is said of the error.
@@ -140,11 +142,11 @@ def test_an_eigenvalue_lies_within_each_residual(seed, tol):
     top = 10 + 90 * torch.rand(4, generator=generator).double()
     apart = 10 ** (-4 * torch.rand(4, generator=generator).double())
     spectrum = torch.cat([top, top * (1 + apart), -top * 0.97, torch.linspace(-3, 3, 200)])
-    found = eigenpairs(operator(matrix(spectrum, seed)), start(1, 1, 212, seed), k=5, tol=tol)
-    nearest = (found.values[0][:, None] - spectrum).abs().amin(1)
-    assert found.converged.all()
-    assert (nearest <= found.residuals[0] + 1e-12).all()
-    assert (nearest <= tol * found.values[0].abs()).all()
+    pairs = eigenpairs(operator(matrix(spectrum, seed)), start(1, 1, 212, seed), k=5, tol=tol)
+    nearest = (pairs.values[0][:, None] - spectrum).abs().amin(1)
+    assert pairs.converged.all()
+    assert (nearest <= pairs.residuals[0] + 1e-12).all()
+    assert (nearest <= tol * pairs.values[0].abs()).all()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -154,7 +156,7 @@ def test_what_has_converged_has_its_rank_too(seed, which):
     steps = 1.02 + 0.2 * torch.rand(6, generator=stream(seed, "steps")).double()
     top = 10 * steps.cumprod(0)
     spectrum = torch.cat([top, -top * 1.01, torch.linspace(-9, 9, 200)])
-    found = eigenpairs(
+    pairs = eigenpairs(
         operator(matrix(spectrum, seed)), start(1, 1, 212, seed), k=5, which=which, tol=1e-3
     )
     order = spectrum[spectrum.abs().argsort(descending=True)]
@@ -165,8 +167,8 @@ def test_what_has_converged_has_its_rank_too(seed, which):
         "SA": low[:5],
         "BE": torch.cat([high[:3], low[:2]]),
     }[which]
-    assert found.converged.all()
-    np.testing.assert_allclose(found.values[0], exact, rtol=1e-3)
+    assert pairs.converged.all()
+    np.testing.assert_allclose(pairs.values[0], exact, rtol=1e-3)
 
 
 def synthetic_spectrum(kind, seed, p=1500):
@@ -197,10 +199,10 @@ def fraction_of_wrong_flags(kind, number):
         spectrum = synthetic_spectrum(kind, seed)
         diagonal = torch.tensor(spectrum, dtype=torch.float32)
         first = torch.randn(1, 1, len(spectrum), generator=stream(seed, "start"))
-        found = eigenpairs(lambda V, d=diagonal: V * d, first, k=5, tol=tol)
+        pairs = eigenpairs(lambda V, d=diagonal: V * d, first, k=5, tol=tol)
         exact = np.sort(np.abs(spectrum))[::-1][:5]
-        error = np.abs(np.abs(found.values[0].double().numpy()) - exact) / exact
-        wrong += bool(found.converged.all()) and bool((error > tol).any())
+        error = np.abs(np.abs(pairs.values[0].double().numpy()) - exact) / exact
+        wrong += bool(pairs.converged.all()) and bool((error > tol).any())
     return wrong / number
 
 
@@ -218,12 +220,12 @@ def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra_over_400(kind):
 
 def test_a_budget_ends_it_and_says_that_nothing_has_converged():
     A = matrix(np.linspace(0, 1, 400))
-    found = eigenpairs(operator(A), start(1, 1, 400), k=3, tol=1e-12, max_products=6)
-    assert found.products == 6
-    assert not found.converged.any()
+    pairs = eigenpairs(operator(A), start(1, 1, 400), k=3, tol=1e-12, max_products=6)
+    assert pairs.products == 6
+    assert not pairs.converged.any()
     exact = np.linspace(0, 1, 400)
-    nearest = np.abs(found.values[0].numpy()[:, None] - exact).min(1)
-    assert (nearest <= found.residuals[0].numpy() + 1e-12).all()
+    nearest = np.abs(pairs.values[0].numpy()[:, None] - exact).min(1)
+    assert (nearest <= pairs.residuals[0].numpy() + 1e-12).all()
 
 
 def test_a_deadline_ends_it_within_one_product():
@@ -250,8 +252,8 @@ def test_progress_is_reported_for_each_product():
             yield item
 
     A = matrix(HESSIAN)
-    found = eigenpairs(operator(A), start(1, 1, len(A)), k=3, run=Run(progress=progress))
-    assert steps == [("Lanczos steps", i) for i in range(found.products)]
+    pairs = eigenpairs(operator(A), start(1, 1, len(A)), k=3, run=Run(progress=progress))
+    assert steps == [("Lanczos steps", i) for i in range(pairs.products)]
 
 
 def test_one_space_serves_several_requests_with_shifts():
@@ -271,8 +273,8 @@ def test_one_space_serves_several_requests_with_shifts():
 def test_single_precision_keeps_six_digits():
     A = matrix(HESSIAN)
     single = start(1, 1, len(A), dtype=torch.float32)
-    found = eigenpairs(operator(A), single, k=5, tol=1e-5)
-    np.testing.assert_allclose(found.values[0], [100, 60, 41, -40, 33], rtol=1e-5)
+    pairs = eigenpairs(operator(A), single, k=5, tol=1e-5)
+    np.testing.assert_allclose(pairs.values[0], [100, 60, 41, -40, 33], rtol=1e-5)
 
 
 @pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])

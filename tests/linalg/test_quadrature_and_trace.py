@@ -24,23 +24,23 @@ def signs(n, p, seed=0):
 @pytest.mark.parametrize("steps", [1, 3, 6])
 def test_moments_are_exact_up_to_twice_the_steps_less_one(matrix, steps):
     v = signs(4, 60)
-    found = quadrature(lambda V: V @ matrix, v, steps=steps)
+    rules = quadrature(lambda V: V @ matrix, v, steps=steps)
     unit = v / v.norm(dim=1, keepdim=True)
     for degree in range(2 * steps):
         power = torch.linalg.matrix_power(matrix, degree)
         exact = ((unit @ power) * unit).sum(1)
-        ours = (found.weights * found.nodes**degree).sum(1)
+        ours = (rules.weights * rules.nodes**degree).sum(1)
         np.testing.assert_allclose(ours, exact, rtol=1e-9, atol=1e-9 * 16**degree)
 
 
 def test_all_steps_give_every_eigenvalue(matrix):
-    found = quadrature(lambda V: V @ matrix, signs(1, 60), steps=60)
-    np.testing.assert_allclose(found.nodes[0], torch.linalg.eigvalsh(matrix), atol=1e-9)
+    rules = quadrature(lambda V: V @ matrix, signs(1, 60), steps=60)
+    np.testing.assert_allclose(rules.nodes[0], torch.linalg.eigvalsh(matrix), atol=1e-9)
 
 
 def test_the_weights_of_each_run_add_up_to_one(matrix):
-    found = quadrature(lambda V: V @ matrix, signs(5, 60), steps=8)
-    np.testing.assert_allclose(found.weights.sum(1), 1, rtol=1e-12)
+    rules = quadrature(lambda V: V @ matrix, signs(5, 60), steps=8)
+    np.testing.assert_allclose(rules.weights.sum(1), 1, rtol=1e-12)
 
 
 def test_quadrature_refuses_more_steps_than_there_are_dimensions():
@@ -51,12 +51,12 @@ def test_quadrature_refuses_more_steps_than_there_are_dimensions():
 # Trace.
 @pytest.mark.parametrize("estimate", [hutchinson, hutchpp])
 def test_the_trace_of_a_multiple_of_the_identity_is_exact(estimate):
-    found = estimate(lambda V: 3 * V, signs(9, 40))
+    traced = estimate(lambda V: 3 * V, signs(9, 40))
     if estimate is hutchinson:
-        assert found.mean == pytest.approx(120)
-        assert found.error == pytest.approx(0)
+        assert traced.mean == pytest.approx(120)
+        assert traced.error == pytest.approx(0)
     else:
-        assert abs(found.mean - 120) < 5 * max(found.error, 1e-9)
+        assert abs(traced.mean - 120) < 5 * max(traced.error, 1e-9)
 
 
 @pytest.mark.parametrize("estimate", [hutchinson, hutchpp])
@@ -68,8 +68,8 @@ def test_the_mean_over_many_estimates_is_the_trace(matrix, estimate):
 
 def test_hutchpp_is_exact_where_the_rank_is_low():
     low = torch.randn(3, 80, generator=stream(1, "low")).double()
-    found = hutchpp(lambda V: V @ low.T @ low, signs(12, 80))
-    assert found.mean == pytest.approx(float((low**2).sum()), rel=1e-9)
+    traced = hutchpp(lambda V: V @ low.T @ low, signs(12, 80))
+    assert traced.mean == pytest.approx(float((low**2).sum()), rel=1e-9)
 
 
 def test_the_standard_error_is_that_of_the_mean(matrix):

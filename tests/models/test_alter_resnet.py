@@ -101,8 +101,8 @@ def test_its_anatomy_alternates_convolution_and_attention():
 
 def test_the_attention_of_each_head_is_found_with_its_windows():
     anatomy = dissect(load_model(SMALL).model, images(2, 3, 32, 32))
-    found = attentions(anatomy)
-    assert [a.name for a in found] == ["layer2.1", "layer3.1", "layer4.1"]
+    layers = attentions(anatomy)
+    assert [a.name for a in layers] == ["layer2.1", "layer3.1", "layer4.1"]
 
 
 # Errors.

@@ -90,7 +90,7 @@ class Recipe:
 
 def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
     path = tmp_path / "a.safetensors"
-    known = Metadata(
+    metadata = Metadata(
         recipe={"epochs": 3, "lr": 0.1, "widths": [4, 8]},
         preprocessing=Preprocessing((32, 48), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear"),
         class_names=("cat", "Dogge \N{LATIN SMALL LETTER A WITH DIAERESIS}"),
@@ -101,12 +101,12 @@ def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
         network(),
         path,
         recipe=Recipe(),
-        preprocessing=known.preprocessing,
-        class_names=known.class_names,
-        metrics=known.metrics,
-        provenance=known.provenance,
+        preprocessing=metadata.preprocessing,
+        class_names=metadata.class_names,
+        metrics=metadata.metrics,
+        provenance=metadata.provenance,
     )
-    assert read_metadata(path) == known
+    assert read_metadata(path) == metadata
 
 
 def test_a_loaded_model_gets_its_images_as_its_checkpoint_says(tmp_path):
@@ -129,7 +129,7 @@ def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("known", "sentence"),
+    ("metadata", "sentence"),
     [
         ({"recipe": 3}, "recipe must be a dataclass or a dictionary, got a int"),
         ({"recipe": {"path": object()}}, "text, numbers, lists and dictionaries: Object"),
@@ -137,10 +137,10 @@ def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
     ],
 )
 def test_metadata_that_no_file_can_hold_are_refused_before_it_is_written(
-    tmp_path, known, sentence
+    tmp_path, metadata, sentence
 ):
     with pytest.raises(InputError, match=sentence):
-        save_checkpoint(network(), tmp_path / "a.safetensors", **known)
+        save_checkpoint(network(), tmp_path / "a.safetensors", **metadata)
     assert not list(tmp_path.iterdir())
 
 
@@ -155,7 +155,7 @@ def test_metadata_of_a_file_that_cannot_be_read(tmp_path, content, sentence):
         read_metadata(tmp_path / "a.safetensors")
 
 
-WHOLE = {
+COMPLETE = {
     "recipe": {"epochs": 3},
     "preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.25], "crop": 1.0},
     "class_names": ["cat", "dog"],
@@ -171,10 +171,10 @@ def with_entry(content, path):
 
 
 def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
-    found = read_metadata(with_entry(WHOLE, tmp_path / "a.safetensors"))
-    assert found.preprocessing == Preprocessing((32, 32), mean=(0.5,), std=(0.25,))
-    assert found.provenance == Provenance(model="resnet20", image_shape=(3, 32, 32))
-    assert (found.class_names, found.recipe) == (("cat", "dog"), {"epochs": 3})
+    metadata = read_metadata(with_entry(COMPLETE, tmp_path / "a.safetensors"))
+    assert metadata.preprocessing == Preprocessing((32, 32), mean=(0.5,), std=(0.25,))
+    assert metadata.provenance == Provenance(model="resnet20", image_shape=(3, 32, 32))
+    assert (metadata.class_names, metadata.recipe) == (("cat", "dog"), {"epochs": 3})
 
 
 @pytest.mark.parametrize(
@@ -188,55 +188,58 @@ def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
         ),
         ({}, r"they must have the entries class_names"),
         (
-            {k: v for k, v in WHOLE.items() if k != "preprocessing"},
+            {k: v for k, v in COMPLETE.items() if k != "preprocessing"},
             r"they must have the entries",
         ),
-        (WHOLE | {"weights": "good"}, r"they must have the entries"),
-        (WHOLE | {"recipe": 3}, r"recipe must be a dictionary"),
-        (WHOLE | {"class_names": "cat"}, r"class_names must be a list of text"),
+        (COMPLETE | {"weights": "good"}, r"they must have the entries"),
+        (COMPLETE | {"recipe": 3}, r"recipe must be a dictionary"),
+        (COMPLETE | {"class_names": "cat"}, r"class_names must be a list of text"),
         (
-            WHOLE | {"metrics": {"accuracy": "good"}},
+            COMPLETE | {"metrics": {"accuracy": "good"}},
             r"metrics must be a mapping of names to numbers",
         ),
         (
-            WHOLE | {"preprocessing": []},
+            COMPLETE | {"preprocessing": []},
             r"preprocessing must be a dictionary of fields, or null",
         ),
-        (WHOLE | {"preprocessing": {"mean": [0.5]}}, r"preprocessing is incomplete \(.*'size'"),
         (
-            WHOLE | {"preprocessing": {"size": "ab"}},
+            COMPLETE | {"preprocessing": {"mean": [0.5]}},
+            r"preprocessing is incomplete \(.*'size'",
+        ),
+        (
+            COMPLETE | {"preprocessing": {"size": "ab"}},
             r"preprocessing has an invalid value size='ab'",
         ),
         (
-            WHOLE | {"preprocessing": {"size": [32]}},
+            COMPLETE | {"preprocessing": {"size": [32]}},
             r"preprocessing has an invalid value size=\[32\]",
         ),
         (
-            WHOLE | {"preprocessing": {"size": [32, 32], "blur": 1}},
+            COMPLETE | {"preprocessing": {"size": [32, 32], "blur": 1}},
             r"preprocessing has no field 'blur'",
         ),
         (
-            WHOLE | {"preprocessing": {"size": [0, 0]}},
+            COMPLETE | {"preprocessing": {"size": [0, 0]}},
             r"size must be at least one pixel .*, got \(0, 0\)",
         ),
         (
-            WHOLE | {"preprocessing": {"size": [32, 32], "mean": [0.5, 0.5]}},
+            COMPLETE | {"preprocessing": {"size": [32, 32], "mean": [0.5, 0.5]}},
             r"mean and std must have one value per channel each, got 2 and 3",
         ),
         (
-            WHOLE | {"preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.0]}},
+            COMPLETE | {"preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.0]}},
             r"std must be numbers above 0, got \(0\.0,\)",
         ),
         (
-            WHOLE | {"preprocessing": {"size": [32, 32], "mean": [], "std": []}},
+            COMPLETE | {"preprocessing": {"size": [32, 32], "mean": [], "std": []}},
             r"got 0 and 0",
         ),
         (
-            WHOLE | {"preprocessing": {"size": [8, 8], "crop": 0.0}},
+            COMPLETE | {"preprocessing": {"size": [8, 8], "crop": 0.0}},
             r"crop must be .*, got 0\.0",
         ),
-        (WHOLE | {"provenance": {"image_shape": 3}}, r"invalid value image_shape=3"),
-        (WHOLE | {"provenance": {"model": None}}, r"invalid value model=None"),
+        (COMPLETE | {"provenance": {"image_shape": 3}}, r"invalid value image_shape=3"),
+        (COMPLETE | {"provenance": {"model": None}}, r"invalid value model=None"),
     ],
 )
 def test_metadata_that_we_would_not_write_are_refused_by_the_name_of_the_file(
@@ -394,8 +397,8 @@ def test_a_file_that_does_not_exist(tmp_path):
 
 
 def test_a_file_that_was_cut_short_is_refused(tmp_path):
-    whole, part = tmp_path / "whole.pth", tmp_path / "part.pth"
-    torch.save(network(width=64).state_dict(), whole)
-    part.write_bytes(whole.read_bytes()[:3000])
+    complete, part = tmp_path / "whole.pth", tmp_path / "part.pth"
+    torch.save(network(width=64).state_dict(), complete)
+    part.write_bytes(complete.read_bytes()[:3000])
     with pytest.raises(ValueError, match=r"part.pth (was refused|is damaged or incomplete)"):
         load_checkpoint(network(width=64), part)

@@ -74,8 +74,8 @@ def test_of_a_vit_with_qkv_bias_the_refusal_names_the_option(tmp_path):
 def test_the_table_names_what_is_compared_here():
     text = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
     table = text.partition("| visprism | weights |")[2].partition("\n\n")[0]
-    here = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
-    globs = [name for cell in here for name in re.findall(r"`(.*?)`", cell)]
+    cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    globs = [name for cell in cells for name in re.findall(r"`(.*?)`", cell)]
     patterns = [re.escape(glob).replace(r"\*", r"\w+") for glob in globs]
     specs = [spec for spec, _ in SAME]
     assert all(any(re.fullmatch(p, s) for s in specs) for p in patterns)

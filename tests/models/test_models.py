@@ -82,7 +82,7 @@ def test_an_image_is_judged_alone(model, images):
 
 
 def test_every_parameter_gets_a_gradient(model, images):
-    sum(each.square().sum() for each in outputs(model.train(), images)).backward()
+    sum(logits.square().sum() for logits in outputs(model.train(), images)).backward()
     dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert not dead
 
@@ -115,8 +115,8 @@ def test_every_parameter_of_every_network_is_used_at_its_own_size(name):
     with torch.device("meta"):  # shapes alone: no arithmetic, no memory
         model = MODELS[name]()
         logits = outputs(model, torch.zeros(2, 3, side, side))
-    sum(each.sum() for each in logits).backward()
-    assert {each.shape for each in logits} == {(2, 1000 if side == 224 else 10)}
+    sum(values.sum() for values in logits).backward()
+    assert {values.shape for values in logits} == {(2, 1000 if side == 224 else 10)}
     assert not [n for n, p in model.named_parameters() if p.grad is None]
 
 

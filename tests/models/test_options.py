@@ -94,8 +94,8 @@ def other_value(family, option):
 
 def test_the_table_has_every_family_of_the_zoo():
     def family(name):  # less the sizes behind it
-        known = [f for f in TABLE if re.fullmatch(rf"{f}(\d|_|$).*", name) or f == name]
-        return max(known, key=len, default=None)
+        families = [f for f in TABLE if re.fullmatch(rf"{f}(\d|_|$).*", name) or f == name]
+        return max(families, key=len, default=None)
 
     assert {family(name) for name in MODELS} == set(TABLE) == set(SMALLEST)
 

@@ -146,7 +146,7 @@ def test_weights_are_of_16_bits_and_small(card):
     with safe_open(card.weights, "pt") as file:
         kinds = {file.get_tensor(name).dtype for name in file.keys()}  # noqa: SIM118
     assert kinds <= {torch.float16, torch.int64}
-    assert sum(each.weights.stat().st_size for each in CARDS.values()) <= BYTES
+    assert sum(entry.weights.stat().st_size for entry in CARDS.values()) <= BYTES
 
 
 def test_rounding_to_16_bits_costs_no_accuracy(card):

@@ -68,7 +68,7 @@ def test_the_tokens_of_deit_have_classifiers_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("family", "found"),
+    ("family", "counts"),
     [
         ("vit", {"attention": 2, "mlp": 2}),
         ("deit", {"attention": 2, "mlp": 2}),
@@ -78,16 +78,16 @@ def test_the_tokens_of_deit_have_classifiers_of_their_own():
         ("pit", {"attention": 2, "mlp": 2, "downsample": 1}),
     ],
 )
-def test_dissect_finds_its_blocks_and_probes_see_them(family, found):
+def test_dissect_finds_its_blocks_and_probes_see_them(family, counts):
     images = noise(4, 3, 16, 16)
     anatomy = vp.dissect(seeded(FAMILIES[family]), images)
     kinds = [block.kind for block in anatomy]
-    assert {kind: kinds.count(kind) for kind in found} == found
+    assert {kind: kinds.count(kind) for kind in counts} == counts
     assert kinds[0] == "stem"
     assert kinds[-1] == "head"
-    assert len(kinds) == sum(found.values()) + 2
+    assert len(kinds) == sum(counts.values()) + 2
     probes = [vp.FourierProbe(), vp.VarianceProbe()]
-    attends = found.get("attention", 0)
+    attends = counts.get("attention", 0)
     results = vp.observe(anatomy, [images], probes + [vp.AttentionProbe()] * bool(attends))
     assert all(map(len, results))
     if attends:
@@ -162,14 +162,14 @@ def test_the_smallest_vit_takes_other_images_too_if_patches_divide_them():
 def test_positions_are_interpolated_to_the_size_of_the_image(family):
     """Bicubic interpolation keeps a ramp inside, and the entries of tokens without a place."""
     model = seeded(FAMILIES[family])
-    own = model.num_prefix_tokens if family in ("vit", "deit") else 0
+    prefix = model.num_prefix_tokens if family in ("vit", "deit") else 0
     ramp = torch.arange(8.0).repeat(8, 1)[..., None].expand(8, 8, model.pos_embed.shape[-1])
     with torch.no_grad():
         if family == "pit":
             ramp = torch.arange(8.0).expand_as(model.pos_embed)
             model.pos_embed.copy_(ramp)
         else:
-            model.pos_embed[:, own:] = ramp.flatten(0, 1)
+            model.pos_embed[:, prefix:] = ramp.flatten(0, 1)
     seen = []
     model.pos_drop.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
     stem = next(m for m in model.modules() if isinstance(m, torch.nn.Conv2d))
@@ -178,7 +178,7 @@ def test_positions_are_interpolated_to_the_size_of_the_image(family):
     model(noise(1, 3, 32, 32))
     (positions,) = seen
     if family != "pit":
-        positions = positions[:, own:].mT.unflatten(-1, (16, 16))
+        positions = positions[:, prefix:].mT.unflatten(-1, (16, 16))
     expected = (torch.arange(16) + 0.5) / 2 - 0.5  # centers of the new places among the old
     torch.testing.assert_close(positions[0, 0, 5, 4:12], expected[4:12])
 
@@ -208,7 +208,7 @@ def test_a_step_of_training_reaches_every_parameter_and_lowers_the_loss(name):
     def loss():
         logits = model.train()(images)
         both = logits if isinstance(logits, tuple) else (logits,)
-        return sum(torch.nn.functional.cross_entropy(each, targets) for each in both)
+        return sum(torch.nn.functional.cross_entropy(output, targets) for output in both)
 
     first = loss()
     first.backward()

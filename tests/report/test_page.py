@@ -213,11 +213,11 @@ def test_two_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
 
 
 def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypatch):
-    drawn, rendered = [], []
+    panels, rendered = [], []
     monkeypatch.setattr(
         sys.modules["visprism.report.drawings"],
         "panel",
-        lambda results, **options: drawn.append(options) or panel(results, **options),
+        lambda results, **options: panels.append(options) or panel(results, **options),
     )
     monkeypatch.setattr(
         visprism.study.files,
@@ -225,7 +225,7 @@ def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypat
         lambda figure, format: rendered.append(format) or render_figure(figure, format),
     )
     write_files(study, tmp_path, ("png", "svg"))
-    assert len(drawn) == 4
+    assert len(panels) == 4
     assert sorted(rendered) == ["png"] * 4 + ["svg"] * 4
     files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*"))
     stems = ["test-norms", "test-norms-count", "test-norms-test-gaps"]

@@ -90,10 +90,10 @@ def test_the_repr_is_one_line(result):
 
 def test_the_notebook_form_is_bounded_and_escaped(result):
     many = Elsewhere(count=np.arange(100)).with_provenance(model="<script>alert(1)</script>")
-    shown = many._repr_html_()
-    assert shown.count("<tr>") == 13
-    assert "88 more rows in <code>to_pandas()</code>" in shown
-    assert "<script>" not in shown
+    html = many._repr_html_()
+    assert html.count("<tr>") == 13
+    assert "88 more rows in <code>to_pandas()</code>" in html
+    assert "<script>" not in html
     assert "Temperature (°C)" in result._repr_html_()
 
 

@@ -41,15 +41,15 @@ def test_mean_and_variance_of_the_deviation_are_sums_over_the_binomial(
     weights = stats.binom.pmf(k, n, p)
     mean = (weights * np.abs(k - a)).sum()
     variance = (weights * (np.abs(k - a) - mean) ** 2).sum()
-    found = _absolute_deviation(*(np.array([[float(x)]]) for x in (n, p, a)))
-    assert found[0].item() == pytest.approx(mean, abs=1e-12)
-    assert found[1].item() == pytest.approx(variance, abs=1e-10)
+    moments = _absolute_deviation(*(np.array([[float(x)]]) for x in (n, p, a)))
+    assert moments[0].item() == pytest.approx(mean, abs=1e-12)
+    assert moments[1].item() == pytest.approx(variance, abs=1e-10)
 
 
 def test_ece_by_hand():
     confidence = np.array([0.95, 0.95, 0.85, 0.65], np.float32)
-    found = calibration_error(confidence, np.array([True, False, True, False]))
-    assert found.value == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
+    ece = calibration_error(confidence, np.array([True, False, True, False]))
+    assert ece.value == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
 
 
 def test_the_expected_ece_of_a_calibrated_model_is_that_of_simulated_targets():

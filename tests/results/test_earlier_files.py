@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from visprism.results.base import Result
+from visprism.results.base import Result, renaming
 
 
 def written(path, name, **values):
@@ -78,9 +78,10 @@ def test_noise_has_intervals_and_no_contrast(tmp_path):
         clean_accuracy=0.7,
         clean_nll=1.0,
         width=0.1,
-        ring="square",
+        ring="round",
         left_out="",
     )
+    assert result.band_shape == "round"
     assert result.drop_high == pytest.approx(0.1 + 0.196, abs=1e-4)
     assert len(result.findings()) == 1
 
@@ -101,3 +102,21 @@ def test_costs_have_channels_height_and_width(tmp_path):
     )
     sizes = (result.channels.tolist(), result.height.tolist(), result.width.tolist())
     assert sizes == ([64, 10], [8, 1], [16, 1])
+
+
+def test_sharpness_was_of_one_gradient_step_and_named_its_rule(tmp_path):
+    names = ("rho", "sharpness", "first_order", "loss", "gradient_norm")
+    result = written(
+        tmp_path / "a.npz",
+        "Sharpness",
+        rule=np.array(["sam", "gaussian"]),
+        draws=4,
+        **{name: np.full(2, 0.1) for name in names},
+    )
+    assert result.measure.tolist() == ["sam", "gaussian"]
+    assert (result.directions, result.steps.tolist()) == (4, [1, 1])
+
+
+def test_a_renamed_field_keeps_its_value():
+    upgrade = renaming(foreground="background_threshold")
+    assert upgrade({"foreground": 0.5, "first": 1}) == {"background_threshold": 0.5, "first": 1}

@@ -149,20 +149,20 @@ def test_the_interval_is_that_of_the_mean_over_blocks_by_image(noise):
     to_lowest = [images[:, 4] - images[:, 1] for images in level]
     for quantity, values in ((TO_MEAN, relative), (TO_LOWEST, to_lowest)):
         by_image = ((values[1] - values[0]) + (values[3] - values[2])) / 2
-        found = rows(result.summarize_by_kind(), "attention", quantity)
+        row = rows(result.summarize_by_kind(), "attention", quantity)
         margin = 2.306004 * by_image.std(ddof=1) / 3  # t with 8 degrees of freedom
-        assert found["mean"] == pytest.approx(by_image.mean(), rel=1e-5)
-        assert found["low"] == pytest.approx(by_image.mean() - margin, rel=1e-4)
-        assert found["blocks"] == 2
+        assert row["mean"] == pytest.approx(by_image.mean(), rel=1e-5)
+        assert row["low"] == pytest.approx(by_image.mean() - margin, rel=1e-4)
+        assert row["blocks"] == 2
 
 
 def test_the_variance_changes_in_logs_so_that_doubling_and_halving_cancel(noise):
     x = noise(16, 3, 4, 4)
     maps = [x, 2**0.5 * x, x, 2**0.5 * x, x]
     summary = variances(["stem"] + ["mlp"] * 4, *maps).summarize_by_kind()
-    found = rows(summary, "mlp", VARIANCE)
-    assert (found["falls"], found["rises"], found["undecided"]) == (2, 2, 0)
-    assert found["mean"] == pytest.approx(0, abs=1e-12)
+    row = rows(summary, "mlp", VARIANCE)
+    assert (row["falls"], row["rises"], row["undecided"]) == (2, 2, 0)
+    assert row["mean"] == pytest.approx(0, abs=1e-12)
     assert summary.findings()[0].text.startswith(
         "mlp blocks do not change the feature-map variance significantly"
     )
@@ -208,8 +208,8 @@ def test_the_interval_of_the_mean_change_covers_the_truth(images):
         y = x * factors[0].exp()
         z = y * (0.5 * factors[0] + 0.5 * factors[1]).exp()  # neighbors are not independent
         summary = variances(["stem", "mlp", "mlp"], x, y, z).summarize_by_kind()
-        found = rows(summary, "mlp", VARIANCE)
-        covered += found["low"] <= 2 * 0.1 <= found["high"]
+        row = rows(summary, "mlp", VARIANCE)
+        covered += row["low"] <= 2 * 0.1 <= row["high"]
     assert 0.92 <= covered / repeats <= 0.975
 
 

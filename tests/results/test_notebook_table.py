@@ -64,9 +64,9 @@ def test_a_wide_table_has_keys_the_main_value_and_its_interval(wide):
 
 
 def test_where_there_is_no_number_there_is_a_dash(wide):
-    shown = wide._repr_html_()
-    assert "<td>nan</td>" not in shown
-    assert shown.count("<td>\N{EN DASH}</td>") == 5
+    html = wide._repr_html_()
+    assert "<td>nan</td>" not in html
+    assert html.count("<td>\N{EN DASH}</td>") == 5
 
 
 def test_a_single_row_has_no_constant_columns(wide):

@@ -143,8 +143,8 @@ def test_it_has_the_paired_difference_of_every_answer_over_images(study, by_imag
         expected = np.exp(expected) if in_logs else expected
         row = rows[quantity]
         difference = row.difference
-        found = [difference.value, difference.low, difference.high]
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5, err_msg=quantity)
+        interval = [difference.value, difference.low, difference.high]
+        np.testing.assert_allclose(interval, expected, rtol=1e-3, atol=1e-5, err_msg=quantity)
         assert difference.form == ("ratio" if in_logs else "difference")
         # The difference stands in the unit of the answers beside it.
         a, b = (row.cells[name].value for name in "ab")

@@ -12,8 +12,9 @@ from visprism.analyses.base import Cost, Timing
 from visprism.core.run import DEFAULT_RUN
 from visprism.study import examine
 from visprism.study.events import Started
-from visprism.study.plan import Workload, plan_of, timing_of
+from visprism.study.plan import minutes_with_room, plan_of
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
+from visprism.study.workload import Workload, timing_of
 
 
 @pytest.fixture
@@ -45,8 +46,8 @@ def test_expected_seconds_are_units_times_their_measured_seconds():
     cost = Cost(
         per_image=3, fixed=7, seconds_per_image=0.25, evaluations=4, gradients=5, products=6
     )
-    each = 3 * 1.0 + 0.25 + 4 * 2.0 + 5 * 10.0 + 6 * 100.0 + 0.5
-    assert cost.seconds(11, timing) == pytest.approx(11 * each + 7 * 1.0)
+    seconds = 3 * 1.0 + 0.25 + 4 * 2.0 + 5 * 10.0 + 6 * 100.0 + 0.5
+    assert cost.seconds(11, timing) == pytest.approx(11 * seconds + 7 * 1.0)
 
 
 def test_units_without_a_measurement_are_counted_in_forward_passes():
@@ -81,10 +82,46 @@ def test_an_analysis_without_room_is_left_out_with_the_budget_it_needs(subjects,
     workload = workload_of(subjects, [analysis], {"fast": Timing(1.0), "slow": Timing(1.0)})
     plan = plan_of(workload, [analysis], 60.0)
     assert plan.steps == ()
-    reason = plan.too_slow["brightness"]
-    assert "2 images would take about 400 s" in reason
-    enough = 60.0 * int(reason.rpartition("A budget of ")[2].split()[0])
-    assert plan_of(workload, [analysis], enough).steps[0].images >= 2
+    assert "2 images would take about 400 s" in str(plan.too_slow["brightness"])
+    minutes = minutes_with_room(workload, [analysis], 60.0)["brightness"]
+    assert minutes >= 400 / 60
+    assert plan_of(workload, [analysis], 60.0 * minutes).steps[0].images >= 2
+
+
+def test_what_an_expensive_analysis_cannot_use_goes_to_the_others(subjects, brightness):
+    # Each has half of 80 s at first: one needs at least 400 s, the other 60 s for 30 images.
+    dear, cheap = (
+        analysis_that_costs(brightness, Cost(per_image=cost), name)
+        for cost, name in ((100, "dear"), (1, "cheap"))
+    )
+    workload = workload_of(subjects, [dear, cheap], {"fast": Timing(1.0), "slow": Timing(1.0)})
+    plan = plan_of(workload, [dear, cheap], 100.0)
+    (step,) = plan.steps
+    assert (step.names, step.images) == ({"cheap"}, subjects[0].num_images)
+    assert plan.too_slow["dear"].allowance <= 80
+
+
+def test_analyses_that_always_run_leave_half_of_the_budget_to_others(subjects, brightness):
+    always = analysis_that_costs(brightness, Cost(per_image=10), "always", share=0.0)
+    other = analysis_that_costs(brightness, Cost(per_image=10), "other")
+    timings = {"fast": Timing(1.0), "slow": Timing(1.0)}
+    workload = workload_of(subjects, [always, other], timings)
+    plan = plan_of(workload, [always, other], 200.0)
+    assert [step.images for step in plan.steps] == [4, 4]  # 160 s at 20 s for each image
+    (alone,) = plan_of(workload, [always], 200.0).steps
+    assert alone.images == 8
+
+
+def test_a_plan_that_fits_has_all_images(subjects, brightness):
+    costs = (0.1, 0.3, 0.7)
+    analyses = [
+        analysis_that_costs(brightness, Cost(per_image=cost), f"a{cost}", share=0.0)
+        for cost in costs
+    ]
+    workload = workload_of(subjects, analyses, {"fast": Timing(0.1), "slow": Timing(0.3)})
+    full = sum(costs) * 0.4 * subjects[0].num_images
+    plan = plan_of(workload, analyses, 1.0001 * full / 0.8)
+    assert {step.images for step in plan.steps} == {subjects[0].num_images}
 
 
 def test_the_cheapest_analysis_is_measured_first(net, loader, brightness):

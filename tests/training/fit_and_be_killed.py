@@ -22,13 +22,13 @@ RECIPE = Recipe(
     clip=0.5,
     ema=0.5,
     sam_rho=0.05,
-    snapshots=2,
+    snapshot_every=2,
 )
 STEPS = 4 * 7
 
 
-def trained(folder, progress=None, minutes=0.0):
-    """After every step a state is kept, as ``minutes`` is 0."""
+def trained(folder, progress=None, checkpoint_minutes=0.0):
+    """After every step a training checkpoint is written, as ``checkpoint_minutes`` is 0."""
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 255, (60, 3, 4, 4), generator=generator, dtype=torch.uint8)
@@ -51,12 +51,12 @@ def trained(folder, progress=None, minutes=0.0):
         RECIPE,
         test=test,
         folder=folder,
-        minutes=minutes,
+        checkpoint_minutes=checkpoint_minutes,
         run=Run(progress=progress),
     )
 
 
-def killed_at(moment, folder, minutes):
+def killed_at(moment, folder, checkpoint_minutes):
     """Train in a process of its own, killed in the step after `moment`; whether it was."""
     reading, writing = os.pipe()
     process = os.fork()
@@ -67,7 +67,7 @@ def killed_at(moment, folder, minutes):
                 os.write(writing, f"{step}\n".encode())
                 yield step
 
-        trained(folder, reported, minutes)
+        trained(folder, reported, checkpoint_minutes)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as steps:
@@ -81,8 +81,10 @@ def killed_at(moment, folder, minutes):
 
 if __name__ == "__main__":
     # Kept small: one interpreter, from which every run is forked as it was at the beginning.
-    folder, minutes, *moments = sys.argv[1:]
-    killed = [killed_at(int(m), Path(folder), float(minutes)) for m in (*moments, STEPS)]
+    folder, checkpoint_minutes, *moments = sys.argv[1:]
+    killed = [
+        killed_at(int(m), Path(folder), float(checkpoint_minutes)) for m in (*moments, STEPS)
+    ]
     if killed[-1]:
         sys.exit("the last run was killed")
     sys.stdout.write(str(sum(killed)))

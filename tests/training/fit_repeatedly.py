@@ -12,7 +12,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, processes, rank, world_size
 from visprism.data import MemoryFeed
 from visprism.training import Recipe, fit
-from visprism.training.state_files import write_state
+from visprism.training.checkpoint_files import write_checkpoint
 
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 
@@ -42,16 +42,16 @@ def trained(folder=None, *, sharded=False, spare=True):
         model = Spare()
     if not spare:
         model.spare = nn.Identity()
-    fit(model, feed, recipe, sharded=sharded, folder=folder, minutes=0.0)
+    fit(model, feed, recipe, sharded=sharded, folder=folder, checkpoint_minutes=0.0)
     assert world_size() == 1  # outside of `processes` each is alone
     return model.state_dict()
 
 
 def refusal(folder):
-    """What is said where only the first process sees the state."""
+    """What is said where only the first process sees the training checkpoint."""
     if os.environ["RANK"] == "0":
         folder.mkdir()
-        write_state(folder, {"step": 7})
+        write_checkpoint(folder, {"step": 7})
     try:
         trained(folder)
     except InputError as error:
@@ -60,7 +60,7 @@ def refusal(folder):
 
 def everything(folder):
     """Runs of each kind, with a measurement and an error between them."""
-    found = [trained(), trained(sharded=True), trained(spare=False)]
+    runs = [trained(), trained(sharded=True), trained(spare=False)]
     try:
         with processes():
             raise KeyError
@@ -68,7 +68,7 @@ def everything(folder):
         pass
     with processes():
         assert gather(rank()) == [0, 1]
-    return [*found, trained(), trained(sharded=True)], refusal(folder)
+    return [*runs, trained(), trained(sharded=True)], refusal(folder)
 
 
 if __name__ == "__main__":

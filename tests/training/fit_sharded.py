@@ -26,7 +26,7 @@ WITHOUT_SNAPSHOTS = Recipe(
     ema=0.5,
     grad_accum_steps=2,
 )
-RECIPE = replace(WITHOUT_SNAPSHOTS, snapshots=1)
+RECIPE = replace(WITHOUT_SNAPSHOTS, snapshot_every=1)
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 OTHERS = {
     "sam": (replace(WITHOUT_SNAPSHOTS, sam_rho=0.05, adaptive=True, decay_params="all"), ()),
@@ -98,7 +98,13 @@ def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
         model = made(*inner)
         try:
             history = fit(
-                model, feed, recipe, test=test, folder=folder, sharded=sharded, minutes=0.0
+                model,
+                feed,
+                recipe,
+                test=test,
+                folder=folder,
+                sharded=sharded,
+                checkpoint_minutes=0.0,
             )
         except StopError:
             return None
@@ -123,27 +129,27 @@ def shares():
         ],
         "gradients": [p.grad for p in engine.model.parameters() if p.grad is not None],
     }
-    assert all(isinstance(t, DTensor) for some in tensors.values() for t in some)
+    assert all(isinstance(t, DTensor) for group in tensors.values() for t in group)
     return {
-        name: (sum(t.to_local().numel() for t in some), sum(t.numel() for t in some))
-        for name, some in tensors.items()
+        name: (sum(t.to_local().numel() for t in group), sum(t.numel() for t in group))
+        for name, group in tensors.items()
     }
 
 
 def everything(folder):
     """All runs of two processes; in `half` is a run of one process that was stopped."""
     with processes(CPU):
-        found = {"shares": shares(), "whole": trained(RECIPE, folder / "whole", sharded=True)}
+        runs = {"shares": shares(), "whole": trained(RECIPE, folder / "whole", sharded=True)}
         trained(RECIPE, folder / "stopped", sharded=True, at=5)
         if rank() == 0:
             copytree(folder / "stopped", folder / "alone")
-        found["resumed"] = trained(RECIPE, folder / "stopped", sharded=True)
-        found["from one"] = trained(RECIPE, folder / "half", sharded=True)
+        runs["resumed"] = trained(RECIPE, folder / "stopped", sharded=True)
+        runs["from one"] = trained(RECIPE, folder / "half", sharded=True)
         for name, (recipe, inner) in OTHERS.items():
-            found[name] = trained(recipe, inner=inner, sharded=True)
+            runs[name] = trained(recipe, inner=inner, sharded=True)
         recipe, inner = OTHERS["norm"]
-        found["norm, not sharded"] = trained(recipe, inner=inner)
-    return found
+        runs["norm, not sharded"] = trained(recipe, inner=inner)
+    return runs
 
 
 if __name__ == "__main__":

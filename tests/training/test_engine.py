@@ -21,10 +21,10 @@ SCRIPT = Path(__file__).with_name("fit_in_processes.py")
 def test_accumulated_gradients_make_the_update_of_the_full_batch(
     make_model, make_feed, recipe, steps
 ):
-    whole, cut = make_model(), make_model()
-    one = fit(whole, make_feed(recipe), recipe)
+    uncut, cut = make_model(), make_model()
+    one = fit(uncut, make_feed(recipe), recipe)
     other = fit(cut, make_feed(recipe), replace(recipe, grad_accum_steps=steps))
-    torch.testing.assert_close(whole.state_dict(), cut.state_dict(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(uncut.state_dict(), cut.state_dict(), rtol=0, atol=1e-5)
     np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
 
 
@@ -66,7 +66,7 @@ def test_two_processes_make_the_updates_of_one(tmp_path, monkeypatch):
 
 def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, recipe, tmp_path):
     """With snapshots after every epoch of one step, the weights that it averages are known."""
-    recipe = replace(recipe, batch_size=44, epochs=4, ema=0.7, snapshots=1)
+    recipe = replace(recipe, batch_size=44, epochs=4, ema=0.7, snapshot_every=1)
     model = make_model()
     fit(model, make_feed(recipe), recipe, folder=tmp_path)
     from visprism.models.state_dicts import read_state_dict

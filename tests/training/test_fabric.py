@@ -10,7 +10,7 @@ from torch import nn
 from visprism.core.run import Run
 from visprism.models.state_dicts import read_state_dict
 from visprism.training import fit
-from visprism.training.state_files import read_state
+from visprism.training.checkpoint_files import read_checkpoint
 
 
 class StopError(Exception):
@@ -21,7 +21,7 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     tmp_path, recipe, make_model, make_feed, test_batches
 ):
     """With averages, SAM, BatchNorm, a last batch of another size, and evaluation."""
-    recipe = replace(recipe, ema=0.5, sam_rho=0.05, epochs=2, optimizer="sgd", snapshots=1)
+    recipe = replace(recipe, ema=0.5, sam_rho=0.05, epochs=2, optimizer="sgd", snapshot_every=1)
     plain = make_model(nn.BatchNorm1d(8))
     eager = {"test": test_batches, "folder": tmp_path / "plain"}
     expected = fit(plain, make_feed(recipe), recipe, **eager)
@@ -33,7 +33,10 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 2  # one for each size
     torch.testing.assert_close(model.state_dict(), plain.state_dict(), rtol=0, atol=1e-5)
     np.testing.assert_allclose(history.test_nll, expected.test_nll, rtol=1e-4)
-    assert read_state(tmp_path / "whole")["engine"]["model"].keys() == plain.state_dict().keys()
+    assert (
+        read_checkpoint(tmp_path / "whole")["engine"]["model"].keys()
+        == plain.state_dict().keys()
+    )
     for path in (tmp_path / "whole").rglob("*.safetensors"):
         assert read_state_dict(path).keys() == plain.state_dict().keys()
 
@@ -45,7 +48,7 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
 
     torch.compiler.reset()
     folder = tmp_path / "stopped"
-    options = {"test": test_batches, "folder": folder, "minutes": 0.0}
+    options = {"test": test_batches, "folder": folder, "checkpoint_minutes": 0.0}
     with pytest.raises(StopError):
         fit(
             make_model(nn.BatchNorm1d(8)),

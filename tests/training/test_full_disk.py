@@ -13,7 +13,7 @@ from visprism.models.state_dicts import read_state_dict
 from visprism.training import fit
 
 NEEDED = {
-    "last.ckpt": (InputError, "the checkpoint of step 6 could not be written"),
+    "last.ckpt": (InputError, "the training checkpoint of step 6 could not be written"),
     "history.csv": (OutputError, r"history\.csv could not be written"),
     "history.npz": (OutputError, r"history\.npz could not be written"),
     "best.safetensors": (OutputError, r"best\.safetensors could not be written"),

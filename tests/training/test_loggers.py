@@ -39,10 +39,12 @@ def read(folder, name):
     return [(e.step, e.value) for e in accumulator.Reload().Scalars(name)]
 
 
-@pytest.mark.parametrize("minutes", [0.0, 10.0])  # a state after every step, or every epoch
+@pytest.mark.parametrize(
+    "checkpoint_minutes", [0.0, 10.0]
+)  # a training checkpoint after every step, or every epoch
 @pytest.mark.parametrize("stops", [[5], [6], [11], [7, 11, 16]])
 def test_a_resumed_run_has_every_point_once(
-    tmp_path, make_model, make_feed, recipe, monkeypatch, stops, minutes
+    tmp_path, make_model, make_feed, recipe, monkeypatch, stops, checkpoint_minutes
 ):
     monkeypatch.setattr("visprism.training.loop._LOG_EVERY", 2)
 
@@ -53,7 +55,7 @@ def test_a_resumed_run_has_every_point_once(
             recipe,
             folder=folder,
             run=Run(progress=progress),
-            minutes=minutes,
+            checkpoint_minutes=checkpoint_minutes,
             loggers=[TensorBoardLogger(folder)],  # never closed, as of a run that is killed
         )
 
@@ -92,8 +94,8 @@ def service(request, monkeypatch):
     def init(*, project, name=None, config=None, resume="never", **more):
         assert set(more) <= ({"id"} if request.param == "wandb" else set())
         call = {"project": project, "name": name, "config": config, "resume": resume, **more}
-        known = {"id": more.get("id", "k3f9"), "name": name}
-        runs.append(ServiceRun(call=call, points=[], **known))
+        identity = {"id": more.get("id", "k3f9"), "name": name}
+        runs.append(ServiceRun(call=call, points=[], **identity))
         return runs[-1]
 
     module = SimpleNamespace(init=init, __spec__=SimpleNamespace(name=request.param))

@@ -105,9 +105,9 @@ def test_metrics_are_those_of_the_weights_after_the_epoch(
     model, recipe, test_batches, make_feed
 ):
     history = fit(model, make_feed(recipe), recipe, test=test_batches)
-    found = calibration(predict(model, test_batches), resamples=0)
-    assert history.test_nll[-1] == found.of("nll")
-    assert history.test_ece[-1] == found.of("ece")
+    metrics = calibration(predict(model, test_batches), resamples=0)
+    assert history.test_nll[-1] == metrics.of("nll")
+    assert history.test_ece[-1] == metrics.of("ece")
 
 
 def test_evaluation_comes_every_so_many_epochs_and_after_the_last(
@@ -119,19 +119,19 @@ def test_evaluation_comes_every_so_many_epochs_and_after_the_last(
 
 
 def test_loggers_receive_every_row(model, recipe, test_batches, make_feed):
-    told = []
+    logged = []
 
     class Spy:
         def log(self, step, values):
-            told.append((step, values))
+            logged.append((step, values))
 
         def close(self):
             pass
 
     history = fit(model, make_feed(recipe), recipe, test=test_batches, loggers=[Spy()])
-    assert [step for step, _ in told] == [6, 12, 18]
-    assert [v["test_nll"] for _, v in told] == history.test_nll.tolist()
-    assert "ema_nll" not in told[0][1]  # not known, so not told
+    assert [step for step, _ in logged] == [6, 12, 18]
+    assert [v["test_nll"] for _, v in logged] == history.test_nll.tolist()
+    assert "ema_nll" not in logged[0][1]  # not known, so not told
 
 
 # What leaves it unchanged.
@@ -253,7 +253,7 @@ class Breaks(torch.optim.SGD):
     ("value", "message"),
     [
         (math.nan, r"finite, but 1\.weight is not after step 6 of 18 \(epoch 1, batch 6"
-         r"\), learning rate 0\.048\. .* There is no checkpoint yet"),
+         r"\), learning rate 0\.048\. .* There is no training checkpoint yet"),
         (3e38, r"NaN.* \(in the evaluation after step 6 of 18 \(epoch 1, batch 6\)"),
     ],
 )  # fmt: skip
@@ -281,8 +281,8 @@ def test_a_pass_of_one_image_is_refused_with_batch_norm(make_model, recipe, make
 
 
 def test_minutes_are_not_negative(model, recipe, make_feed):
-    with pytest.raises(ValueError, match=r"minutes must not be negative, got -1\.0"):
-        fit(model, make_feed(recipe), recipe, minutes=-1.0)
+    with pytest.raises(ValueError, match=r"checkpoint_minutes must not be negative, got -1\.0"):
+        fit(model, make_feed(recipe), recipe, checkpoint_minutes=-1.0)
 
 
 def test_logits_that_lie_in_0_to_1_are_no_probabilities_in_training(

@@ -24,8 +24,8 @@ def test_cross_entropy_by_hand():
 
 def test_hard_distillation_by_hand():
     # The teacher's choice is class 1, which the student gives 1/4.
-    found = distillation_loss(LOGITS, TARGETS, torch.tensor([[0.0, 1.0]]), RECIPE)
-    assert found.item() == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(4))
+    loss = distillation_loss(LOGITS, TARGETS, torch.tensor([[0.0, 1.0]]), RECIPE)
+    assert loss.item() == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(4))
 
 
 def test_soft_distillation_by_hand():
@@ -34,15 +34,15 @@ def test_soft_distillation_by_hand():
     student, teacher = torch.tensor([[math.log(9), 0.0]]), torch.tensor([[math.log(16), 0.0]])
     divergence = 0.8 * math.log(0.8 / 0.75) + 0.2 * math.log(0.2 / 0.25)
     expected = 0.75 * math.log(10 / 9) + 0.25 * 4 * divergence
-    found = distillation_loss(student, TARGETS, teacher, recipe)
-    assert found.item() == pytest.approx(expected, rel=1e-5)
+    loss = distillation_loss(student, TARGETS, teacher, recipe)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_of_two_outputs_the_second_follows_the_teacher():
     teacher = torch.tensor([[0.0, 1.0]])
     token = torch.tensor([[0.0, math.log(9)]])
-    found = distillation_loss((LOGITS, token), TARGETS, teacher, RECIPE)
-    assert found.item() == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(10 / 9))
+    loss = distillation_loss((LOGITS, token), TARGETS, teacher, RECIPE)
+    assert loss.item() == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(10 / 9))
     assert task_loss((LOGITS, token), TARGETS).item() == pytest.approx(math.log(4 / 3))
 
 

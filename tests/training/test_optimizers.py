@@ -44,9 +44,11 @@ def test_decay_alone_shrinks_what_decays(net, optimizer):
         p.grad = torch.zeros_like(p)
     made.step()
     for old, new in zip(before, net.parameters(), strict=True):
-        kept = old.squeeze().ndim < 2 or old.ndim == 3
-        shrinks = torch.zeros_like(old) if kept or optimizer == "lamb" else 0.05 * 0.5 * old
-        if kept or optimizer != "lamb":
+        undecayed = old.squeeze().ndim < 2 or old.ndim == 3
+        shrinks = (
+            torch.zeros_like(old) if undecayed or optimizer == "lamb" else 0.05 * 0.5 * old
+        )
+        if undecayed or optimizer != "lamb":
             torch.testing.assert_close(new, old - shrinks)
         else:
             assert new.norm() < old.norm()

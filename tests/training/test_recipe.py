@@ -55,11 +55,11 @@ def test_no_field_of_the_augmentation_hides_one_of_the_recipe():
 def test_a_file_may_begin_with_a_recipe(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("base: weak_cnn\nlr: 1e-3\nmilestones: [60, 120]\nflip: 0\n")
-    found = load_recipe(str(path))
+    recipe = load_recipe(str(path))
     weak = RECIPES["weak_cnn"]()
     augmentation = replace(weak.augmentation, flip=0.0)
     expected = replace(weak, lr=1e-3, milestones=(60, 120), augmentation=augmentation)
-    assert found == expected
+    assert recipe == expected
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_file_may_begin_with_a_recipe(tmp_path):
     [
         ("lr", "1e-3", 1e-3),
         ("epochs", "7", 7),
-        ("images", "none", None),
-        ("images", "50", 50),
+        ("limit", "none", None),
+        ("limit", "50", 50),
         ("compile", "true", True),
         ("schedule", "cosine by epoch", "cosine by epoch"),
         ("optimizer", "lamb", "lamb"),
@@ -160,7 +160,7 @@ def test_what_is_no_field_or_not_of_its_type(changes, message):
             "milestones must be positive and ascending, got 4,2",
         ),
         ({"milestones": (-1, 2)}, "milestones must be positive and ascending, got -1,2"),
-        ({"images": 0}, "images must be positive or None, got 0"),
+        ({"limit": 0}, "limit must be positive or None, got 0"),
         ({"distillation_weight": 1.5}, r"distillation_weight must be in \[0, 1\], got 1\.5"),
         ({"warmup": 3.0}, r"warmup must be less than epochs \(3\), got 3\. Set warmup=0"),
         ({"grad_accum_steps": 9}, r"grad_accum_steps must be at most batch_size \(8\), got 9"),

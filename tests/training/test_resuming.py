@@ -1,4 +1,4 @@
-"""Laws of resuming (src/visprism/training/state_files.py, checkpointer.py)."""
+"""Laws of resuming (src/visprism/training/checkpoint_files.py, checkpointer.py)."""
 
 import errno
 import logging
@@ -23,7 +23,11 @@ from visprism.data import MemoryFeed, load_data, loader_feed
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
 from visprism.training import fit, load_recipe
-from visprism.training.state_files import read_state, valid_state, write_state
+from visprism.training.checkpoint_files import (
+    read_checkpoint,
+    valid_checkpoint,
+    write_checkpoint,
+)
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
 script = runpy.run_path(str(SCRIPT))
@@ -50,12 +54,12 @@ def undisturbed(tmp_path_factory):
 
 
 def same_run(folder, undisturbed):
-    whole, history = undisturbed
+    complete, history = undisturbed
     for name in ("model", "ema", "best"):
-        expected = read_state_dict(whole / f"{name}.safetensors")
-        found = read_state_dict(folder / f"{name}.safetensors")
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    files = [sorted(p.name for p in (f / "snapshots").iterdir()) for f in (folder, whole)]
+        expected = read_state_dict(complete / f"{name}.safetensors")
+        weights = read_state_dict(folder / f"{name}.safetensors")
+        torch.testing.assert_close(weights, expected, rtol=0, atol=0)
+    files = [sorted(p.name for p in (f / "snapshots").iterdir()) for f in (folder, complete)]
     assert files[0] == files[1]
     lines = (folder / "history.csv").read_text().splitlines()
     assert len(lines) == 1 + len(history)
@@ -67,19 +71,29 @@ def same_run(folder, undisturbed):
 # What it does.
 
 
-@pytest.mark.parametrize("minutes", [0.0, 10.0])  # a state after every step, or every epoch
+@pytest.mark.parametrize(
+    "checkpoint_minutes", [0.0, 10.0]
+)  # a training checkpoint after every step, or every epoch
 @pytest.mark.parametrize("at", [0, 1, 7, 12, 27])
-def test_a_run_that_was_stopped_ends_as_if_it_had_not(tmp_path, undisturbed, at, minutes):
+def test_a_run_that_was_stopped_ends_as_if_it_had_not(
+    tmp_path, undisturbed, at, checkpoint_minutes
+):
     with pytest.raises(StopError):
-        script["trained"](tmp_path, stopping(at), minutes)
-    history = script["trained"](tmp_path, None, minutes)
+        script["trained"](tmp_path, stopping(at), checkpoint_minutes)
+    history = script["trained"](tmp_path, None, checkpoint_minutes)
     same_run(tmp_path, undisturbed)
     np.testing.assert_array_equal(history.test_nll, undisturbed[1].test_nll)
 
 
-def kills(folder, minutes, moments):
+def kills(folder, checkpoint_minutes, moments):
     """How many of the kills found the run under way; then it is let go on to its end."""
-    program = [sys.executable, str(SCRIPT), str(folder), str(minutes), *map(str, moments)]
+    program = [
+        sys.executable,
+        str(SCRIPT),
+        str(folder),
+        str(checkpoint_minutes),
+        *map(str, moments),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -92,12 +106,14 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not(tmp_path, undisturbed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("minutes", "seed"), [(0.0, 0), (10.0, 1)])  # 0: states of every step
-def test_twenty_random_kills_change_nothing(tmp_path, undisturbed, minutes, seed):
+@pytest.mark.parametrize(
+    ("checkpoint_minutes", "seed"), [(0.0, 0), (10.0, 1)]
+)  # 0: after every step
+def test_twenty_random_kills_change_nothing(tmp_path, undisturbed, checkpoint_minutes, seed):
     generator = torch.Generator().manual_seed(seed)
     moments = torch.randint(script["STEPS"] - 1, (20,), generator=generator).tolist()
     # Sorted, or a run that is past a moment would be killed at its first step each time.
-    assert kills(tmp_path, minutes, sorted(moments)) == 20
+    assert kills(tmp_path, checkpoint_minutes, sorted(moments)) == 20
     same_run(tmp_path, undisturbed)
 
 
@@ -110,10 +126,12 @@ def test_a_run_that_has_ended_is_read_and_not_repeated(tmp_path, model, make_fee
     assert model[1].weight.abs().sum() > 0
 
 
-# A state is whole, or it is not used.
+# A training checkpoint is complete, or it is not used.
 
 
-def test_a_truncated_state_is_refused_and_the_one_before_is_used(tmp_path, undisturbed, caplog):
+def test_a_truncated_checkpoint_is_refused_and_the_one_before_is_used(
+    tmp_path, undisturbed, caplog
+):
     with pytest.raises(StopError):
         script["trained"](tmp_path, stopping(12))
     last = tmp_path / "last.ckpt"
@@ -125,7 +143,7 @@ def test_a_truncated_state_is_refused_and_the_one_before_is_used(tmp_path, undis
     same_run(tmp_path, undisturbed)
 
 
-def test_a_state_that_is_damaged_within_is_refused(tmp_path, undisturbed, caplog):
+def test_a_checkpoint_that_is_damaged_within_is_refused(tmp_path, undisturbed, caplog):
     """torch reads such a file without a word, and gives other weights."""
     with pytest.raises(StopError):
         script["trained"](tmp_path, stopping(12))
@@ -134,7 +152,7 @@ def test_a_state_that_is_damaged_within_is_refused(tmp_path, undisturbed, caplog
     middle = slice(len(content) // 2, len(content) // 2 + 64)
     content[middle] = bytes(byte ^ 0xFF for byte in content[middle])
     last.write_bytes(content)
-    assert valid_state(tmp_path) == tmp_path / "previous.ckpt"
+    assert valid_checkpoint(tmp_path) == tmp_path / "previous.ckpt"
     with caplog.at_level(logging.WARNING):
         script["trained"](tmp_path)
     assert "last.ckpt is damaged (its checksum does not match)" in caplog.text
@@ -142,7 +160,7 @@ def test_a_state_that_is_damaged_within_is_refused(tmp_path, undisturbed, caplog
 
 
 @pytest.mark.parametrize("moment", ["torch.save", "os.fsync", "Path.replace"])
-def test_a_kill_while_a_damaged_state_is_replaced_leaves_the_one_before(
+def test_a_kill_while_a_damaged_checkpoint_is_replaced_leaves_the_one_before(
     tmp_path, undisturbed, monkeypatch, moment
 ):
     with pytest.raises(StopError):
@@ -156,21 +174,21 @@ def test_a_kill_while_a_damaged_state_is_replaced_leaves_the_one_before(
         raise StopError
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"visprism.training.state_files.{moment}", killed)
+        patch.setattr(f"visprism.training.checkpoint_files.{moment}", killed)
         with pytest.raises(StopError):
             script["trained"](tmp_path)
-    assert valid_state(tmp_path) == tmp_path / "previous.ckpt"
-    assert read_state(tmp_path)["step"] == 11
+    assert valid_checkpoint(tmp_path) == tmp_path / "previous.ckpt"
+    assert read_checkpoint(tmp_path)["step"] == 11
     script["trained"](tmp_path)
-    assert valid_state(tmp_path) == last
+    assert valid_checkpoint(tmp_path) == last
     same_run(tmp_path, undisturbed)
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_between_the_two_moves_of_a_save_one_state_is_good(tmp_path, monkeypatch, at):
-    """Of a save over a good state, the first move takes it away and the second puts it."""
-    write_state(tmp_path, {"step": 1})
-    write_state(tmp_path, {"step": 2})
+def test_between_the_two_moves_of_a_save_one_checkpoint_is_good(tmp_path, monkeypatch, at):
+    """Of a save over a good checkpoint, the first move takes it away and the second puts it."""
+    write_checkpoint(tmp_path, {"step": 1})
+    write_checkpoint(tmp_path, {"step": 2})
     moves = []
 
     def move(path, target):
@@ -182,32 +200,32 @@ def test_between_the_two_moves_of_a_save_one_state_is_good(tmp_path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.replace", move)
         with pytest.raises(StopError):
-            write_state(tmp_path, {"step": 3})
-    assert read_state(tmp_path)["step"] == 2
+            write_checkpoint(tmp_path, {"step": 3})
+    assert read_checkpoint(tmp_path)["step"] == 2
 
 
 @pytest.mark.parametrize("content", [{"a": 1}, [1], {"step": 1, "engine": {}}, torch.nn.ReLU()])
-def test_a_file_that_is_no_state_of_ours_is_refused(tmp_path, content, caplog):
-    write_state(tmp_path, {"step": 1})
+def test_a_file_that_is_no_checkpoint_of_ours_is_refused(tmp_path, content, caplog):
+    write_checkpoint(tmp_path, {"step": 1})
     (tmp_path / "last.ckpt").rename(tmp_path / "previous.ckpt")
     torch.save(content, tmp_path / "last.ckpt")
     with caplog.at_level(logging.WARNING):
-        assert read_state(tmp_path) == {"step": 1}
-    assert "last.ckpt is not a checkpoint of visprism and was not used" in caplog.text
+        assert read_checkpoint(tmp_path) == {"step": 1}
+    assert "last.ckpt is not a training checkpoint of visprism and was not used" in caplog.text
     assert "weights_only" not in caplog.text
 
 
-def test_where_no_state_can_be_read_nothing_is_overwritten(tmp_path):
+def test_where_no_checkpoint_can_be_read_nothing_is_overwritten(tmp_path):
     (tmp_path / "last.ckpt").write_bytes(b"x" * 100)
     with pytest.raises(
-        ValueError, match=r"no checkpoint in .* is valid \(last.ckpt\)\. Remove"
+        ValueError, match=r"no training checkpoint in .* is valid \(last.ckpt\)\. Remove"
     ):
         script["trained"](tmp_path)
 
 
 def test_a_full_disk_is_told_and_leaves_the_last_valid_state(tmp_path):
     """The system refuses files of more than 4 kB, as a disk that is nearly full does."""
-    write_state(tmp_path, {"step": 1, "weights": torch.zeros(100)})
+    write_checkpoint(tmp_path, {"step": 1, "weights": torch.zeros(100)})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
@@ -216,15 +234,15 @@ def test_a_full_disk_is_told_and_leaves_the_last_valid_state(tmp_path):
             ValueError,
             match=r"step 2 could not be written .*\(File too large: .* resume from last",
         ):
-            write_state(tmp_path, {"step": 2, "weights": torch.zeros(10_000)})
+            write_checkpoint(tmp_path, {"step": 2, "weights": torch.zeros(10_000)})
         (tmp_path / "new").mkdir()
         with pytest.raises(ValueError, match="Free some space, and start again"):
-            write_state(tmp_path / "new", {"step": 2, "weights": torch.zeros(10_000)})
+            write_checkpoint(tmp_path / "new", {"step": 2, "weights": torch.zeros(10_000)})
         (tmp_path / "new").rmdir()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
-    assert read_state(tmp_path)["step"] == 1
+    assert read_checkpoint(tmp_path)["step"] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
@@ -235,7 +253,7 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
     def progress(steps, _label):
         for step in steps:
             if step == 12:
-                monkeypatch.setattr("visprism.training.state_files.torch.save", full)
+                monkeypatch.setattr("visprism.training.checkpoint_files.torch.save", full)
             yield step
 
     with pytest.raises(
@@ -245,7 +263,7 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
     ):
         script["trained"](tmp_path, progress)
     monkeypatch.undo()
-    assert read_state(tmp_path)["step"] == 12
+    assert read_checkpoint(tmp_path)["step"] == 12
     script["trained"](tmp_path)
     same_run(tmp_path, undisturbed)
 
@@ -261,10 +279,11 @@ def test_a_loss_that_is_not_finite_leaves_the_last_valid_state(
             yield step
 
     with pytest.raises(
-        ValueError, match=r"got nan at step 9 of 18 .* The last checkpoint is .*last\.ckpt"
+        ValueError,
+        match=r"got nan at step 9 of 18 .* The last training checkpoint is .*last\.ckpt",
     ):
         fit(model, make_feed(recipe), recipe, folder=tmp_path, run=Run(progress=progress))
-    state = read_state(tmp_path)
+    state = read_checkpoint(tmp_path)
     assert state["step"] == 6
     assert all(torch.isfinite(t).all() for t in state["engine"]["model"].values())
 
@@ -328,9 +347,9 @@ def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recip
 
 
 def test_snapshots_need_a_folder(model, make_feed, recipe):
-    some = replace(recipe, snapshots=1)
-    with pytest.raises(ValueError, match="snapshots must be 0 without a folder, got 1"):
-        fit(model, make_feed(some), some)
+    with_snapshots = replace(recipe, snapshot_every=1)
+    with pytest.raises(ValueError, match="snapshot_every must be 0 without a folder, got 1"):
+        fit(model, make_feed(with_snapshots), with_snapshots)
 
 
 def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
@@ -350,7 +369,7 @@ def test_a_run_is_resumed_only_with_resume(tmp_path, model, make_feed, recipe):
         fit(model, make_feed(recipe), recipe, folder=tmp_path, resume=False)
 
 
-def test_a_folder_in_the_place_of_the_state_is_refused_at_once(
+def test_a_folder_in_the_place_of_the_checkpoint_is_refused_at_once(
     tmp_path, model, make_feed, recipe
 ):
     (tmp_path / "last.ckpt").mkdir()
@@ -371,7 +390,7 @@ def test_the_recipe_and_the_history_are_there_after_an_epoch(
 
 
 def test_a_run_of_version_0_1_is_resumed_as_if_it_had_not_stopped(tmp_path, make_images):
-    """Its state after 7 of 12 steps, and the weights that version 0.1 ended with."""
+    """Its checkpoint after 7 of 12 steps, and the weights that version 0.1 ended with."""
     old = Path(__file__).with_name("run_of_version_0_1")
     shutil.copytree(old, tmp_path / "run")
     recipe = load_recipe(str(old / "recipe.yaml"))

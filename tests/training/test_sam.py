@@ -41,8 +41,8 @@ def test_sam_takes_the_gradient_at_w_plus_rho_g_over_its_norm():
         bowl.zero_grad()
         bowl.loss().backward()
     torch.testing.assert_close(weights(bowl), w, rtol=0, atol=0)
-    found = torch.cat([bowl.a.grad, bowl.b.grad])
-    torch.testing.assert_close(found, CURVATURES * (w + 0.1 * g / g.norm()))
+    gradient = torch.cat([bowl.a.grad, bowl.b.grad])
+    torch.testing.assert_close(gradient, CURVATURES * (w + 0.1 * g / g.norm()))
 
 
 def test_asam_measures_distances_in_units_of_the_weights():

@@ -18,7 +18,7 @@ from torch import nn
 
 from visprism.models.state_dicts import read_state_dict
 from visprism.training import epoch_metrics, fit, sharding
-from visprism.training.state_files import read_state
+from visprism.training.checkpoint_files import read_checkpoint
 
 SCRIPT = Path(__file__).with_name("fit_sharded.py")
 script = runpy.run_path(str(SCRIPT))
@@ -34,10 +34,10 @@ def folder(tmp_path_factory):
 def alone(folder):
     """Runs of one process."""
     trained(RECIPE, folder / "half", at=5)
-    found = {"whole": trained(RECIPE, folder / "unsharded")}
+    runs = {"whole": trained(RECIPE, folder / "unsharded")}
     for name, (recipe, inner) in script["OTHERS"].items():
-        found[name] = trained(recipe, inner=inner)
-    return found
+        runs[name] = trained(recipe, inner=inner)
+    return runs
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +65,12 @@ def both(folder, alone):  # noqa: ARG001 (leaves the run that is gone on with)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in joined.items():
                 patch.setenv(name, value)
-            found = script["everything"](folder)
+            runs = script["everything"](folder)
         _, errors = other.communicate(timeout=240)
     finally:
         other.kill()  # does nothing where it has ended
     assert other.returncode == 0, errors
-    return found, torch.load(folder / "other.pt", weights_only=False)
+    return runs, torch.load(folder / "other.pt", weights_only=False)
 
 
 def same(run, other, atol=1e-5):
@@ -84,9 +84,9 @@ def same(run, other, atol=1e-5):
 
 @pytest.mark.parametrize("kind", ["parameters", "average", "moments", "gradients"])
 def test_each_process_has_half_of_the_numbers(both, kind):
-    (one, whole), (other, _) = (found["shares"][kind] for found in both)
-    assert one + other == whole
-    assert max(one, other) < 0.51 * whole
+    (one, total), (other, _) = (runs["shares"][kind] for runs in both)
+    assert one + other == total
+    assert max(one, other) < 0.51 * total
 
 
 @pytest.mark.parametrize("name", ["whole", "sam", "sgd"])
@@ -124,12 +124,12 @@ def test_files_are_those_of_one_process(both, folder):  # noqa: ARG001 (makes th
         if name.suffix == ".safetensors":
             states = [read_state_dict(folder / run / name) for run in ("whole", "unsharded")]
             torch.testing.assert_close(*states, rtol=0, atol=1e-5)
-    kept, other = (read_state(folder / run)["engine"] for run in ("whole", "unsharded"))
-    assert kept.keys() == other.keys()
-    assert list(kept["model"]) == list(other["model"])
-    torch.testing.assert_close(kept["average"], other["average"], rtol=0, atol=1e-5)
+    sharded, other = (read_checkpoint(folder / run)["engine"] for run in ("whole", "unsharded"))
+    assert sharded.keys() == other.keys()
+    assert list(sharded["model"]) == list(other["model"])
+    torch.testing.assert_close(sharded["average"], other["average"], rtol=0, atol=1e-5)
     torch.testing.assert_close(
-        kept["optimizers"][0]["state"], other["optimizers"][0]["state"], rtol=1e-3, atol=1e-5
+        sharded["optimizers"][0]["state"], other["optimizers"][0]["state"], rtol=1e-3, atol=1e-5
     )
 
 
@@ -158,9 +158,9 @@ def test_units_are_blocks_and_large_ones_are_cut_into_theirs():
     stages = [Stage(*blocks[:20]), Stage(*blocks[20:22]), Stage(*blocks[22:])]
     model = nn.Module()
     model.stages, model.head = nn.Sequential(*stages), nn.Linear(4, 2)
-    found = sharding.units(model)
+    units = sharding.units(model)
     # 33 maps of 20 numbers and one of 10; an eighth are 4 maps.
-    assert found == [*blocks[:20], stages[0], stages[1], *blocks[22:], stages[2]]
+    assert units == [*blocks[:20], stages[0], stages[1], *blocks[22:], stages[2]]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
@@ -170,11 +170,11 @@ def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
     batches = [(torch.full((2, 1, 1, 1), float(n)), torch.tensor([n, n])) for n in range(count)]
     padded = epoch_metrics.pad_batches(batches)
     shares = [list(padded[rank::world]) for rank in range(world)]
-    assert len({len(own) for own in shares}) == 1
-    in_turn = [own[turn][1] for turn in range(len(shares[0])) for own in shares]
+    assert len({len(indices) for indices in shares}) == 1
+    in_turn = [indices[turn][1] for turn in range(len(shares[0])) for indices in shares]
     seen = torch.cat(in_turn).tolist()
-    kept = len(seen) - padded.padding
-    assert seen[:kept] == [n for n in range(count) for _ in range(2)]
+    unpadded = len(seen) - padded.padding
+    assert seen[:unpadded] == [n for n in range(count) for _ in range(2)]
     assert [len(padded[n][1]) for n in range(len(padded))] == [2] * count + [1] * padded.padding
 
 

@@ -46,12 +46,12 @@ def in_two(script, target):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in joined.items():
                 patch.setenv(name, value)
-            found = script["everything"](target.parent / "0")
+            runs = script["everything"](target.parent / "0")
         _, errors = other.communicate(timeout=120)
     finally:
         other.kill()  # does nothing where it has ended
     assert other.returncode == 0, errors
-    return found, torch.load(target)
+    return runs, torch.load(target)
 
 
 def test_runs_after_one_another_in_two_processes_are_those_of_one(tmp_path, script):

@@ -1,4 +1,4 @@
-"""Ablation of blocks, convolutions and heads."""
+"""Ablation of blocks, convolutions, heads, channels and tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +8,9 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
+from visprism.measure.features.tokens import token_roles
 from visprism.measure.outputs import ablation
-from visprism.measure.outputs.ablation_plan import ablation_passes
+from visprism.measure.outputs.ablation_plan import AblationSpec, ablation_passes
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.base import Result
 
@@ -17,22 +18,26 @@ from visprism.results.base import Result
 @ANALYSES.register
 @dataclass(frozen=True)
 class Ablation(Analysis):
-    """Accuracy drop without each block, convolution or attention head."""
+    """Accuracy drop without each block, convolution, attention head, channel or token."""
 
     name = "ablation"
     group = "robustness"
     min_images = 16
     max_images = 512
     needs = Needs.TARGETS | Needs.OUTPUTS
-    source = "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016)"
+    source = (
+        "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016); Morcos et al. (2018) for "
+        "replacements"
+    )
     claims = ("C10",)
     sections = (
         Section(
             Ablations,
             "Ablation",
-            "Each point is the accuracy drop when one block is replaced by the identity, with "
-            "its 95% interval over images. Removing one convolution inside a block is another "
-            "experiment, drawn apart.",
+            "Each point is the accuracy drop when what one block adds is replaced, with its "
+            "95% interval over images. The sentence names the replacement; zero is the "
+            "identity. Replacing one convolution inside a block is another experiment, drawn "
+            "apart.",
             figures={"": {}, "convolutions": {"ablated": "convolution"}},
         ),
         Section(
@@ -49,8 +54,16 @@ class Ablation(Analysis):
         ),
     )
 
-    parts: tuple[Literal["blocks", "convolutions", "heads"], ...] = option(
-        ("blocks", "convolutions"), "parts to ablate one by one"
+    parts: tuple[Literal["blocks", "convolutions", "heads", "channels", "tokens"], ...] = (
+        option(("blocks", "convolutions"), "parts to ablate one by one")
+    )
+    replacement: Literal["zero", "mean", "shuffle"] = option(
+        "zero",
+        "what replaces that which a part adds: zero, its mean over images and positions, or "
+        "that of another image",
+    )
+    channels: int = option(
+        4, "number of random channels of each block, if parts has channels", minimum=1
     )
     joint: tuple[int, ...] = option((), "numbers of blocks to ablate together", minimum=1)
     draws: int = option(
@@ -59,11 +72,15 @@ class Ablation(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn."""
+        with_tokens = "tokens" in self.parts
         run = subject.for_outputs(run)
         rows, kinds, per_image = ablation(
             subject.anatomy,
-            subject.output_batches(run),
+            subject.batches(self._batch_size(subject)),
             parts=self.parts,
+            replacement=self.replacement,
+            num_channels=self.channels,
+            roles=token_roles(subject.anatomy) if with_tokens else None,
             joint=self.joint,
             draws=self.draws,
             run=run,
@@ -73,10 +90,18 @@ class Ablation(Analysis):
 
     def cost(self, subject: Subject) -> Cost:
         """Half a forward pass per ablation on average, as only what follows is computed."""
-        passes = ablation_passes(subject.anatomy, self.parts, self.joint, self.draws)
+        spec = AblationSpec(self.parts, self.replacement, self.channels)
+        passes = ablation_passes(subject.anatomy, spec, self.joint, self.draws)
         return Cost(per_image=passes)
 
     def coarser(self) -> "Ablation | None":
-        """Without convolutions, heads and joint ablations."""
+        """Blocks only, without joint ablations."""
         cheaper = replace(self, parts=("blocks",), joint=())
         return cheaper if cheaper != self else None
+
+    def _batch_size(self, subject: Subject) -> int:
+        """The largest batch size up to the usual one that leaves no image alone, to shuffle."""
+        if self.replacement != "shuffle" or subject.num_images < 2:
+            return subject.batch_size
+        sizes = range(subject.batch_size, 1, -1)
+        return next((n for n in sizes if subject.num_images % n != 1), subject.batch_size)

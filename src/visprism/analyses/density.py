@@ -66,7 +66,9 @@ class Density(Analysis):
         minimum=0,
     )
     parameters: str = option(
-        "all", "parameters: all, a pattern of names, block:NAME, stage:NUMBER or kind:KIND"
+        "all",
+        "parameters to differentiate by: all, a pattern of names, block:NAME, stage:NUMBER or "
+        "kind:KIND",
     )
     learning_rate: float | None = option(
         None,

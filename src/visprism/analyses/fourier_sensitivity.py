@@ -38,7 +38,7 @@ class FourierSensitivity(Analysis):
         0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
     )
     max_frequency: int = option(8, "highest frequency in cycles per image side", minimum=1)
-    step: int = option(2, "distance between frequencies in cycles", minimum=1)
+    frequency_step: int = option(2, "distance between frequencies in cycles", minimum=1)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure the error rate under each frequency."""
@@ -50,17 +50,19 @@ class FourierSensitivity(Analysis):
             std=subject.known_preprocessing.std,
             rms=self.rms,
             max_frequency=self.max_frequency,
-            step=self.step,
+            frequency_step=self.frequency_step,
             clean=subject.predictions(run),
             run=run,
         )
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """One forward pass for each of half of the frequencies, and one without noise."""
-        return Cost(per_image=1 + 1.2 * len(half_plane(self.max_frequency, self.step)))
+        return Cost(
+            per_image=1 + 1.2 * len(half_plane(self.max_frequency, self.frequency_step))
+        )
 
     def coarser(self) -> "FourierSensitivity | None":
         """Twice the distance between frequencies."""
-        if 2 * self.step > self.max_frequency:
+        if 2 * self.frequency_step > self.max_frequency:
             return None
-        return replace(self, step=2 * self.step)
+        return replace(self, frequency_step=2 * self.frequency_step)

@@ -9,7 +9,7 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.outputs.bands import BAND_CENTERS
-from visprism.measure.outputs.frequency_noise import EPSILON, RMS, noise_contrasts
+from visprism.measure.outputs.frequency_noise import PAPER_AMPLITUDE, RMS, noise_contrasts
 from visprism.results.base import Result
 from visprism.results.frequency_contrasts import FrequencyContrasts
 from visprism.results.perturbations import FrequencyRobustness
@@ -50,14 +50,16 @@ class FrequencyNoise(Analysis):
     rms: float = option(
         RMS, "root mean square of the noise, for pixel values in [0, 1]", above=0
     )
-    ring: Literal["square", "round"] = option("square", "shape of the bands")
+    band_shape: Literal["square", "round"] = option(
+        "square", "shape of the bands in the frequency plane"
+    )
     protocol: Literal["default", "paper", "both"] = option(
         "default",
-        "noise with equal energy in each band (default), as in the code of Park & Kim (2022) "
-        "(paper), or both",
+        "noise with equal energy in each band (default), noise as in the code of Park & Kim "
+        "(2022) (paper), or both",
     )
-    epsilon: float = option(
-        EPSILON,
+    paper_amplitude: float = option(
+        PAPER_AMPLITUDE,
         "amplitude of the paper protocol, in units of normalized pixel values; used only with "
         "paper or both",
         above=0,
@@ -73,9 +75,9 @@ class FrequencyNoise(Analysis):
             std=subject.known_preprocessing.std,
             frequencies=self.frequencies,
             rms=self.rms,
-            ring=self.ring,
+            band_shape=self.band_shape,
             protocol=self.protocol,
-            epsilon=self.epsilon,
+            paper_amplitude=self.paper_amplitude,
             clean=subject.predictions(run),
             run=run,
         )

@@ -62,7 +62,7 @@ class Hessian(Analysis):
         "LM", "largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE)"
     )
     mini_batch: int = option(16, "images per mini-batch", minimum=1)
-    images: Literal["clean", "augmented", "both"] = option(
+    train_images: Literal["clean", "augmented", "both"] = option(
         "clean", "training images as they are, augmented as in the strong recipe, or both"
     )
     weight_decay: float | None = option(
@@ -72,7 +72,9 @@ class Hessian(Analysis):
         minimum=0,
     )
     parameters: str = option(
-        "all", "parameters: all, a pattern of names, block:NAME, stage:NUMBER or kind:KIND"
+        "all",
+        "parameters to differentiate by: all, a pattern of names, block:NAME, stage:NUMBER or "
+        "kind:KIND",
     )
     learning_rate: float | None = option(
         None,
@@ -86,15 +88,15 @@ class Hessian(Analysis):
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """Summary, densities, spectrum, and values of mini-batches."""
         data = {}
-        if self.images != "augmented":
+        if self.train_images != "augmented":
             data["clean"] = subject.training_batches(self.mini_batch)
-        if self.images != "clean":
+        if self.train_images != "clean":
             data["augmented"] = subject.augmented_batches(run.seed, self.mini_batch)
         wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
         spectrum = HessianSpectrum.concatenate(
             hessian_spectrum(
                 model,
-                data if self.images == "both" else next(iter(data.values())),
+                data if self.train_images == "both" else next(iter(data.values())),
                 k=self.k,
                 which=self.which,
                 weight_decay=wd or 0.0,
@@ -110,5 +112,5 @@ class Hessian(Analysis):
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """About 26 Hessian-vector products of each mini-batch."""
-        sets = 2 if self.images == "both" else 1
+        sets = 2 if self.train_images == "both" else 1
         return Cost(products=float(_PRODUCTS * sets * max(1, len(self.checkpoints))))

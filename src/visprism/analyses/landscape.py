@@ -65,37 +65,46 @@ class Landscape(Analysis):
         ),
     )
 
-    points: int = option(21, "grid points along each axis, odd", minimum=3)
+    points: int = option(21, "number of grid points along each axis, odd", minimum=3)
     reach: float = option(1.0, "half width of the grid, in units of the directions", above=0)
-    pairs: int = option(1, "number of random planes with a grid", minimum=1)
-    ring_pairs: int = option(3, "number of random planes with circles", minimum=1)
-    angles: int = option(8, "points on each circle, even", minimum=4)
+    grid_planes: int = option(1, "number of random planes with a grid", minimum=1)
+    ring_planes: int = option(
+        3, "number of random planes with circles around the weights", minimum=1
+    )
+    angles: int = option(8, "number of points on each circle, even", minimum=4)
     plane: Literal["random", "hessian"] = option(
         "random", "directions of the plane: random, or the two leading Hessian eigenvectors"
     )
     checkpoints: tuple[Path, ...] = option(
-        (), "checkpoints through which the plane goes: 1 or 2, or the path of a training run"
+        (),
+        "checkpoints of the same model through which the plane goes: 1 or 2, or 3 and more of "
+        "one training run, in order",
     )
     normalization: Literal["filter", "layer", "none", "paper"] = option(
         "filter",
         "normalization of random directions: by filter, by layer, none, or as in the paper",
     )
-    tables: bool = option(False, "whether random directions also move position embeddings")  # noqa: FBT003
+    perturb_positions: bool = option(
+        False,  # noqa: FBT003
+        "random directions change position embeddings too",
+    )
     batch_norm: Literal["frozen", "reestimated"] = option(
         "frozen", "BatchNorm statistics of the grid; the circles have both"
     )
     weight_decay: float | None = option(
-        None, "weight decay of the L2 surface; none: that of the recipe", minimum=0
+        None,
+        "weight decay of the L2 term; none: that in the checkpoint's recipe, or 0 without one",
+        minimum=0,
     )
-    images: Literal["clean", "augmented"] = option(
+    train_images: Literal["clean", "augmented"] = option(
         "clean", "training images as they are, or augmented as in the strong recipe"
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """Circles, surfaces, and the increase of each image."""
+        """Circles, surfaces, and the increase of each image and of each direction pair."""
         run = subject.named(run, training=True)
         batches = subject.training_batches()
-        if self.images == "augmented":
+        if self.train_images == "augmented":
             batches = subject.augmented_batches(run.seed)
         wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
         planes, path = planes_around(
@@ -103,11 +112,11 @@ class Landscape(Analysis):
             batches,
             [read_state_dict(Path(file)) for file in self.checkpoints],
             directions=self.plane,
-            pairs=self.pairs,
+            pairs=self.grid_planes,
             points=self.points,
             reach=self.reach,
             normalization=self.normalization,
-            tables=self.tables,
+            perturb_positions=self.perturb_positions,
             run=run,
         )
         surface = landscape(
@@ -123,18 +132,21 @@ class Landscape(Analysis):
             subject.model,
             batches,
             angles=self.angles,
-            pairs=self.ring_pairs,
+            pairs=self.ring_planes,
             normalization=self.normalization,
-            tables=self.tables,
+            perturb_positions=self.perturb_positions,
             run=run,
         )
-        return (circles, surface, *([] if path is None else [path]), per_image)
+        paths = [] if path is None else [path]
+        return circles, surface, *paths, per_image, circles.per_direction_pair()
 
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each point, and another for re-estimated statistics."""
-        grid = self.pairs * self.points**2 * (2 if self.batch_norm == "reestimated" else 1)
+        grid = (
+            self.grid_planes * self.points**2 * (2 if self.batch_norm == "reestimated" else 1)
+        )
         treatments = 3 if batch_norms(subject.model) else 1
-        return Cost(per_image=grid + treatments * self.ring_pairs * self.angles * len(RADII))
+        return Cost(per_image=grid + treatments * self.ring_planes * self.angles * len(RADII))
 
     def coarser(self) -> "Landscape | None":
         """A grid with fewer points; the circles stay."""

@@ -42,9 +42,7 @@ class OODScores(Analysis):
         ),
     )
 
-    ood_data: str | None = option(
-        None, "images of another distribution, named as the data of the study"
-    )
+    ood_data: str | None = option(None, "out-of-distribution images, in the form of DATA")
     ood_split: str | None = option(
         None, "split of ood_data; none: test if it has one, else all images"
     )
@@ -52,7 +50,7 @@ class OODScores(Analysis):
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
     neighbors: int = option(
-        50, "k: the score is the distance to the k-th nearest neighbor", minimum=1
+        50, "number k of neighbors: the score is the distance to the k-th nearest", minimum=1
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:

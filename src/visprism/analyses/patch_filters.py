@@ -32,7 +32,7 @@ class PatchFilters(Analysis):
         ),
     )
 
-    components: int = option(28, "largest number of principal components", minimum=1)
+    components: int = option(28, "maximum number of principal components", minimum=1)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Decompose the kernels."""

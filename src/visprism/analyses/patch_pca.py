@@ -36,11 +36,13 @@ class PatchPCA(Analysis):
         ),
     )
 
-    blocks: int = option(6, "number of blocks with pictures", minimum=1)
-    foreground: float | None = option(
+    num_blocks: int = option(
+        6, "number of blocks with pictures, spread over the depth", minimum=1
+    )
+    background_threshold: float | None = option(
         None,
-        "patches whose first component, scaled to [0, 1], is at or below this value are "
-        "background, and the components are fitted again on the others; none: keep all patches",
+        "score of the first component, in [0, 1], up to which a patch is background; the "
+        "components are fitted again on the other patches; none: all patches are used",
         minimum=0,
         below=1,
     )
@@ -52,8 +54,8 @@ class PatchPCA(Analysis):
             patch_pca(
                 subject.anatomy,
                 batches,
-                blocks=self.blocks,
-                foreground=self.foreground,
+                num_blocks=self.num_blocks,
+                background_threshold=self.background_threshold,
                 run=run,
             ),
         )

@@ -39,11 +39,13 @@ class EffectiveReceptiveField(Analysis):
         ),
     )
 
-    maps: int = option(7, "number of blocks with a map", minimum=1)
+    num_blocks: int = option(7, "number of blocks with a map, spread over the depth", minimum=1)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; see `Analysis.measure`."""
-        return receptive_field(subject.anatomy, subject.batches(), maps=self.maps, run=run)
+        return receptive_field(
+            subject.anatomy, subject.batches(), num_blocks=self.num_blocks, run=run
+        )
 
     def cost(self, subject: Subject) -> Cost:
         """A forward pass, and for each block a backward pass from it to the image."""

@@ -32,7 +32,9 @@ class RelativeScores(Analysis):
         ),
     )
 
-    layer: int = option(1, "number of the attention with relative scores, from 1", minimum=1)
+    layer: int = option(
+        1, "number of the attention among those with relative scores, from 1", minimum=1
+    )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Softmax of the scores of one attention."""

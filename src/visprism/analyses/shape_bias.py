@@ -7,7 +7,12 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.run import Run
-from visprism.measure.outputs import by_category, classes_of, shape_bias
+from visprism.measure.outputs import (
+    by_category,
+    classes_of,
+    shape_bias,
+    shape_bias_by_image,
+)
 from visprism.results.base import Result
 from visprism.results.shape_bias import ShapeBias as ShapeBiasResult
 
@@ -38,8 +43,11 @@ class ShapeBias(Analysis):
         assert textures is not None  # see `needs`
         predictions = subject.predictions(run)
         classes = classes_of(names, predictions.num_classes)
+        decisions = by_category(predictions, classes)
+        textures = textures[: len(predictions)]
         return (
-            shape_bias(by_category(predictions, classes), textures[: len(predictions)], names),
+            shape_bias(decisions, textures, names),
+            shape_bias_by_image(decisions, textures),
         )
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002

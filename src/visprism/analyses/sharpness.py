@@ -34,7 +34,7 @@ class Sharpness(Analysis):
         ),
     )
 
-    rules: tuple[Literal["sam", "asam", "gaussian"], ...] = option(
+    measures: tuple[Literal["sam", "asam", "gaussian"], ...] = option(
         ("sam", "asam", "gaussian"), "measures of sharpness"
     )
     mini_batch: int = option(16, "images per mini-batch", minimum=1)
@@ -43,24 +43,29 @@ class Sharpness(Analysis):
         "distance from the weights; none: 0.05 for sam, 0.5 for asam, 1 for gaussian",
         above=0,
     )
-    steps: int = option(1, "number of ascent steps of sam and asam", minimum=1)
-    draws: int = option(
+    steps: int = option(1, "number of gradient ascent steps of sam and asam", minimum=1)
+    directions: int = option(
         8, "number of random directions of gaussian, each with its opposite", minimum=1
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """The sharpness of each mini-batch."""
+        """The sharpness of each mini-batch, also by quantity for paired differences."""
         objective = Objective(
             subject.model,
             subject.training_batches(self.mini_batch),
             run=subject.named(run, training=True),
         )
-        return (
-            mini_batch_sharpness(
-                objective, self.rules, rho=self.rho, steps=self.steps, draws=self.draws
-            ),
+        result = mini_batch_sharpness(
+            objective,
+            self.measures,
+            rho=self.rho,
+            steps=self.steps,
+            directions=self.directions,
         )
+        return result, result.per_mini_batch()
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
-        """One gradient, others for more steps, and 2 x draws evaluations for gaussian."""
-        return Cost(evaluations=3.0 + 2.0 * self.draws, gradients=1.0 + 2.0 * (self.steps - 1))
+        """One gradient, others for more steps, and 2 x directions evaluations for gaussian."""
+        return Cost(
+            evaluations=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
+        )

@@ -60,19 +60,21 @@ class NormsOfTokens(FeatureAnalysis):
         ),
     )
 
-    outlier: float = option(
+    outlier_threshold: float = option(
         4.0,
-        "a token is an outlier if its norm exceeds this multiple of the median norm in its "
-        "image and block",
+        "norm above which a token is an outlier, as a multiple of the median norm in its image "
+        "and block",
         above=1,
     )
-    sink: float = option(
-        0.3, "share of a head's attention that makes a key a sink", above=0, below=1
+    sink_threshold: float = option(
+        0.3, "fraction of a head's attention above which a key is a sink", above=0, below=1
     )
 
     def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
         """The probe that gathers norms and attention."""
-        return TokenNormProbe(outlier=self.outlier, sink=self.sink)
+        return TokenNormProbe(
+            outlier_threshold=self.outlier_threshold, sink_threshold=self.sink_threshold
+        )
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """A forward pass, the median of each feature map, and attention weights."""

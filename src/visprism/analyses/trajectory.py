@@ -16,7 +16,7 @@ from visprism.results.trajectory import Trajectory as TrajectoryResult
 @ANALYSES.register
 @dataclass(frozen=True)
 class Trajectory(Analysis):
-    """Trajectory of the weights during training, from snapshots."""
+    """Trajectory of the weights during training, from checkpoints."""
 
     name = "trajectory"
     group = "loss"
@@ -35,13 +35,13 @@ class Trajectory(Analysis):
         ),
     )
 
-    snapshots: tuple[Path, ...] = option(
+    checkpoints: tuple[Path, ...] = option(
         (), "checkpoints of the same architecture, at least 3, in the order of training"
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """Principal components and polar coordinates of the snapshots."""
-        states = [read_state_dict(Path(path)) for path in self.snapshots]
+        """Principal components and polar coordinates of the checkpoints."""
+        states = [read_state_dict(Path(path)) for path in self.checkpoints]
         return (trajectory(subject.model, states, run=run),)
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
@@ -49,7 +49,7 @@ class Trajectory(Analysis):
         return Cost(per_image=0.0)
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Without snapshots there is no trajectory."""
-        if not self.snapshots:
-            return "the trajectory needs snapshots; pass at least 3 checkpoints"
+        """Without checkpoints there is no trajectory."""
+        if not self.checkpoints:
+            return "the trajectory needs at least 3 checkpoints; set the option checkpoints"
         return super().inapplicable(subject)

@@ -11,7 +11,10 @@ from visprism.anatomy.run.ablations import (
     block_ablations,
     combine_ablations,
     convolution_ablations,
+    convolutional_blocks,
     head_ablations,
+    inner_blocks,
+    replaced_ablation,
 )
 from visprism.anatomy.run.attention_weights import ablate_head, attend
 from visprism.anatomy.run.cached_forward import (
@@ -19,6 +22,15 @@ from visprism.anatomy.run.cached_forward import (
     can_start_at,
     first_images,
     forward_from_cut,
+)
+from visprism.anatomy.run.replaced_parts import (
+    ReplacedPart,
+    Replacement,
+    block_parts,
+    channel_parts,
+    convolution_parts,
+    head_parts,
+    token_parts,
 )
 from visprism.anatomy.run.surgery import ablate, replace, watch, watch_tokens
 from visprism.anatomy.trace.forward import Images, batch_size, check_repeatable, forward, pixels
@@ -32,6 +44,8 @@ __all__ = [
     "Images",
     "Kind",
     "Layout",
+    "ReplacedPart",
+    "Replacement",
     "Weights",
     "ablate",
     "ablate_head",
@@ -40,20 +54,28 @@ __all__ = [
     "attentions",
     "batch_size",
     "block_ablations",
+    "block_parts",
     "cache_cuts",
     "can_start_at",
+    "channel_parts",
     "check_repeatable",
     "combine_ablations",
     "convolution_ablations",
+    "convolution_parts",
+    "convolutional_blocks",
     "costs",
     "dissect",
     "first_images",
     "forward",
     "forward_from_cut",
     "head_ablations",
+    "head_parts",
+    "inner_blocks",
     "layers",
     "pixels",
     "replace",
+    "replaced_ablation",
+    "token_parts",
     "watch",
     "watch_tokens",
 ]

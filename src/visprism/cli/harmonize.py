@@ -215,7 +215,7 @@ def _search_options(to: Container) -> None:
         "--limit",
         type=positive,
         metavar="N",
-        help="maximum number of training images, balanced over classes, as --set images=N "
+        help="maximum number of training images, balanced over classes, as --set limit=N "
         "(default: as in the recipe)",
     )
     changes_options(to)

@@ -77,7 +77,7 @@ def seed_options(to: Container) -> None:
         type=nonnegative,
         default=0,
         metavar="N",
-        help="seed of random weights, of the order of images and of measurements (default: 0)",
+        help="random seed of weights, of the order of images and of measurements (default: 0)",
     )
 
 
@@ -122,7 +122,7 @@ def data_options(to: Container) -> None:
         "--limit",
         type=positive,
         metavar="N",
-        help="largest number of images, balanced over classes (default: all)",
+        help="maximum number of images, balanced over classes (default: all)",
     )
     to.add_argument(
         "--batch-size",

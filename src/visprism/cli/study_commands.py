@@ -86,12 +86,7 @@ def _add_option(group: Any, option: "Option") -> None:  # noqa: ANN401 (argparse
     if option.type is bool:
         group.add_argument(flag, action=argparse.BooleanOptionalAction, **shared)
         return
-    choices = ",".join(map(str, option.choices or ()))
-    several = isinstance(option.default, tuple)
-    metavar = f"{{{choices}}}" if choices and not several else option.name.upper()
-    if choices and several:
-        shared["help"] = f"{option.info.help}: of {choices} ({option.help.rpartition(' (')[2]}"
-    group.add_argument(flag, type=_parser_of(option), metavar=metavar, **shared)
+    group.add_argument(flag, type=_parser_of(option), metavar=option.metavar, **shared)
 
 
 def _parser_of(option: "Option") -> Callable[[str], Any]:

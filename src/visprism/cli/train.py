@@ -23,7 +23,7 @@ def train(arguments: Namespace) -> None:
     from visprism.core.run import Run
     from visprism.figures import panel, save_figure
     from visprism.training import Job, train
-    from visprism.training.state_files import valid_state
+    from visprism.training.checkpoint_files import valid_checkpoint
 
     recipe = recipe_of(arguments)
     given = {"folder": arguments.out, "logs": tuple(arguments.log) if arguments.log else None}
@@ -45,8 +45,8 @@ def train(arguments: Namespace) -> None:
                 figure = panel([history], quantity="accuracy")
                 save_figure(figure, arguments.out / "curves-accuracy")
     except KeyboardInterrupt as interruption:
-        checkpoint = valid_state(arguments.out)
-        message = "no checkpoint was saved yet"
+        checkpoint = valid_checkpoint(arguments.out)
+        message = "no training checkpoint was saved yet"
         if checkpoint is not None:
             message = f"saved {checkpoint}; the same command with --resume resumes"
         raise KeyboardInterrupt(message) from interruption
@@ -99,7 +99,7 @@ def add_train(to: ArgumentParser) -> None:
         "--limit",
         type=positive,
         metavar="N",
-        help="maximum number of training images, balanced over classes, as --set images=N "
+        help="maximum number of training images, balanced over classes, as --set limit=N "
         "(default: as in the recipe)",
     )
     to.add_argument(
@@ -118,19 +118,21 @@ def add_train(to: ArgumentParser) -> None:
         "--split", metavar="NAME", help="split to train on (default: train, or all images)"
     )
     to.add_argument(
-        "--test",
+        "--test-data",
         default="",
         metavar="DATA",
-        help="data to evaluate on (default: the test split of the training data)",
+        help="data to evaluate on (default: the test split of DATA)",
     )
     to.add_argument(
-        "--test-split", metavar="NAME", help="split to evaluate on (default: test, or val)"
+        "--test-split",
+        metavar="NAME",
+        help="split to evaluate on (default: test, or val)",
     )
     to.add_argument(
         "--test-limit",
         type=positive,
         metavar="N",
-        help="largest number of test images, balanced over classes (default: all)",
+        help="maximum number of test images, balanced over classes (default: all)",
     )
     to.add_argument(
         "--teacher",
@@ -164,11 +166,11 @@ def add_train(to: ArgumentParser) -> None:
         "(default: replicate them)",
     )
     to.add_argument(
-        "--minutes",
+        "--checkpoint-minutes",
         type=minutes,
         default=10.0,
         metavar="N",
-        help="minutes between saved training states (default: 10); not a time budget",
+        help="minutes between training checkpoints within an epoch (default: 10)",
     )
     to.add_argument(
         "--log",
@@ -197,9 +199,9 @@ def recipe_of(arguments: Namespace) -> "Recipe":
     from visprism.training import load_recipe
 
     changes = dict(arguments.changes)
-    for option, name in (("epochs", "epochs"), ("limit", "images")):
-        if getattr(arguments, option, None) is not None:
-            changes[name] = getattr(arguments, option)
+    for name in ("epochs", "limit"):
+        if getattr(arguments, name, None) is not None:
+            changes[name] = getattr(arguments, name)
     return load_recipe(arguments.recipe).replace(**changes)
 
 

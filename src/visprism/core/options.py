@@ -45,7 +45,22 @@ class Option:
     @property
     def help(self) -> str:
         """Help text with the default: ``number of PGD steps (default: 10)``."""
-        return f"{self.info.help} (default: {_text(self.default)})"
+        several = _element(_without_none(self.type)) is not _without_none(self.type)
+        values = (
+            f": any of {', '.join(map(str, self.choices))}" if several and self.choices else ""
+        )
+        return f"{self.info.help}{values} (default: {_text(self.default)})"
+
+    @property
+    def metavar(self) -> str:
+        """The form of a value in a help text: ``N``, ``X,...``, ``{linear,rbf}``."""
+        kind = _without_none(self.type)
+        element = _element(kind)
+        if element is not kind:
+            return f"{_FORMS.get(element, 'NAME')},..."
+        if self.choices is not None:
+            return f"{{{','.join(map(str, self.choices))}}}"
+        return _FORMS.get(element, "VALUE")
 
     @property
     def constraint(self) -> str:
@@ -132,6 +147,7 @@ class Option:
         return InputError(f"{self.name} must be {self.constraint}, got {value!r}")
 
 
+_FORMS = {int: "N", float: "X", str: "TEXT", Path: "FILE"}
 _NOUNS = {
     int: ("an integer", "integers"),
     float: ("a number", "numbers"),
@@ -238,7 +254,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 def _text(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, tuple):
-        return ",".join(_text(one) for one in value) or "none"
+        separator = ", " if value and isinstance(value[0], str) else ","
+        return separator.join(_text(one) for one in value) or "none"
     if isinstance(value, float):
         levels = round(255 * value, 9)  # of eight bits, in which perturbations are stated
         exact = float(f"{value:.4g}") == value or levels != int(levels)

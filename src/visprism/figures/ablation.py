@@ -28,16 +28,17 @@ def _(
 ) -> Axes:
     """Accuracy drop of one experiment against the depth of the block, with its interval.
 
-    Stages are marked, heads are small rings. Convolutions are drawn where no whole block was
-    ablated. With `attention` the mean of a statistic of each attention is drawn on a second
-    axis, against the same depth.
+    Stages are marked; heads, channels and tokens are small rings. Convolutions are drawn where
+    no whole block was ablated. With `attention` the mean of a statistic of each attention is
+    drawn on a second axis, against the same depth.
     """
     experiments = (ablated, "block", "convolution")
     rows = next(
         (r for name in experiments if len(r := result.experiment(name))),
         result.experiment("block"),
     )
-    heads = result.experiment("head") if ablated == "block" else rows.select(np.arange(0))
+    inside = ~np.isin(result.ablated, ["block", "convolution", "several"])
+    inner = result.select(inside & (ablated == "block"))
     ax.axhline(0, color=FAINT, linewidth=0.6)
     if len(rows):
         if quantity == "drop":  # its interval is not symmetric
@@ -46,17 +47,17 @@ def _(
         error = rows.nll_rise_error if quantity == "nll_rise" else np.zeros(len(rows))
         points(ax, rows, getattr(rows, quantity), error)
         stages(ax, rows)
-    for i in range(len(heads)):
-        value = getattr(heads, quantity)[i]
+    for i in range(len(inner)):
+        value = getattr(inner, quantity)[i]
         ax.plot(
-            heads.depth[i],
+            inner.depth[i],
             value,
             marker="o",
             markersize=2.2,
             markerfacecolor="none",
-            markeredgecolor=color_of("attention"),
+            markeredgecolor=color_of(str(inner.kind[i])),
             markeredgewidth=0.5,
-            gid=tip(f"{heads.block[i]} · {heads.ablated[i]} · {value:.3g}"),
+            gid=tip(f"{inner.block[i]} · {inner.ablated[i]} · {value:.3g}"),
         )
     if quantity == "drop":
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))

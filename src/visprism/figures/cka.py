@@ -5,32 +5,22 @@ from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from visprism.figures.color_bars import UNIT, color_bar
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, SIMILARITY, tip
 from visprism.figures.text import title
 from visprism.results.similarity import BlockStructure, Similarity
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
-_SCALE = Normalize(0, 1)
 _LABEL = 1.9  # inches; longest line of an axis' label
 
 
 def similarity_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     """A color bar at the side: CKA from 0 to 1."""
-    bar = figure.colorbar(
-        ScalarMappable(_SCALE, SIMILARITY),
-        ax=list(axes),
-        label="CKA",
-        ticks=[0, 0.2, 0.4, 0.6, 0.8, 1],
-        aspect=22,
-        pad=0.02,
-    )
-    bar.outline.set_visible(False)
+    color_bar(figure, axes, "CKA", ticks=[0, 0.2, 0.4, 0.6, 0.8, 1], aspect=22)
 
 
 @figure(width=2.5, height=2.35, share=False, key=similarity_bar, key_width=0.7)
@@ -53,7 +43,7 @@ def _(
     }
     for (i, j), value in np.ndenumerate(table[quantity]):
         defined = table["defined"][i, j]
-        color = SIMILARITY(_SCALE(value)) if defined else FAINT
+        color = SIMILARITY(UNIT(value)) if defined else FAINT
         number = f"{value:.2f}" if defined else "not defined"
         text = f"{names[i]} · {table['other'][i, j]} · {number}"
         cell = Rectangle((j, i), 1, 1, facecolor=color, edgecolor=color, linewidth=0.2)
@@ -110,7 +100,7 @@ def _(result: BlockStructure, ax: Axes) -> Axes:
         strict=True,
     ):
         available = np.isfinite(cka)
-        color = SIMILARITY(_SCALE(cka)) if available else FAINT
+        color = SIMILARITY(UNIT(cka)) if available else FAINT
         signed = (
             f"{round(excess, 2) + 0.0:+.2f}" if available else ""
         )  # + 0.0: no minus before 0

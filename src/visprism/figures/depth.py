@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from visprism.core.statistics import t_quantile
+from visprism.figures.color_bars import color_bar
 from visprism.figures.style import (
     ATTENTION_SHADE,
     DEPTH,
@@ -180,12 +179,5 @@ def legend_above(figure: Figure, handles: Mapping[str, Artist]) -> None:
 
 def depth_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     """A color bar at the side: normalized depth."""
-    bar = figure.colorbar(
-        ScalarMappable(Normalize(0, 1), DEPTH),
-        ax=list(axes),
-        label="Normalized depth",
-        ticks=[0, 0.25, 0.5, 0.75, 1],
-        aspect=22,
-        pad=0.02,
-    )
-    bar.outline.set_visible(False)
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    color_bar(figure, axes, "Normalized depth", colors=DEPTH, ticks=ticks, aspect=22)

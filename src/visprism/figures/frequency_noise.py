@@ -1,14 +1,10 @@
 """Figures of noise by frequency: `FrequencyRobustness` and `FourierSensitivity`."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from visprism.figures.color_bars import UNIT, error_rate_bar
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
 from visprism.figures.style import KIND_COLORS, SIMILARITY, tip
@@ -44,23 +40,7 @@ def _(result: FrequencyRobustness, ax: Axes) -> Axes:
     return ax
 
 
-_SCALE = Normalize(0, 1)
-
-
-def error_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A color bar at the side: the error rate from 0 to 1."""
-    bar = figure.colorbar(
-        ScalarMappable(_SCALE, SIMILARITY),
-        ax=list(axes),
-        label="Error rate",
-        format=PercentFormatter(1, decimals=0),
-        aspect=24,
-        pad=0.02,
-    )
-    bar.outline.set_visible(False)
-
-
-@figure(width=2.5, height=2.4, key=error_bar, key_width=0.7)
+@figure(width=2.5, height=2.4, key=error_rate_bar, key_width=0.7)
 def _(result: FourierSensitivity, ax: Axes) -> Axes:
     """Error rate under noise of each frequency; the cross marks frequency 0."""
     # A file may hold a part of the plane, down to a single frequency.
@@ -73,7 +53,7 @@ def _(result: FourierSensitivity, ax: Axes) -> Axes:
     ax.imshow(
         image,
         cmap=SIMILARITY,
-        norm=_SCALE,
+        norm=UNIT,
         extent=(left, right, bottom, top),
         origin="lower",
         interpolation="nearest",

@@ -161,16 +161,16 @@ _NAMES = {"sam": "SAM", "asam": "ASAM", "gaussian": "Gaussian"}
 
 @figure(width=2.4, height=2.0)
 def _(result: Sharpness, ax: Axes) -> Axes:
-    """A point for each rule with its interval; faint points are mini-batches."""
+    """A point for each measure with its interval; faint points are mini-batches."""
     labels = []
-    for x, (rule, rho, steps, mean, low, high, batches) in enumerate(result.means()):
+    for x, (measure, rho, steps, mean, low, high, batches) in enumerate(result.means()):
         if batches:
-            rows = (result.rule == rule) & (result.rho == rho) & (result.steps == steps)
+            rows = (result.measure == measure) & (result.rho == rho) & (result.steps == steps)
             values = result.sharpness[rows]
             ax.plot(np.full(len(values), x), values, ".", color=FAINT, markersize=2)
         error = [[mean - low], [high - mean]] if np.isfinite(low) else None
         ax.errorbar([x], [mean], yerr=error, fmt="o", color=INK, markersize=4, capsize=2)
-        labels.append(f"{_NAMES[rule]}\n$\\rho$ = {rho:g}")
+        labels.append(f"{_NAMES[measure]}\n$\\rho$ = {rho:g}")
     ax.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
     ax.set_xticks(range(len(labels)), labels=labels)
     ax.set(xlim=(-0.6, len(labels) - 0.4), ylabel=Sharpness.infos()["sharpness"].heading)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
+from visprism.figures.color_bars import color_bar
 from visprism.figures.depth import against_depth, from_zero, kinds_key
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
@@ -47,17 +47,18 @@ def _(
 
 def strength_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     """A color bar at the side: weight of a pixel."""
-    bar = figure.colorbar(
-        ScalarMappable(_SCALE, _COLORS),
-        ax=list(axes),
-        label="Relative to strongest",
+    bar = color_bar(
+        figure,
+        axes,
+        "Relative to strongest",
+        scale=_SCALE,
+        colors=_COLORS,
         ticks=[1e-4, 1e-3, 1e-2, 1e-1, 1],
         format=FuncFormatter(lambda value, _: f"{value:g}"),
         aspect=12,
         pad=0.01,
     )
     bar.ax.tick_params(which="minor", length=0)
-    bar.outline.set_visible(False)
 
 
 @figure(width=6.1, height=1.15, across=1, key=strength_bar, key_width=0.65)

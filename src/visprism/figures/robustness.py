@@ -1,39 +1,21 @@
 """Figures of robustness: `Robustness`, `CorruptionErrors`, `Stability`."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
+from visprism.figures.color_bars import UNIT, error_rate_bar
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
 from visprism.results.robustness import CLEAN, CorruptionErrors, Robustness
 from visprism.results.stability import Stability
 
-_SCALE = Normalize(0, 1)
 _WHITE_BELOW = 0.6  # error rate below which the cell is dark
 
 
-def error_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A color bar at the side: the error rate from 0 to 1."""
-    bar = figure.colorbar(
-        ScalarMappable(_SCALE, SIMILARITY),
-        ax=list(axes),
-        label="Error rate",
-        format=PercentFormatter(1, decimals=0),
-        aspect=26,
-        pad=0.02,
-    )
-    bar.outline.set_visible(False)
-
-
-@figure(width=2.9, height=3.3, key=error_bar, key_width=0.7)
+@figure(width=2.9, height=3.3, key=error_rate_bar, key_width=0.7)
 def _(result: Robustness, ax: Axes) -> Axes:
     """Error rate of each corruption and severity, in percent."""
     rows = result.select(result.metric == "accuracy")
@@ -46,7 +28,7 @@ def _(result: Robustness, ax: Axes) -> Axes:
         first = 0 if clean else severities.index(severity)
         place = first, len(names) - 1 - names.index(name)
         wide = len(severities) if clean else 1
-        cell = Rectangle(place, wide, 1, facecolor=SIMILARITY(_SCALE(error)), edgecolor="white")
+        cell = Rectangle(place, wide, 1, facecolor=SIMILARITY(UNIT(error)), edgecolor="white")
         cell.set_gid(tip(f"{readable(name)} · severity {severity} · error rate {error:.1%}"))
         ax.add_patch(cell)
         ax.text(

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from visprism.figures.color_bars import color_bar
 from visprism.figures.depth import against_depth, kinds_key, points
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
@@ -164,8 +164,7 @@ def _picture_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     images = [image for ax in axes for image in ax.images]
     if images:
         norm = Normalize(*images[0].get_clim())
-        bar = figure.colorbar(ScalarMappable(norm, SIMILARITY), ax=list(axes), pad=0.01)
-        bar.outline.set_visible(False)
+        color_bar(figure, axes, scale=norm, pad=0.01)
 
 
 @figure(width=6.0, height=1.4, across=1, share=False, key=_picture_bar, key_width=0.65)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from visprism.figures.color_bars import color_bar
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, INK, tip
 from visprism.results.weights import PatchFilters, PositionalSimilarity
@@ -61,15 +61,10 @@ def _(result: PatchFilters, ax: Axes) -> Axes:
 
 def cosine_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     """A color bar at the side: the cosine similarity."""
-    bar = figure.colorbar(
-        ScalarMappable(_SCALE, _COLORS),
-        ax=list(axes),
-        label="Cosine similarity",
-        ticks=[-1, -0.5, 0, 0.5, 1],
-        aspect=24,
-        pad=0.01,
+    ticks = [-1, -0.5, 0, 0.5, 1]
+    color_bar(
+        figure, axes, "Cosine similarity", scale=_SCALE, colors=_COLORS, ticks=ticks, pad=0.01
     )
-    bar.outline.set_visible(False)
 
 
 @figure(width=2.9, height=2.7, key=cosine_bar, key_width=0.6)

@@ -53,7 +53,7 @@ def search_by_recipe(
     validation_batches = list(batches(validation, preprocessing, _VALIDATION_BATCH))
 
     def train(candidate: nn.Module, seed: int) -> float:
-        seeded = replace(recipe, seed=seed, snapshots=0)
+        seeded = replace(recipe, seed=seed, snapshot_every=0)
         history = fit(
             candidate,
             training_feed(job, training, preprocessing, seeded, run),

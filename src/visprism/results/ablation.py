@@ -11,13 +11,42 @@ from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, points_text
 
-# Experiments of one block at a time, which are never ranked together: removing a convolution
+# Experiments of one part at a time, which are never ranked together: removing a convolution
 # inside a block damages a path that the rest of the block still uses.
-EXPERIMENTS = {
-    "block": "one whole block removed",
-    "convolution": "one convolution inside a block removed",
-    "head": "one attention head removed",
+_PARTS = {
+    "block": "one whole block",
+    "convolution": "one convolution inside a block",
+    "head": "one attention head",
+    "channel": "one channel of a block",
+    "class tokens": "class tokens after one block",
+    "registers": "registers after one block",
+    "prefix tokens": "prefix tokens after one block",
 }
+_IDENTITY = frozenset({"block", "convolution"})  # with "zero" they pass their input on
+_REPLACEMENTS = {
+    "zero": "zero",
+    "mean": "the mean over images",
+    "shuffle": "the value for another image",
+}
+
+
+def experiment_text(part: str, replacement: str) -> str:
+    """An experiment with its replacement.
+
+    Example:
+        >>> experiment_text("block", "zero"), experiment_text("head", "zero")
+        ('one whole block replaced by the identity', 'one attention head replaced by zero')
+    """
+    identity = replacement == "zero" and part in _IDENTITY
+    value = "the identity" if identity else _REPLACEMENTS[replacement]
+    return f"{_PARTS[part]} replaced by {value}"
+
+
+def mean_drop_label(part: str, comparison: str, replacement: str) -> str:
+    """Name of a mean accuracy drop, or of a difference of two means."""
+    return f"mean accuracy drop, {experiment_text(part, replacement)}, {comparison}"
+
+
 _EARLY_CONV, _LATE_ATTENTION = "conv, late minus early", "attention, late minus early"
 
 
@@ -65,7 +94,9 @@ class Ablations(Result):
         "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
     )
     ablated: np.ndarray = column(
-        "Ablated part", "", "'block', 'convolution', 'head 3', or 'several' blocks"
+        "Ablated part",
+        "",
+        "'block', 'convolution', 'head 3', 'channel 7', 'registers', ..., or 'several' blocks",
     )
     num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
     accuracy: np.ndarray = column("Accuracy", "", "accuracy of the ablated model")
@@ -97,11 +128,17 @@ class Ablations(Result):
     not_ablated: str = scalar(
         "Not ablated", "", "parts that could not be ablated, and why", default=""
     )
+    replacement: str = scalar(
+        "Replacement",
+        "",
+        "of what a part adds or of its output: 'zero', 'mean' over images or 'shuffle'",
+        default="zero",
+    )
 
     def experiment(self, name: str) -> "Ablations":
-        """The rows of one experiment: "block", "convolution" or "head"."""
-        if name == "head":
-            return self.select(np.char.startswith(self.ablated, "head"))
+        """The rows of one experiment: "block", "convolution", "head", "registers", ..."""
+        if name in ("head", "channel"):
+            return self.select(np.char.startswith(self.ablated, f"{name} "))
         return self.select(self.ablated == name)
 
     def joint(self) -> "JointAblations":
@@ -142,7 +179,7 @@ class Ablations(Result):
         """Per experiment: significant drops, and the largest, named as a maximum."""
         images = images_text(self.provenance.images, self.provenance.split)
         texts = []
-        for name, phrase in EXPERIMENTS.items():
+        for name in _PARTS:
             rows = self.experiment(name)
             if not len(rows):
                 continue
@@ -150,9 +187,10 @@ class Ablations(Result):
             worst = int(rows.drop.argmax())
             part = "" if name == "block" else f", {rows.ablated[worst]}"
             texts.append(
-                f"{phrase}: accuracy drops significantly from {self.baseline_accuracy:.1%} in "
-                f"{_share(significant, len(rows))} ablations ({images}); "
-                f"largest drop of {len(rows)}: {rows.block[worst]}{part} ({rows.kind[worst]}), "
+                f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
+                f"{self.baseline_accuracy:.1%} in "
+                f"{_share(significant, len(rows))} ablations ({images}); largest drop of "
+                f"{len(rows)}: {rows.block[worst]}{part} ({rows.kind[worst]}), "
                 f"{points_text(rows.drop[worst], rows.drop_low[worst], rows.drop_high[worst])}"
             )
         if not self.partial.all():
@@ -163,16 +201,17 @@ class Ablations(Result):
         return tuple(Finding(text) for text in texts)
 
     def answers(self) -> tuple[Answer, ...]:
-        """The largest drop of each experiment, a selected maximum."""
+        """The largest drop over blocks and over convolutions, selected maxima."""
         answers = []
-        for name, phrase in list(EXPERIMENTS.items())[:2]:
+        for name in ("block", "convolution"):
             rows = self.experiment(name)
             if len(rows):
                 worst = int(rows.drop.argmax())
                 answers.append(
                     Answer(
                         question="How much does accuracy drop when one part is ablated?",
-                        quantity=f"largest accuracy drop, {phrase}",
+                        quantity="largest accuracy drop, "
+                        + experiment_text(name, self.replacement),
                         value=float(rows.drop[worst]),
                         low=float(rows.drop_low[worst]),
                         high=float(rows.drop_high[worst]),
@@ -202,6 +241,7 @@ class KindAblations(Result):
     )
     drop_low: np.ndarray = column("Low", "", "lower end of the 95 % interval over images")
     drop_high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+    replacement: str = scalar("Replacement", "", "as in `Ablations`", default="zero")
 
     def findings(self) -> tuple[Finding, ...]:
         """Each mean and each difference, with its interval."""
@@ -211,7 +251,8 @@ class KindAblations(Result):
             zip(self.ablated.tolist(), self.comparison.tolist(), strict=True)
         ):
             text = (
-                f"{EXPERIMENTS[ablated]}, {comparison}: mean accuracy drop "
+                f"{experiment_text(ablated, self.replacement)}, {comparison}: mean accuracy "
+                "drop "
                 f"{points_text(self.drop[i], self.drop_low[i], self.drop_high[i])} over "
                 f"{self.num_blocks[i]} blocks and {images}"
             )
@@ -225,7 +266,7 @@ class KindAblations(Result):
         return tuple(
             Answer(
                 question="Which blocks does the accuracy depend on?",
-                quantity=f"mean accuracy drop, {EXPERIMENTS[ablated]}, {comparison}",
+                quantity=mean_drop_label(str(ablated), str(comparison), self.replacement),
                 value=float(self.drop[i]),
                 low=float(self.drop_low[i]),
                 high=float(self.drop_high[i]),

@@ -59,6 +59,11 @@ class ColumnInfo:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
+def renaming(**names: str) -> Upgrade:
+    """An upgrade of a schema that gives stored values their present names: former=present."""
+    return lambda values: {names.get(name, name): value for name, value in values.items()}
+
+
 def column(label: str, unit: str = "", meaning: str = "") -> Any:  # noqa: ANN401 (a field)
     """A column of a result type: an array with one value per row."""
     return field(metadata={"column": ColumnInfo(label, unit, meaning)})

@@ -16,11 +16,10 @@ from visprism.results.hessian_statistics import (
     average_positive,
     geometric_mean,
     kernel_density,
-    linearized_ratio,
     negative_proportion,
 )
 from visprism.results.hessian_summary import APE, GEOMETRIC, LARGEST, NEP, HessianSummary
-from visprism.results.per_image import PerImage
+from visprism.results.per_image import PerImage, linearized_ratio
 
 Key = tuple[str, str, float]  # phase, data, weight decay
 

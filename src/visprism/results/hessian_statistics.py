@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from visprism.core.statistics import mean_interval, t_interval, t_quantile
-from visprism.results.per_image import MIN_UNITS
+from visprism.results.per_image import MIN_UNITS, linearized_ratio
 
 MIN_BATCHES = MIN_UNITS
 
@@ -84,19 +84,6 @@ def geometric_mean(values: Sequence[np.ndarray]) -> tuple[float, float, float]:
         return float(np.exp(mean)), float("nan"), float("nan")
     low, high = t_interval(mean, error, int((counts > 0).sum()))
     return float(np.exp(mean)), float(np.exp(low)), float(np.exp(high))
-
-
-def linearized_ratio(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """A value for each mini-batch, whose mean is the ratio of the sums over mini-batches.
-
-    It is the ratio plus the influence of the mini-batch, r + (total - r count) / mean count, so
-    that the spread of the values gives the standard error of the ratio, and the spread of
-    paired differences that of the difference of two ratios.
-
-    Source: Cochran (1977), Sampling techniques, sec. 6.3 and 6.9.
-    """
-    ratio = totals.sum() / counts.sum()
-    return ratio + (totals - ratio * counts) / counts.mean()
 
 
 def _ratio(totals: np.ndarray, counts: np.ndarray) -> tuple[float, float]:

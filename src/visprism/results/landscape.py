@@ -11,6 +11,7 @@ from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.loss import objective_label
+from visprism.results.per_image import DIRECTION_PAIRS, PerImage
 
 BATCH_NORM_LABELS = {
     "frozen": "frozen BatchNorm statistics",
@@ -162,6 +163,27 @@ class Rings(Result):
         rows = self.select((self.batch_norm == batch_norm) & (self.radius == radius))
         return np.array([rows.rise[rows.pair == pair].mean() for pair in np.unique(rows.pair)])
 
+    def per_direction_pair(self) -> PerImage:
+        """The mean increase over the angles of each direction pair, by treatment and distance.
+
+        A model without BatchNorm has the same values for both treatments.
+        """
+        data = objective_label(self.provenance.split)
+        quantities = {
+            f"{rise_label(radius, treatment)}, {data}": self.pair_means(batch_norm, radius)
+            for batch_norm in dict.fromkeys(self.batch_norm.tolist())
+            for treatment in ([batch_norm] if self.has_batch_norm else BATCH_NORM_LABELS)
+            for radius in dict.fromkeys(self.radius.tolist())
+        }
+        pairs = np.unique(self.pair)
+        return PerImage(
+            quantity=np.repeat(list(quantities), len(pairs)),
+            image=np.tile(pairs, len(quantities)),
+            value=np.concatenate(list(quantities.values())),
+            over=DIRECTION_PAIRS,
+            provenance=self.provenance,
+        )
+
     def findings(self) -> tuple[Finding, ...]:
         """The increase at each distance, for each treatment of BatchNorm."""
         data = objective_label(self.provenance.split)
@@ -205,7 +227,7 @@ class Rings(Result):
                 ring.low,
                 ring.high,
                 unit="nats",
-                over="direction pairs",
+                over=DIRECTION_PAIRS,
                 claim="C15",
             )
             for ring in rings

@@ -6,9 +6,10 @@ import numpy as np
 
 from visprism.core.statistics import t_interval
 from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.base import Result, column, renaming, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.hessian_statistics import MIN_BATCHES
+from visprism.results.per_image import PerImage
 
 SHARPNESS_QUESTION = "How sharp is the loss?"
 WHICH_LABELS = {
@@ -201,7 +202,7 @@ class Trace(Curvature):
         )
 
 
-_RULE_TEXT = {
+_MEASURE_TEXT = {
     "sam": "along the gradient, at distance {rho:g}",
     "asam": "along the gradient scaled by the weights, at adaptive distance {rho:g}",
     "gaussian": "in random Gaussian directions, on average, at distance {rho:g}",
@@ -218,15 +219,21 @@ def _older_sharpness(values: dict) -> dict:
     }
 
 
-@result_type("sharpness", upgrades={0: _older_sharpness})
+@result_type(
+    "sharpness",
+    schema=2,
+    upgrades={0: _older_sharpness, 1: renaming(rule="measure", draws="directions")},
+)
 class Sharpness(Result):
-    """Increase of the loss at a small distance from the weights; one row per rule and batch."""
+    """Increase of the loss close to the weights; one row per measure and batch."""
 
-    rule: np.ndarray = column(
-        "Rule", "", "sam, asam (distance in units of the weights), or gaussian (average case)"
+    measure: np.ndarray = column(
+        "Measure",
+        "",
+        "sam, asam (distance in units of the weights), or gaussian (average case)",
     )
     batch: np.ndarray = column("Mini-batch", "", "its number; -1 for all of the data at once")
-    rho: np.ndarray = column("Distance rho", "", "from the weights, as the rule measures it")
+    rho: np.ndarray = column("Distance rho", "", "from the weights, in the norm of the measure")
     steps: np.ndarray = column("Ascent steps", "", "gradient steps; 0 for gaussian")
     sharpness: np.ndarray = column("Loss increase", "nats", "L(w + d) - L(w)")
     error: np.ndarray = column(
@@ -237,35 +244,50 @@ class Sharpness(Result):
     )
     loss: np.ndarray = column("Loss", "nats", "L(w)")
     gradient_norm: np.ndarray = column("Gradient norm", "", "Euclidean norm at w")
-    draws: int = scalar("Directions", "", "Gaussian directions per row", default=0)
+    directions: int = scalar("Directions", "", "Gaussian directions per row", default=0)
 
     def means(self) -> Iterator[tuple[str, float, int, float, float, float, int]]:
-        """Rule, distance, steps, mean increase, both ends of its 95 % interval, mini-batches.
+        """Measure, distance, steps, mean increase, both ends of its interval, mini-batches.
 
         The interval is Student's over mini-batches, from 10 of them on; for one row of the
-        Gaussian rule over directions.
+        Gaussian measure over directions.
         """
-        keys = zip(self.rule.tolist(), self.rho.tolist(), self.steps.tolist(), strict=True)
-        for rule, rho, steps in dict.fromkeys(keys):
-            rows = (self.rule == rule) & (self.rho == rho) & (self.steps == steps)
+        keys = zip(self.measure.tolist(), self.rho.tolist(), self.steps.tolist(), strict=True)
+        for measure, rho, steps in dict.fromkeys(keys):
+            rows = (self.measure == measure) & (self.rho == rho) & (self.steps == steps)
             values = self.sharpness[rows]
             n = int((self.batch[rows] >= 0).sum())
             error = float(self.error[rows][0]) if n == 0 else _standard_error(values)
-            low, high = t_interval(float(values.mean()), error, n or self.draws)
+            low, high = t_interval(float(values.mean()), error, n or self.directions)
             if 0 < n < MIN_BATCHES:
                 low = high = float("nan")
-            yield rule, rho, steps, float(values.mean()), low, high, n
+            yield measure, rho, steps, float(values.mean()), low, high, n
+
+    def per_mini_batch(self) -> PerImage:
+        """The increase of each mini-batch by measure; empty for all of the data at once."""
+        rows = self.select(self.batch >= 0)
+        quantities = [
+            _increase_label(measure, rho)
+            for measure, rho in zip(rows.measure.tolist(), rows.rho.tolist(), strict=True)
+        ]
+        return PerImage(
+            quantity=np.array(quantities, dtype=str),
+            image=rows.batch,
+            value=rows.sharpness,
+            over="mini-batches",
+            provenance=self.provenance,
+        )
 
     def findings(self) -> tuple[Finding, ...]:
-        """The increase by rule, with its interval over mini-batches."""
+        """The increase by measure, with its interval over mini-batches."""
         findings = []
         data = objective_label(self.provenance.split)
-        for rule, rho, steps, mean, low, high, n in self.means():
-            where = _RULE_TEXT[rule].format(rho=rho)
+        for measure, rho, steps, mean, low, high, n in self.means():
+            where = _MEASURE_TEXT[measure].format(rho=rho)
             ascent = f" ({steps} ascent steps)" if steps > 1 else ""
             over = f"; mean over {n} mini-batches" if n else ""
-            if not n and rule == "gaussian":
-                over = f"; mean over {self.draws} directions"
+            if not n and measure == "gaussian":
+                over = f"; mean over {self.directions} directions"
             if self.provenance.images:
                 over += f", {self.provenance.images} images"
             findings.append(
@@ -277,19 +299,24 @@ class Sharpness(Result):
         return tuple(findings)
 
     def answers(self) -> tuple[Answer, ...]:
-        """The mean increase by rule."""
+        """The mean increase by measure."""
         return tuple(
             Answer(
                 SHARPNESS_QUESTION,
-                f"loss increase {_RULE_TEXT[rule].format(rho=rho)}",
+                _increase_label(measure, rho),
                 mean,
                 low,
                 high,
                 unit="nats",
-                over="mini-batches" if n else ("directions" if rule == "gaussian" else ""),
+                over="mini-batches" if n else ("directions" if measure == "gaussian" else ""),
             )
-            for rule, rho, _, mean, low, high, n in self.means()
+            for measure, rho, _, mean, low, high, n in self.means()
         )
+
+
+def _increase_label(measure: str, rho: float) -> str:
+    """Name of the increase of the loss by measure and distance."""
+    return f"loss increase {_MEASURE_TEXT[measure].format(rho=rho)}"
 
 
 def _standard_error(values: np.ndarray) -> float:

@@ -6,13 +6,15 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.results.base import column as quantity
-from visprism.results.base import result_type, scalar
+from visprism.results.base import renaming, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import PerBlock, Valued
 from visprism.results.text import images_text
 
 
-@result_type("patch-components")
+@result_type(
+    "patch-components", schema=2, upgrades={1: renaming(foreground="background_threshold")}
+)
 class PatchComponents(Valued, PerBlock):
     """Scores of three principal components; one row for each block, image and patch.
 
@@ -32,8 +34,10 @@ class PatchComponents(Valued, PerBlock):
     explained: np.ndarray = quantity(
         "Explained variance", "", "fraction that the three components of the block hold"
     )
-    foreground: float = scalar(
-        "Foreground", "", "score of the first component above which a patch is; NaN: all are"
+    background_threshold: float = scalar(
+        "Background threshold",
+        "",
+        "score of the first component up to which a patch is background; NaN: none is",
     )
 
     def pictures(self) -> dict[tuple[str, int], Float[np.ndarray, "h w 3"]]:

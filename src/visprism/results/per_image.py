@@ -16,7 +16,9 @@ from visprism.core.provenance import Provenance
 from visprism.core.statistics import mean_interval, paired_proportions_interval, t_interval
 from visprism.results.base import ColumnInfo, Columns, Result, column, result_type, scalar
 
+DIRECTION_PAIRS = "direction pairs"  # of a loss landscape, as `PerImage.over`
 MIN_UNITS = 10  # mini-batches; intervals over fewer do not hold their level
+MIN_DIRECTION_PAIRS = 3  # means over random directions are closer to normal
 
 _set = object.__setattr__  # fields of a frozen dataclass are set while it is made
 
@@ -37,8 +39,9 @@ class PerImage(Result):
     linearized: as the quantity plus the influence of each image, whose mean is 0.
 
     Names are stored once, and each row holds the index of its name, since names are long and
-    rows are many. Quantities of a training loss have one value for each mini-batch; then `over`
-    says so, and `image` is the index of the mini-batch.
+    rows are many. Quantities of a training loss have one value for each mini-batch, and those
+    of a landscape one for each pair of random directions; then `over` says so, and `image` is
+    the index of the mini-batch or of the pair.
 
     Raises:
         InputError: if an image has two values of one quantity, a name has a line break, or a
@@ -166,7 +169,8 @@ def paired_differences(first: PerImage, second: PerImage) -> Differences:
     d_i = second_i - first_i over n common images, the difference is mean(d). Its interval is
     that of `visprism.core.statistics.mean_interval`, Student's with a correction for skewed
     differences; there is none where fewer than 5 images differ from the median difference. Of
-    mini-batches, which are few, it is Student's, and NaN for fewer than 10. Where all values
+    mini-batches and of direction pairs, which are few, it is Student's, and NaN for fewer than
+    10 mini-batches or 3 direction pairs. Where all values
     are 0 or 1, as for correct classification, the interval is that of Bonett and Price, which
     does not shrink to a point when the models agree on every image.
 
@@ -216,6 +220,21 @@ def paired_differences(first: PerImage, second: PerImage) -> Differences:
     )
 
 
+def linearized_ratio(
+    totals: Float[np.ndarray, " n"], counts: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """A value for each unit, whose mean is the ratio of the sums over units.
+
+    It is the ratio plus the influence of the unit, r + (total - r count) / mean count, so that
+    the spread of the values gives the standard error of the ratio, and the spread of paired
+    differences that of the difference of two ratios.
+
+    Source: Cochran (1977), Sampling techniques, sec. 6.3 and 6.9.
+    """
+    ratio = totals.sum() / counts.sum()
+    return ratio + (totals - ratio * counts) / counts.mean()
+
+
 def _difference(
     quantity: str, first: PerImage, second: PerImage
 ) -> tuple[float, float, float, float, float, int]:
@@ -229,7 +248,8 @@ def _difference(
             f"first and second must have {first.over} in common, got none for {quantity}"
         )
     a, b = values_a[at_a].astype(np.float64), values_b[at_b].astype(np.float64)
-    if first.over != "images" and len(images) < MIN_UNITS:
+    fewest = MIN_DIRECTION_PAIRS if first.over == DIRECTION_PAIRS else MIN_UNITS
+    if first.over != "images" and len(images) < fewest:
         low = high = float("nan")
     elif _binary(a) and _binary(b):
         low, high = paired_proportions_interval(

@@ -6,7 +6,7 @@ import numpy as np
 
 from visprism.core.statistics import NORMAL_95
 from visprism.results.answers import POINTS, Answer
-from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.base import Result, column, renaming, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text, points_text
 
@@ -21,7 +21,11 @@ def _with_drop_interval(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"drop_low": values["drop"] - half, "drop_high": values["drop"] + half}
 
 
-@result_type("frequency-robustness", schema=1, upgrades={0: _with_drop_interval})
+@result_type(
+    "frequency-robustness",
+    schema=2,
+    upgrades={0: _with_drop_interval, 1: renaming(ring="band_shape")},
+)
 class FrequencyRobustness(Result):
     """Accuracy under noise confined to a band of frequencies; one row for each band.
 
@@ -68,8 +72,8 @@ class FrequencyRobustness(Result):
         "Mean drop, high", "", "upper end of its 95 % interval", default=float("nan")
     )
     width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
-    ring: str = scalar(
-        "Ring", "", "shape of the bands in the frequency plane", default="square"
+    band_shape: str = scalar(
+        "Band shape", "", "shape of the bands in the frequency plane", default="square"
     )
     left_out: str = scalar(
         "Empty bands", "", "bands without any frequency of images this small", default=""
@@ -262,27 +266,30 @@ class Adversarial(Result):
 
     def answers(self) -> tuple[Answer, ...]:
         """Robust accuracy of each size of perturbation, over the strongest attacks measured."""
-        answers = []
-        sizes = list(zip(self.norm.tolist(), self.epsilon.tolist(), strict=True))
-        for norm, epsilon in dict.fromkeys(sizes):
-            rows = self.select(
-                (self.norm == norm) & (self.epsilon == epsilon) & ~np.isfinite(self.frequency)
+        return tuple(
+            Answer(
+                question="How robust is the model to adversarial perturbations?",
+                quantity=quantity,
+                value=float(self.accuracy[row]),
+                low=float(self.low[row]),
+                high=float(self.high[row]),
+                unit="%",
+                over="images",
             )
-            if not len(rows):
-                continue
-            worst = int(np.lexsort((rows.attack != WORST_CASE, rows.accuracy))[0])
-            answers.append(
-                Answer(
-                    question="How robust is the model to adversarial perturbations?",
-                    quantity=f"robust accuracy, {_size(norm, epsilon)}",
-                    value=float(rows.accuracy[worst]),
-                    low=float(rows.low[worst]),
-                    high=float(rows.high[worst]),
-                    unit="%",
-                    over="images",
-                )
-            )
-        return tuple(answers)
+            for quantity, row in self.strongest().items()
+        )
+
+    def strongest(self) -> dict[str, int]:
+        """Row of the smallest robust accuracy for each size of perturbation, by quantity.
+
+        Attacks that are confined to a band of frequencies are left out.
+        """
+        rows: dict[str, int] = {}
+        for row in np.lexsort((self.attack != WORST_CASE, self.accuracy)).tolist():
+            if not np.isfinite(self.frequency[row]):
+                size = _size(self.norm[row], self.epsilon[row])
+                rows.setdefault(f"robust accuracy, {size}", row)
+        return dict(sorted(rows.items(), key=lambda item: item[1]))
 
 
 def _size(norm: str, epsilon: float) -> str:

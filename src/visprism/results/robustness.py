@@ -14,6 +14,11 @@ from visprism.results.text import images_text, interval_text
 
 CLEAN = ("clean", 0)  # the condition of images that are not corrupted
 
+# Names of means over all corruptions and severities.
+MEAN_ACCURACY = "mean accuracy on corrupted images"
+MEAN_NLL = "mean NLL on corrupted images"
+MEAN_DROP = "mean accuracy drop from clean images"
+
 # AlexNet's error on ImageNet-C, mean over the five severities (Hendrycks and Dietterich 2019,
 # table 1, in full digits from the authors' repository), for images of 224x224 pixels.
 ALEXNET = {
@@ -132,12 +137,12 @@ class Robustness(Result):
         """Mean accuracy on corrupted images, and its drop from clean images."""
         question = "How robust is the model to corruptions?"
         quantities = {
-            "mean accuracy on corrupted images": (
+            MEAN_ACCURACY: (
                 self.mean_accuracy,
                 self.mean_accuracy_low,
                 self.mean_accuracy_high,
             ),
-            "mean accuracy drop from clean images": (
+            MEAN_DROP: (
                 self.mean_drop,
                 self.mean_drop_low,
                 self.mean_drop_high,

@@ -7,6 +7,8 @@ from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
 from visprism.results.text import interval_text
 
+SHAPE_BIAS = "shape bias"  # name of the quantity
+
 
 @result_type("shape-bias")
 class ShapeBias(Result):
@@ -59,7 +61,7 @@ class ShapeBias(Result):
         return (
             Answer(
                 "Does the model classify by shape or by texture?",
-                "shape bias",
+                SHAPE_BIAS,
                 float(self.bias[-1]),
                 float(self.low[-1]),
                 float(self.high[-1]),

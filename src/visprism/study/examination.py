@@ -17,9 +17,10 @@ from visprism.measure.features.observe import observations
 from visprism.results.base import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, version_of
-from visprism.study.plan import Plan, Step, Workload, plan_of
+from visprism.study.plan import Plan, Step, minutes_with_room, plan_of
 from visprism.study.store import Store, key_of
 from visprism.study.study import Entry, Failure, Kind, Study
+from visprism.study.workload import Workload
 
 _ALL_PAIRS = 3  # models, up to which every pair is compared; beyond, each with the first
 _UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
@@ -55,14 +56,23 @@ class Examination:
             left = None if budget is None else max(self.run.seconds_left, 0.0)
             plan = self._planned(workload, remaining, left)
             if not plan.steps:
-                for name, reason in plan.too_slow.items():
-                    for model in sorted(workload.applicable[name]):
-                        self._fail(Failure(model, name, reason, "skipped"))
+                self._skip(plan, workload)
                 return
             step = min(plan.steps, key=lambda s: s.total)
             self._decide(step)
             self._measure(step, workload)
             remaining = [a for a in remaining if a.name not in step.names]
+
+    def _skip(self, plan: Plan, workload: Workload) -> None:
+        """Report analyses without room, and the budget of a study that has room for them."""
+        analyses = [a for a in self.analyses if workload.applicable[a.name]]
+        minutes = minutes_with_room(workload, analyses, self.budget or 0.0)
+        for name, shortage in plan.too_slow.items():
+            reason = str(shortage)
+            if name in minutes:
+                reason += f" A budget of {minutes[name]} min would be enough."
+            for model in sorted(workload.applicable[name]):
+                self._fail(Failure(model, name, reason, "skipped"))
 
     def result(self, *, seconds: float) -> Study:
         """The study as far as it is complete."""

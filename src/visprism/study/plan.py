@@ -4,28 +4,16 @@ All models of a study are measured on the same number of images by each analysis
 model decides what a time budget allows.
 """
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import ceil, inf, isfinite
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
 
-import torch
-
-from visprism.analyses.base import Analysis, FeatureAnalysis, Timing
-from visprism.analyses.subject import Subject
-from visprism.anatomy import forward
-from visprism.core.errors import InputError
-from visprism.core.processes import gather
-from visprism.core.run import Run
-from visprism.measure.batches import on_device
-from visprism.measure.loss.objective import Objective
-from visprism.measure.loss.products import Products
+from visprism.analyses.base import Analysis, FeatureAnalysis
+from visprism.study.workload import Workload
 
 _COMFORTABLE = 128  # images: an analysis is made coarser before it is given fewer
 _RESERVE = 0.8  # part of a budget that is planned; estimates err
-_TIMED, _REPEATS = 32, 3  # images of a timed pass, and how often it is repeated
-_MINI_BATCH, _FEWEST_TIMED = 16, 4  # images of timed derivatives
-_LOSS_SECONDS = 0.05  # of a forward pass, by which the number of these images is chosen
+_ROUNDING = 1e-6  # seconds
 
 
 @dataclass(frozen=True)
@@ -49,11 +37,32 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Shortage:
+    """An analysis without room in a budget: its cheapest variant, and the seconds for it."""
+
+    images: int
+    needed: float  # seconds
+    allowance: float  # seconds
+
+    @property
+    def ratio(self) -> float:
+        """Needed seconds over the allowance."""
+        return self.needed / max(self.allowance, 1e-9)
+
+    def __str__(self) -> str:
+        """Reason why the analysis is left out."""
+        return (
+            f"{self.images} images would take about {_duration(self.needed)}, and "
+            f"{_duration(self.allowance)} of the time budget are left for it."
+        )
+
+
+@dataclass(frozen=True)
 class Plan:
     """The steps of a study in order."""
 
     steps: tuple[Step, ...] = ()
-    too_slow: Mapping[str, str] = field(default_factory=dict)  # analysis -> reason
+    too_slow: Mapping[str, Shortage] = field(default_factory=dict)  # by name of the analysis
     budget: float | None = None  # seconds
 
     @property
@@ -73,157 +82,88 @@ class Plan:
         return [*rows, f"{'total':<{width}}  expected {self.seconds:.0f} s{limit}"]
 
 
-def timing_of(subject: Subject, run: Run, *, of_loss: bool = False) -> Timing:
-    """Seconds per image of a forward pass and of loading; the same in every process.
-
-    With `of_loss`, also of evaluations and derivatives of the loss. A model whose loss cannot
-    be differentiated twice has no times of these; its analyses report why.
-
-    Cost: three forward passes of at most 32 images, and of the loss two evaluations, gradients
-    and Hessian-vector products of at most 16 images.
-    """
-    few = subject.limited(min(_TIMED, subject.num_images))
-    begin = time.perf_counter()
-    batches = [b[0] if isinstance(b, tuple | list) else b for b in few.batches()]
-    load = time.perf_counter() - begin
-    passes = []
-    with torch.no_grad(), run.compute.borrow(subject.model), run.compute.autocast():
-        for _ in range(_REPEATS):
-            begin = time.perf_counter()
-            for images in batches:
-                forward(subject.model, on_device(images, run.compute))
-            passes.append(time.perf_counter() - begin)
-    number = few.num_images
-    # The fastest: the first pass is slow, and other programs slow down any of them.
-    timing = Timing(max(gather(min(passes))) / number, max(gather(load)) / number)
-    if not of_loss:
-        return timing
-    images, *seconds = _loss_seconds(subject, run, timing.forward)
-    shared = [max(gather(value)) / images for value in seconds]
-    if not all(isfinite(value) for value in shared):
-        return timing
-    evaluation, gradient, product = shared
-    return replace(timing, evaluation=evaluation, gradient=gradient, product=product)
-
-
-def _loss_seconds(
-    subject: Subject, run: Run, forward_seconds: float
-) -> tuple[int, float, float, float]:
-    """Number of images; seconds of an evaluation, a gradient, a Hessian-vector product."""
-    fitting = max(_FEWEST_TIMED, int(_LOSS_SECONDS / max(forward_seconds, 1e-9)))
-    number = min(_MINI_BATCH, fitting, subject.num_images)
-    try:
-        objective = Objective(
-            subject.model,
-            list(subject.limited(number).training_batches(number)),
-            run=replace(run, progress=None),
-            shared=False,
-        )
-        theta, products = objective.theta, Products(objective)
-        vectors = torch.ones_like(theta)[None, None]
-        calls: tuple[Callable[[], object], ...] = (
-            lambda: objective.value(theta),
-            lambda: objective.gradient(theta),
-            lambda: products(vectors),
-        )
-        evaluation, gradient, product = map(_second_call, calls)
-        return number, evaluation, gradient, product
-    except (InputError, RuntimeError, ValueError):
-        return number, inf, inf, inf
-
-
-def _second_call(call: Callable[[], object]) -> float:
-    """Seconds of the second of two calls; the first also builds graphs and caches."""
-    call()
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
-@dataclass(frozen=True)
-class Workload:
-    """The models of a study, which analyses apply to each, and how fast the models are."""
-
-    subjects: Sequence[Subject]
-    applicable: Mapping[str, frozenset[str]]  # analysis -> names of models
-    timings: Mapping[str, Timing]  # by model
-
-    @classmethod
-    def timed(
-        cls,
-        subjects: Sequence[Subject],
-        analyses: Iterable[Analysis],
-        applicable: Mapping[str, frozenset[str]],
-        run: Run,
-    ) -> "Workload":
-        """Time the models, and their losses where an analysis computes these."""
-        analyses = tuple(analyses)
-        timings = {}
-        for subject in subjects:
-            costs = [a.cost(subject) for a in analyses if subject.name in applicable[a.name]]
-            of_loss = any(cost.of_loss for cost in costs)
-            timings[subject.name] = timing_of(subject, run, of_loss=of_loss)
-        return cls(subjects, applicable, timings)
-
-    def subjects_of(self, group: Sequence[Analysis]) -> list[Subject]:
-        """The models that at least one of these analyses applies to."""
-        names = frozenset[str]().union(*(self.applicable[a.name] for a in group))
-        return [s for s in self.subjects if s.name in names]
-
-    def most(self, group: Sequence[Analysis]) -> int:
-        """The largest number of images that these analyses may measure on all models."""
-        limits = [a.max_images for a in group if a.max_images is not None]
-        return min([*(s.num_images for s in self.subjects), *limits])
-
-    def seconds(self, group: Sequence[Analysis], images: int) -> dict[str, float]:
-        """Expected seconds by model; analyses of a group share one pass."""
-        return {s.name: self._seconds(group, s, images) for s in self.subjects_of(group)}
-
-    def _seconds(self, group: Sequence[Analysis], subject: Subject, images: int) -> float:
-        timing = self.timings[subject.name]
-        costs = [
-            a.cost(subject.limited(images))
-            for a in group
-            if subject.name in self.applicable[a.name]
-        ]
-        shared = 1.0 if len(costs) > 1 else 0.0
-        # What analyses of one pass cost beyond it, and the pass once.
-        extra = [replace(c, per_image=c.per_image - shared) for c in costs]
-        seconds = sum(c.seconds(images, replace(timing, load=0.0)) for c in extra)
-        return seconds + images * (shared * timing.forward + timing.load)
-
-
 def plan_of(workload: Workload, analyses: Iterable[Analysis], budget: float | None) -> Plan:
     """The steps for these models within a budget in seconds; None for no limit.
 
-    An analysis that runs in full takes what it needs; the rest of the budget is divided among
-    the others by their shares. What one does not need goes to the others.
+    Analyses without a share always run; they take what they need, at most half of the budget
+    where others wait. The rest is divided among the others by their shares. What one does not
+    need goes to the others.
     """
     groups = [g for g in _groups(analyses) if workload.subjects_of(g)]
     if budget is None:
         return Plan(tuple(_full(g, workload) for g in groups))
-    steps: dict[str, Step] = {}
-    too_slow: dict[str, str] = {}
-    left = _RESERVE * budget
-    for group in (g for g in groups if not _share(g)):
-        step = _fitted(group, workload, max(left, 0.0)) or _full(group, workload)
-        steps[group[0].name] = step
-        left -= step.total
-    # The cheapest analyses first: what they leave of their share goes to the others.
+    left = max(_RESERVE * budget, 0.0)
+    always = [g for g in groups if not _share(g)]
+    needed = sum(_full(g, workload).total for g in always)
+    reserved = min(needed, left / 2)
     waiting = [g for g in groups if _share(g)]
-    waiting.sort(key=lambda g: _full(g, workload).total / _share(g))
+    steps, too_slow = _divided(waiting, workload, left - reserved)
+    left -= sum(step.total for step in steps.values())
+    for group in always:
+        allowance = _full(group, workload).total
+        if left < needed - _ROUNDING:
+            allowance *= left / needed
+        steps[group[0].name] = _fitted(group, workload, allowance) or _fewest(group, workload)
+    ordered = tuple(steps[g[0].name] for g in groups if g[0].name in steps)
+    return Plan(ordered, too_slow, budget)
+
+
+def minutes_with_room(
+    workload: Workload, analyses: Iterable[Analysis], budget: float
+) -> dict[str, int]:
+    """A time budget in minutes that has room for each analysis that `budget` has none for.
+
+    The plans of longer and longer budgets are made, each by half longer than the one before.
+    """
+    analyses = tuple(analyses)
+    minutes: dict[str, int] = {}
+    longer = max(1, ceil(budget / 60))
+    without = set(plan_of(workload, analyses, budget).too_slow)
+    while without:
+        longer = ceil(1.5 * longer)
+        remaining = without & set(plan_of(workload, analyses, 60.0 * longer).too_slow)
+        minutes |= dict.fromkeys(without - remaining, longer)
+        without = remaining
+    return minutes
+
+
+def _divided(
+    groups: Sequence[tuple[Analysis, ...]], workload: Workload, seconds: float
+) -> tuple[dict[str, Step], dict[str, Shortage]]:
+    """Steps of groups that divide `seconds` by their shares, and groups without room.
+
+    A group whose part is too short is left out, the one that lacks most first, and its part
+    goes to the others.
+    """
+    too_slow: dict[str, Shortage] = {}
+    members = list(groups)
+    while True:
+        steps, lacking = _by_share(members, workload, seconds)
+        if not lacking:
+            return steps, too_slow
+        longest = max(lacking, key=lambda name: lacking[name].ratio)
+        too_slow[longest] = lacking[longest]
+        members = [g for g in members if g[0].name != longest]
+
+
+def _by_share(
+    groups: Iterable[tuple[Analysis, ...]], workload: Workload, seconds: float
+) -> tuple[dict[str, Step], dict[str, Shortage]]:
+    """Steps within the share of each group, and groups whose share is too short for any."""
+    steps: dict[str, Step] = {}
+    lacking: dict[str, Shortage] = {}
+    # The cheapest first: what they leave of their share goes to the others.
+    waiting = sorted(groups, key=lambda g: _full(g, workload).total / _share(g))
     while waiting:
         group = waiting.pop(0)
         part = _share(group) / (_share(group) + sum(map(_share, waiting)))
-        allowance = max(left, 0.0) * part
-        step = _fitted(group, workload, allowance)
+        step = _fitted(group, workload, seconds * part)
         if step is None:
-            too_slow[group[0].name] = _too_slow(group[0], workload, allowance, part, budget)
+            lacking[group[0].name] = _shortage(group[0], workload, seconds * part)
         else:
             steps[group[0].name] = step
-            left -= step.total
-    ordered = tuple(steps[g[0].name] for g in groups if g[0].name in steps)
-    return Plan(ordered, too_slow, budget)
+            seconds -= step.total
+    return steps, lacking
 
 
 def _groups(analyses: Iterable[Analysis]) -> list[tuple[Analysis, ...]]:
@@ -248,6 +188,15 @@ def _full(group: tuple[Analysis, ...], workload: Workload) -> Step:
     return _step(group, workload, workload.most(group))
 
 
+def _fewest(group: tuple[Analysis, ...], workload: Workload) -> Step:
+    """The step with the smallest number of images that its analyses measure."""
+    return _step(group, workload, min(_min_images(group), workload.most(group)))
+
+
+def _min_images(group: Sequence[Analysis]) -> int:
+    return max(a.min_images for a in group)
+
+
 def _fitted(group: tuple[Analysis, ...], workload: Workload, allowance: float) -> Step | None:
     """The finest variant that fits into `allowance` seconds; None if none does."""
     most = workload.most(group)
@@ -258,7 +207,7 @@ def _fitted(group: tuple[Analysis, ...], workload: Workload, allowance: float) -
             break
         group = (cheaper,)
         images = _affordable(group, workload, allowance)
-    if images < min(max(a.min_images for a in group), most):
+    if images < min(_min_images(group), most):
         return None
     return _step(group, workload, images)
 
@@ -273,19 +222,11 @@ def _affordable(group: Sequence[Analysis], workload: Workload, allowance: float)
     return low
 
 
-def _too_slow(
-    analysis: Analysis, workload: Workload, allowance: float, part: float, budget: float
-) -> str:
-    """Why an analysis has no room in a budget, and which budget would have room for it."""
+def _shortage(analysis: Analysis, workload: Workload, allowance: float) -> Shortage:
     while (cheaper := analysis.coarser()) is not None:
         analysis = cheaper
-    fewest = min(analysis.min_images, workload.most([analysis]))
-    need = sum(workload.seconds([analysis], fewest).values())
-    minutes = (budget + (need - allowance) / part / _RESERVE) / 60
-    return (
-        f"{fewest} images would take about {_duration(need)}, and {_duration(allowance)} of "
-        f"the time budget are left for it. A budget of {ceil(minutes)} min would be enough."
-    )
+    step = _fewest((analysis,), workload)
+    return Shortage(step.images, step.total, allowance)
 
 
 def _duration(seconds: float) -> str:

@@ -159,7 +159,8 @@ class Study:
             {
                 name: [r for e in self.model(name).entries for r in e.results]
                 for name in self.models
-            }
+            },
+            [r for e in self.entries if len(e.models) > 1 for r in e.results],
         )
 
     def _repr_html_(self) -> str:

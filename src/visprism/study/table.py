@@ -89,14 +89,21 @@ class Row:
         return f"{self.difference_value()}{remark}"
 
 
-def comparison_rows(results: Mapping[str, Sequence[Result]]) -> list[Row]:
-    """A row for each question and quantity that any model answers, in the order of results."""
+def comparison_rows(
+    results: Mapping[str, Sequence[Result]], compared: Sequence[Result] = ()
+) -> list[Row]:
+    """A row for each question and quantity that any model answers, in the order of results.
+
+    Args:
+        results: of each model.
+        compared: of two models together; their `Differences` are those of the rows.
+    """
     answers = {
         name: {(a.question, a.quantity): a for r in rs for a in r.answers()}
         for name, rs in results.items()
     }
     keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
-    differences = _differences(results)
+    differences = _differences(results, compared)
     return [
         Row(
             question=key[0],
@@ -130,13 +137,17 @@ def _in_form_of(answer: Answer, difference: Difference | None) -> Difference | N
     return Difference(*(exp(value) for value in logs), form="ratio", over=difference.over)
 
 
-def _differences(results: Mapping[str, Sequence[Result]]) -> dict[str, Difference]:
+def _differences(
+    results: Mapping[str, Sequence[Result]], compared: Sequence[Result]
+) -> dict[str, Difference]:
     if len(results) != 2:
         return {}
     first, second = results.values()
+    tables = [*differences_of(first, second), *compared]
     return {
         str(name): Difference(float(value), float(low), float(high), over=table.over)
-        for table in differences_of(first, second)
+        for table in tables
+        if isinstance(table, Differences)
         for name, value, low, high in zip(
             table.quantity, table.difference, table.low, table.high, strict=True
         )

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: its state, weights, snapshots, history and recipe in a folder."""
+"""The folder of a run: training checkpoints, weights, snapshots, history and recipe."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,12 +12,17 @@ from visprism.core.files import atomic_write
 from visprism.core.fingerprint import fingerprint
 from visprism.core.processes import gather, rank
 from visprism.data import Feed
+from visprism.training.checkpoint_files import (
+    prepare_folder,
+    read_checkpoint,
+    valid_checkpoint,
+    write_checkpoint,
+)
 from visprism.training.engine import Engine
 from visprism.training.epoch_metrics import EpochMetrics
 from visprism.training.optimizers import warmup_steps
 from visprism.training.recipe import Recipe
 from visprism.training.recipe_files import as_yaml, complete_fields, recipe_fields
-from visprism.training.state_files import prepare_folder, read_state, valid_state, write_state
 
 
 @runtime_checkable
@@ -42,23 +47,27 @@ class Checkpointer:
         train: Feed,
         *,
         save: Save,
-        minutes: float,
+        checkpoint_minutes: float,
         names: Mapping[str, str],
     ) -> None:
         self.folder, self.engine, self.metrics, self.train = folder, engine, metrics, train
-        self.save, self.minutes = save, minutes
+        self.save, self.checkpoint_minutes = save, checkpoint_minutes
         self.identity = run_identity(engine, train, names)
         self._last_write = time.monotonic()
 
     def hint(self) -> str:
-        """Which checkpoint is left after an error, as a sentence with a space before it."""
+        """A sentence on the training checkpoint that is left after an error, or nothing."""
         if self.folder is None:
             return ""
-        path = valid_state(self.folder)
-        return f" The last checkpoint is {path}." if path else " There is no checkpoint yet."
+        path = valid_checkpoint(self.folder)
+        return (
+            f" The last training checkpoint is {path}."
+            if path
+            else " There is no training checkpoint yet."
+        )
 
     def begin(self, *, resume: bool) -> int:
-        """The first step: 0, or that of the state in the folder.
+        """The first step: 0, or that of the training checkpoint in the folder.
 
         Raises:
             InputError: if the folder holds another run, or a run that is not to be resumed, if
@@ -68,8 +77,8 @@ class Checkpointer:
         fault, *_ = gather(prepare_folder(self.folder) if first else None)  # pyrefly: ignore
         if fault:
             raise InputError(fault)
-        state = None if self.folder is None else read_state(self.folder)
-        steps = gather(state["step"] if state else 0)
+        checkpoint = None if self.folder is None else read_checkpoint(self.folder)
+        steps = gather(checkpoint["step"] if checkpoint else 0)
         other = next((r for r, step in enumerate(steps) if step != steps[0]), None)
         if other is not None:
             raise InputError(
@@ -78,46 +87,47 @@ class Checkpointer:
             )
         if self.folder is None:
             return 0
-        if state is None:
+        if checkpoint is None:
             self._write_recipe()
             self._write_snapshot(0)
             return 0
         if not resume:
             raise InputError(
-                f"{self.folder} holds a run after {state['step']} steps. Set resume=True to "
-                "resume it, or name another folder."
+                f"{self.folder} holds a run after {checkpoint['step']} steps. Set resume=True "
+                "to resume it, or name another folder."
             )
-        check_identity(state["identity"], self.identity, self.folder)
-        self.engine.load(state["engine"])
-        self.metrics.load(state.get("metrics", state.get("ledger")))  # "ledger" in version 0.1
+        check_identity(checkpoint["identity"], self.identity, self.folder)
+        self.engine.load(checkpoint["engine"])
+        stored = checkpoint.get("metrics", checkpoint.get("ledger"))  # "ledger" in version 0.1
+        self.metrics.load(stored)
         self._write_recipe()
-        return state["step"]
+        return checkpoint["step"]
 
     def after_epoch(self, step: int, accuracy: float) -> None:
-        """Write the state and the history, and weights and snapshots that are due."""
+        """Write training checkpoint and history, and weights and snapshots that are due."""
         epoch = step // self.train.steps
-        every = self.engine.recipe.snapshots
+        every = self.engine.recipe.snapshot_every
         due = every and epoch % every == 0
         if accuracy > self.metrics.best:
             self.metrics.best = accuracy
             self._write_weights("best.safetensors", self.engine.model)
         if due or (every and step == self._warmup_end):
             self._write_snapshot(step)
-        self._write_state(step)
+        self._write_checkpoint(step)
         self._write_history()
 
     def after_step(self, step: int, check: Callable[[], None]) -> None:
-        """Write the state if it is due, once `check` has accepted losses and weights."""
-        if self.engine.recipe.snapshots and step == self._warmup_end:
+        """Write a training checkpoint if it is due, once `check` has accepted the weights."""
+        if self.engine.recipe.snapshot_every and step == self._warmup_end:
             self._write_snapshot(step)
-        due = time.monotonic() - self._last_write > 60 * self.minutes
+        due = time.monotonic() - self._last_write > 60 * self.checkpoint_minutes
         if gather(due)[0] if self.engine.sharded else due:  # clocks of processes differ
             check()
-            self._write_state(step)
+            self._write_checkpoint(step)
 
     def end(self) -> None:
         """Write the weights after the last step."""
-        self._write_history()  # a run that was killed after its last state lacks it
+        self._write_history()  # a run that was killed after its last checkpoint lacks it
         self._write_weights("model.safetensors", self.engine.model)
         if self.engine.average is not None:
             self._write_weights("ema.safetensors", self.engine.average.module)
@@ -126,13 +136,13 @@ class Checkpointer:
     def _warmup_end(self) -> int:
         return warmup_steps(self.train.steps, self.engine.recipe)
 
-    def _write_state(self, step: int) -> None:
+    def _write_checkpoint(self, step: int) -> None:
         self._last_write = time.monotonic()
         if self.folder is None or (rank() > 0 and not self.engine.sharded):
             return
         content = {"engine": self.engine.state(), "metrics": self.metrics.state()}
         if rank() == 0:
-            write_state(self.folder, {"step": step, "identity": self.identity, **content})
+            write_checkpoint(self.folder, {"step": step, "identity": self.identity, **content})
 
     def _write_history(self) -> None:
         if self.folder is not None and rank() == 0:
@@ -146,7 +156,7 @@ class Checkpointer:
                 scratch.write_text(as_yaml(self.engine.recipe), encoding="utf-8")
 
     def _write_snapshot(self, step: int) -> None:
-        if self.engine.recipe.snapshots and self.folder is not None:
+        if self.engine.recipe.snapshot_every and self.folder is not None:
             (self.folder / "snapshots").mkdir(exist_ok=True)
             self._write_weights(f"snapshots/step-{step:08d}.safetensors", self.engine.model)
 

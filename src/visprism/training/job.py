@@ -48,7 +48,7 @@ class Job:
     data: str  # as `load_data` takes it
     folder: Path
     split: str | None = None  # None: "train", or all images of data without splits
-    test: str = ""  # data of the evaluation; empty: the same data
+    test_data: str = ""  # data of the evaluation; empty: the same data
     test_split: str | None = None
     test_limit: int | None = None  # largest number of test images, balanced; None: all
     subset: float = 1.0  # fraction of the training images of each class
@@ -59,7 +59,7 @@ class Job:
     workers: int = 4  # processes that decode images with sides over 64 pixels
     sharded: bool = False
     resume: bool = False
-    minutes: float = 10.0  # between states
+    checkpoint_minutes: float = 10.0  # between training checkpoints
     logs: tuple[str, ...] | None = None  # None: TensorBoard if it is installed
 
 
@@ -80,7 +80,7 @@ def train(
     loggers: Iterable[Logger] = (),
     run: Run = DEFAULT_RUN,
 ) -> History:
-    """Train a model by a recipe; weights, state, history and recipe go to the job's folder.
+    """Train a model by a recipe, and write weights, history and recipe to the job's folder.
 
     Weights are random unless the model names a checkpoint or `pretrained` is set. Images of up
     to 64 pixels a side are cached in memory. With random weights they are normalized by their
@@ -122,7 +122,7 @@ def train(
                 teacher=teacher,
                 loggers=all_loggers,
                 sharded=job.sharded,
-                minutes=job.minutes,
+                checkpoint_minutes=job.checkpoint_minutes,
                 save=save,
                 names={
                     "model": job.model,
@@ -207,7 +207,7 @@ def training_images(
         load_data,
         job.data,
         skip_bad=job.skip_bad,
-        limit=recipe.images,
+        limit=recipe.limit,
         side=side,
         seed=recipe.seed,
         progress=run.track,
@@ -250,7 +250,7 @@ def test_images(job: Job, train: ImageSet, side: int, run: Run) -> ImageSet | No
             )
 
     images = load_data(
-        job.test or job.data,
+        job.test_data or job.data,
         split=job.test_split,
         limit=job.test_limit,
         skip_bad=job.skip_bad,
@@ -258,7 +258,7 @@ def test_images(job: Job, train: ImageSet, side: int, run: Run) -> ImageSet | No
         progress=run.track,
         accept=accept,
     )
-    return None if not job.test and images.split == train.split else images
+    return None if not job.test_data and images.split == train.split else images
 
 
 def test_batches(

@@ -35,11 +35,11 @@ class TensorBoardLogger:
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            # Points after the state that the run was resumed from are removed.
+            # Points after the checkpoint that the run was resumed from are removed.
             self._writer = SummaryWriter(str(self.folder), purge_step=step)
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
-        # At once, so that a killed run lacks no point before its state.
+        # At once, so that a killed run lacks no point before its checkpoint.
         self._writer.flush()
 
     def close(self) -> None:

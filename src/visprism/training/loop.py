@@ -37,7 +37,7 @@ def fit(
     teacher: nn.Module | None = None,
     loggers: Sequence[Logger] = (),
     sharded: bool = False,
-    minutes: float = 10.0,
+    checkpoint_minutes: float = 10.0,
     save: Save = save_checkpoint,
     names: Mapping[str, str] | None = None,
     run: Run = DEFAULT_RUN,
@@ -46,13 +46,13 @@ def fit(
 
     All randomness depends on the recipe's seed and the step alone. The same model, images and
     recipe give the same weights, bit for bit on one CPU, also if the run was killed and resumed
-    from the state in `folder`. Several processes under ``torchrun`` share every batch and make
-    the update of one process, up to rounding, unless the model has BatchNorm or another layer
-    that depends on the batch.
+    from the training checkpoint in `folder`. Several processes under ``torchrun`` share every
+    batch and make the update of one process, up to rounding, unless the model has BatchNorm or
+    another layer that depends on the batch.
 
-    The folder receives ``last.ckpt`` (the state), ``recipe.yaml``, ``history.csv`` and
-    ``history.npz``, ``model.safetensors`` at the end, ``best.safetensors`` (highest test
-    accuracy), ``ema.safetensors``, and ``snapshots/``.
+    The folder receives ``last.ckpt`` (the training checkpoint), ``recipe.yaml``,
+    ``history.csv`` and ``history.npz``, ``model.safetensors`` at the end, ``best.safetensors``
+    (highest test accuracy), ``ema.safetensors``, and ``snapshots/``.
 
     Costs one pass over the test images after each evaluated epoch besides the updates, or two
     with averaged weights.
@@ -70,7 +70,8 @@ def fit(
             for models that do not fit on one GPU. A copy is trained, and the given model, which
             stays on its device (leave it on the CPU), receives the weights at the end. A
             sharded run can be resumed without sharding, and the reverse.
-        minutes: time between states, which are also written after every epoch.
+        checkpoint_minutes: minutes between training checkpoints, which are also written after
+            every epoch.
         save: writes the weights of a model to a file, with the recipe and the last metrics.
         names: what else must be the same for a run to be resumed, such as the name of the data.
         run: device, progress over steps, deadline, and provenance of the history.
@@ -78,21 +79,27 @@ def fit(
     Raises:
         InputError: if feed and recipe, model and classes, or the run in the folder do not
             match; if a loss or a weight is not finite (the error names step, learning rate and
-            batch, and the last checkpoint stays); if the state cannot be written; if the model
-            cannot be sharded: in one process, compiled, with an optimizer other than AdamW or
-            SGD, with parameters that are tied or of several types.
-        TimeBudgetError: if the deadline of the run passes; the last checkpoint stays.
+            batch, and the last training checkpoint stays); if a training checkpoint cannot be
+            written; if the model cannot be sharded: in one process, compiled, with an optimizer
+            other than AdamW or SGD, with parameters that are tied or of several types.
+        TimeBudgetError: if the deadline of the run passes; the last training checkpoint stays.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
-    _check(train, recipe, teacher, minutes, folder)
+    _check(train, recipe, teacher, checkpoint_minutes, folder)
     run = _run_of_recipe(run, recipe)
     check_optimizer(recipe, run.compute)
     with processes(run.compute):
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
         metrics = EpochMetrics()
         checkpointer = Checkpointer(
-            folder, engine, metrics, train, save=save, minutes=minutes, names=names or {}
+            folder,
+            engine,
+            metrics,
+            train,
+            save=save,
+            checkpoint_minutes=checkpoint_minutes,
+            names=names or {},
         )
         start = checkpointer.begin(resume=resume)
         guard = DivergenceGuard(engine, metrics, train, checkpointer.hint)
@@ -230,15 +237,15 @@ def _check(
     train: Feed,
     recipe: Recipe,
     teacher: nn.Module | None,
-    minutes: float,
+    checkpoint_minutes: float,
     folder: Path | None,
 ) -> None:
-    if not minutes >= 0:
-        raise InputError(f"minutes must not be negative, got {minutes}")
-    if recipe.snapshots and folder is None:
+    if not checkpoint_minutes >= 0:
+        raise InputError(f"checkpoint_minutes must not be negative, got {checkpoint_minutes}")
+    if recipe.snapshot_every and folder is None:
         raise InputError(
-            f"snapshots must be 0 without a folder, got {recipe.snapshots}. Give a folder to "
-            "write snapshots."
+            f"snapshot_every must be 0 without a folder, got {recipe.snapshot_every}. Give a "
+            "folder to write snapshots."
         )
     if train.batch_size != recipe.batch_size:
         raise InputError(

@@ -32,7 +32,9 @@ class Recipe:
     epochs: int  # with those of the warm-up
     batch_size: int  # images of one update, over all processes and accumulation steps
     lr: float  # learning rate at the end of the warm-up
-    images: int | None = None  # largest number of training images, balanced; None: all
+    limit: int | None = (
+        None  # maximum number of training images, balanced over classes; None: all
+    )
     augmentation: Augmentation = field(default_factory=Augmentation)
     optimizer: str = "adamw"  # "adamw", "sgd", "muon", or the name of an optimizer of timm
     momentum: float = 0.9  # of SGD and of timm's optimizers
@@ -56,7 +58,7 @@ class Recipe:
     eval_every: int = 1  # epochs between evaluations; the last epoch is always evaluated
     # Epochs between snapshots of the weights, which are also written at the start and after
     # the warm-up; 0: no snapshots.
-    snapshots: int = 0
+    snapshot_every: int = 0
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16: automatic mixed precision
     channels_last: bool = False  # memory format of images and kernels
     compile: bool = False  # by torch.compile
@@ -75,14 +77,14 @@ class Recipe:
         if self.epochs > _MAX_EPOCHS:
             raise InputError(f"epochs must be at most {_MAX_EPOCHS}, got {self.epochs}")
         _check_optimizer_name(self.optimizer)
-        for name in ("weight_decay", "warmup", "clip", "sam_rho", "snapshots"):
+        for name in ("weight_decay", "warmup", "clip", "sam_rho", "snapshot_every"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("ema", "drop_path", "beta2", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        if self.images is not None and self.images < 1:
-            raise InputError(f"images must be positive or None, got {self.images}")
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"limit must be positive or None, got {self.limit}")
         if not 0 <= self.distillation_weight <= 1:
             raise InputError(
                 f"distillation_weight must be in [0, 1], got {self.distillation_weight}"

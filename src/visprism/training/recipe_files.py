@@ -18,6 +18,8 @@ FORMER_NAMES = {
     "distil": "distillation",
     "distil_weight": "distillation_weight",
     "evaluate": "eval_every",
+    "images": "limit",
+    "snapshots": "snapshot_every",
 }
 _PLACEHOLDER = Recipe(epochs=10**6, batch_size=10**6, lr=1.0)  # of fields that must be given
 
@@ -44,7 +46,7 @@ def upgraded_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that an earlier version wrote, under their present names.
 
     It reads recipe files, the metadata of checkpoints (where the augmentation is a separate
-    field) and the states of runs.
+    field) and training checkpoints.
 
     Raises:
         InputError: if a field stands there under both names.

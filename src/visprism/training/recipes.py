@@ -25,7 +25,7 @@ def strong_cifar() -> Recipe:
         warmup=5.0,
         clip=5.0,
         drop_path=0.1,
-        snapshots=50,
+        snapshot_every=50,
     )
 
 
@@ -138,7 +138,7 @@ def demo_resnet() -> Recipe:
     Claim: see docs/data.md.
     Run:   visprism demo
     """
-    return _demo(images=8_000, batch_size=64, lr=4e-3)
+    return _demo(limit=8_000, batch_size=64, lr=4e-3)
 
 
 @RECIPES.register
@@ -148,15 +148,15 @@ def demo_vit() -> Recipe:
     Claim: see docs/data.md.
     Run:   visprism demo
     """
-    return replace(_demo(images=45_000, batch_size=32, lr=2e-3), optimizer="muon")
+    return replace(_demo(limit=45_000, batch_size=32, lr=2e-3), optimizer="muon")
 
 
-def _demo(*, images: int, batch_size: int, lr: float) -> Recipe:
+def _demo(*, limit: int, batch_size: int, lr: float) -> Recipe:
     return Recipe(
         epochs=1,
         batch_size=batch_size,
         lr=lr,
-        images=images,
+        limit=limit,
         augmentation=Augmentation(),
         warmup=0.1,
         clip=1.0,

@@ -78,13 +78,13 @@ def test_a_lesioned_block_hands_on_the_feature_map_before_it(anatomy, images):
 
 def test_a_lesion_changes_the_logits_and_nothing_before_it(anatomy, images):
     names = [b.name for b in anatomy]
-    whole, logits = maps_of(anatomy, images), anatomy.model(images)
+    maps, logits = maps_of(anatomy, images), anatomy.model(images)
     for block in anatomy[1:-1]:
         with ablate(anatomy, block):
             cut = maps_of(anatomy, images)
             assert not torch.equal(anatomy.model(images), logits)
         for name in names[: names.index(block.name)]:
-            exactly(cut[name], whole[name])
+            exactly(cut[name], maps[name])
 
 
 def test_a_replaced_block_computes_the_function(anatomy, images):
@@ -160,8 +160,8 @@ def test_each_call_of_a_shared_module_is_cut_alone(built, images):
             logits.append(anatomy.model(images))
     assert len(logits) == 3
     twice = nn.Sequential(stem, thrice.block, thrice.block, *head)(images)
-    for each in logits:
-        torch.testing.assert_close(each, twice)
+    for ablated in logits:
+        torch.testing.assert_close(ablated, twice)
 
 
 # What leaves it unchanged: later changes, passes, batches.

@@ -40,9 +40,9 @@ class Given:
 def test_a_window_is_that_of_timm_at_the_same_draw(size, monkeypatch):
     u = torch.rand(40, 80, generator=stream(3, "cut"), dtype=torch.float64)
     u[:10, :20] = 1 - u[:10, :20] / 50  # nearly all of the area
-    found = windows(u, 0.08, size)
+    sampled = windows(u, 0.08, size)
     picture = Image.new("RGB", size[::-1])
-    for i, window in enumerate(found.T.tolist()):
+    for i, window in enumerate(sampled.T.tolist()):
         monkeypatch.setattr(peer, "random", Given(u[:, i]))
         crop = peer.RandomResizedCropAndInterpolation(size)
         wanted = crop.get_params(picture, (0.08, 1.0), (3 / 4, 4 / 3))

@@ -26,16 +26,16 @@ def images():
 @pytest.mark.parametrize("cutmix", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_mixing_is_that_of_timm_at_the_same_draw(images, cutmix, seed, monkeypatch):
-    drawn = np.random.default_rng(seed)
-    own, center = drawn.beta(1, 1), drawn.random(2).tolist()
+    generator = np.random.default_rng(seed)
+    fraction, center = generator.beta(1, 1), generator.random(2).tolist()
     monkeypatch.setattr(np.random, "rand", lambda: 0.0 if cutmix else 0.9)
-    monkeypatch.setattr(np.random, "beta", lambda *_: own)
+    monkeypatch.setattr(np.random, "beta", lambda *_: fraction)
     places = iter(int(side * c) for side, c in zip((20, 14), center, strict=True))
     monkeypatch.setattr(np.random, "randint", lambda *_, size: next(places))  # noqa: ARG005
     targets = torch.tensor([0, 3, 1, 1, 4, 2])
     timm = Mixup(1.0, 0.8, label_smoothing=0.1, num_classes=5)
     wanted, wanted_soft = timm(images.clone(), targets)
-    mix = cut(own, center, (20, 14)) if cutmix else Mix(own)
+    mix = cut(fraction, center, (20, 14)) if cutmix else Mix(fraction)
     got = mixed(images.clone(), images.flip(0), mix)
     assert torch.equal(got, wanted)
     rows = soft(targets, 5, 0.1)
@@ -45,8 +45,8 @@ def test_mixing_is_that_of_timm_at_the_same_draw(images, cutmix, seed, monkeypat
 def test_the_box_leaves_the_part_that_the_target_says(images):
     mix = cut(0.7, (0.02, 0.5), (20, 14))  # over the upper border
     got = mixed(images.clone(), images.flip(0), mix)
-    kept = (got == images).all(1).double().mean((1, 2))
-    torch.testing.assert_close(kept, torch.full((6,), mix.weight, dtype=torch.float64))
+    unchanged = (got == images).all(1).double().mean((1, 2))
+    torch.testing.assert_close(unchanged, torch.full((6,), mix.weight, dtype=torch.float64))
     assert mix.weight > 0.75
 
 
@@ -118,14 +118,14 @@ class Given:
 
 def test_a_box_is_that_of_timm_at_the_same_draw(monkeypatch):
     u = torch.rand(41, 60, generator=stream(3, "erase"), dtype=torch.float64)
-    found = boxes(u, 0.6, (20, 9))
-    for i, (top, bottom, left, right) in enumerate(found.T.tolist()):
+    erased = boxes(u, 0.6, (20, 9))
+    for i, (top, bottom, left, right) in enumerate(erased.T.tolist()):
         monkeypatch.setattr(random_erasing, "random", Given(u[:, i]))
         mark = random_erasing.RandomErasing(0.6, device="cpu")(torch.ones(1, 20, 9))
         ours = torch.ones(1, 20, 9)
         ours[:, top:bottom, left:right] = 0
         assert torch.equal(ours, mark)
-    assert 20 < int((found[1] > 0).sum()) < 60
+    assert 20 < int((erased[1] > 0).sum()) < 60
 
 
 def test_what_is_erased_is_normal_noise_and_the_rest_stays():
@@ -154,8 +154,8 @@ def test_a_constant_box_is_that_of_timm_at_the_same_draw(monkeypatch):
 
 
 def test_the_number_of_boxes_follows_the_probability():
-    found = draw_boxes(0.25, 2000, (32, 32), stream(0, "erase"))
-    high, wide = found[1] - found[0], found[3] - found[2]
+    erased = draw_boxes(0.25, 2000, (32, 32), stream(0, "erase"))
+    high, wide = erased[1] - erased[0], erased[3] - erased[2]
     assert int((high > 0).sum()) == pytest.approx(500, abs=4 * np.sqrt(375))
     area = (high * wide)[high > 0] / 1024
     assert area.double().mean() == pytest.approx((0.02 + 1 / 3) / 2, abs=0.02)
@@ -169,10 +169,10 @@ def test_the_number_of_boxes_follows_the_probability():
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
     shares = [batch_share(count, (rank, world), mixes=True) for rank in range(world)]
-    own = [s.places[s.assigned] for s in shares]
-    assert sorted(torch.cat(own).tolist()) == list(range(count))
-    assert max(map(len, own)) - min(map(len, own)) <= 1
-    for s, mine in zip(shares, own, strict=True):
+    indices = [s.places[s.assigned] for s in shares]
+    assert sorted(torch.cat(indices).tolist()) == list(range(count))
+    assert max(map(len, indices)) - min(map(len, indices)) <= 1
+    for s, mine in zip(shares, indices, strict=True):
         assert torch.equal(s.places[s.partner], count - 1 - mine)
         assert len(s.places) <= len(mine) + 2
         assert len(batch_share(count, (0, 1), mixes=False).places) == count

@@ -26,7 +26,7 @@ FILL = (125, 122, 113)
 def pictures(number, height, width):
     """Noise, blurred noise, and images of a single color or of two."""
     random_bytes = np.random.default_rng(0)
-    found = []
+    images = []
     for i in range(number):
         pixels = random_bytes.integers(0, 256, (height, width, 3)).astype(np.uint8)
         if i % 6 == 5:
@@ -34,12 +34,12 @@ def pictures(number, height, width):
         if i % 12 == 5:
             pixels[: height // 2] = 255 - pixels[0, 0]
         picture = Image.fromarray(pixels)
-        found.append(picture.filter(ImageFilter.GaussianBlur(i % 4)) if i % 4 else picture)
-    return found
+        images.append(picture.filter(ImageFilter.GaussianBlur(i % 4)) if i % 4 else picture)
+    return images
 
 
-def as_tensor(found):
-    return torch.stack([torch.from_numpy(np.array(p)).permute(2, 0, 1) for p in found])
+def as_tensor(images):
+    return torch.stack([torch.from_numpy(np.array(p)).permute(2, 0, 1) for p in images])
 
 
 def by_timm(name, picture, level, minus, cubic, monkeypatch):
@@ -59,7 +59,7 @@ def by_timm(name, picture, level, minus, cubic, monkeypatch):
 @pytest.mark.parametrize("number", range(15), ids=OPERATIONS)
 def test_every_byte_is_that_of_timm_and_pillow(number, increasing, size, monkeypatch):
     names = peer._RAND_INCREASING_TRANSFORMS if increasing else peer._RAND_TRANSFORMS
-    found = pictures(36, *size)
+    images = pictures(36, *size)
     generator = stream(0, "levels", number)
     level = 2.5 + 7.5 * torch.rand(36, generator=generator, dtype=torch.float64)
     level[:3] = 10.0  # where many are cut off
@@ -67,7 +67,7 @@ def test_every_byte_is_that_of_timm_and_pillow(number, increasing, size, monkeyp
         level.clamp_(max=9.99)  # Pillow 13 refuses to keep no bit at all
     minus, cubic = torch.rand(2, 36, generator=generator) < 0.5
     got = rand_augmented(
-        as_tensor(found),
+        as_tensor(images),
         torch.full((1, 36), number),
         level[None],
         minus[None],
@@ -75,8 +75,8 @@ def test_every_byte_is_that_of_timm_and_pillow(number, increasing, size, monkeyp
         fill=FILL,
         increasing=increasing,
     )
-    drawn = zip(found, level.tolist(), minus.tolist(), cubic.tolist(), strict=True)
-    wanted = [by_timm(names[number], *each, monkeypatch) for each in drawn]
+    arguments = zip(images, level.tolist(), minus.tolist(), cubic.tolist(), strict=True)
+    wanted = [by_timm(names[number], *values, monkeypatch) for values in arguments]
     assert torch.equal(got, as_tensor(wanted))
 
 
@@ -106,24 +106,24 @@ def test_posterising_to_no_bit_is_black():
 def test_an_image_is_the_same_alone_and_among_others():
     images = as_tensor(pictures(40, 16, 16))
     how = Augmentation(rand_augment="rand-m9-n3-mstd1.0")
-    drawn = draw(how, 40, (16, 16), stream(0, "draw"))
+    operations = draw(how, 40, (16, 16), stream(0, "draw"))
 
-    def after(some):
-        own = drawn.of(some)
+    def after(rows):
+        subset = operations.of(rows)
         return rand_augmented(
-            images[some],
-            own.operation,
-            own.magnitude,
-            own.negative,
-            own.cubic,
+            images[rows],
+            subset.operation,
+            subset.magnitude,
+            subset.negative,
+            subset.cubic,
             fill=FILL,
             increasing=False,
         )
 
-    whole = after(torch.arange(40))
-    assert not torch.equal(whole, images)
+    augmented = after(torch.arange(40))
+    assert not torch.equal(augmented, images)
     for i in range(40):
-        assert torch.equal(after(torch.tensor([i]))[0], whole[i])
+        assert torch.equal(after(torch.tensor([i]))[0], augmented[i])
 
 
 def test_images_without_an_operation_stay_as_they_are():
@@ -135,15 +135,15 @@ def test_images_without_an_operation_stay_as_they_are():
 def test_no_operation_waits_for_the_device_of_the_images():
     # A tensor of the device "meta" has no values: whoever asks for one of them fails.
     how = Augmentation(rand_augment="rand-m9-n2-mstd1.0")
-    drawn = draw(how, 200, (16, 16), stream(0, "draw"))
-    assert set(drawn.operation.unique().tolist()) == {OFF, *range(15)}
+    operations = draw(how, 200, (16, 16), stream(0, "draw"))
+    assert set(operations.operation.unique().tolist()) == {OFF, *range(15)}
     nowhere = torch.empty(200, 3, 16, 16, dtype=torch.uint8, device="meta")
     images = rand_augmented(
         nowhere,
-        drawn.operation,
-        drawn.magnitude,
-        drawn.negative,
-        drawn.cubic,
+        operations.operation,
+        operations.magnitude,
+        operations.negative,
+        operations.cubic,
         fill=FILL,
         increasing=False,
     )
@@ -156,15 +156,15 @@ def test_no_operation_waits_for_the_device_of_the_images():
 
 def test_operations_and_magnitudes_are_distributed_as_those_of_timm(monkeypatch):
     count = 20_000
-    drawn = draw(
+    operations = draw(
         Augmentation(rand_augment="rand-m9-n2-mstd1.0"), count, (8, 8), stream(0, "draw")
     )
-    carried_out = drawn.operation != OFF
+    carried_out = operations.operation != OFF
     sigma = math.sqrt(0.25 / (2 * count))
     assert abs(carried_out.double().mean() - 0.5) < 4 * sigma
-    shares = torch.bincount(drawn.operation[carried_out], minlength=15) / carried_out.sum()
+    shares = torch.bincount(operations.operation[carried_out], minlength=15) / carried_out.sum()
     assert (shares - 1 / 15).abs().max() < 4 * math.sqrt(1 / 15 / count)
-    for coin in (drawn.negative, drawn.cubic):
+    for coin in (operations.negative, operations.cubic):
         assert abs(coin.double().mean() - 0.5) < 4 * sigma
     # timm's, by its own code: it hands each magnitude to the operation.
     seen = []
@@ -177,17 +177,17 @@ def test_operations_and_magnitudes_are_distributed_as_those_of_timm(monkeypatch)
         op(None)
     random.setstate(state)
     ranks = np.linspace(0.02, 0.98, 25)
-    ours, theirs = np.quantile(drawn.magnitude, ranks), np.quantile(seen, ranks)
+    ours, theirs = np.quantile(operations.magnitude, ranks), np.quantile(seen, ranks)
     np.testing.assert_allclose(ours, theirs, atol=0.08)  # 4 sigma where they are rarest
-    assert drawn.magnitude.max() == 10.0 == max(seen)
+    assert operations.magnitude.max() == 10.0 == max(seen)
 
 
 # Notation.
 
 
 def test_the_notation_is_read_as_timm_reads_it():
-    found = read_rand_augment("rand-m7-n3-mstd0.5-p0.7-inc1-mmax12")
-    assert found == RandAugment(3, 7.0, 0.5, 0.7, 12.0, increasing=True)
+    settings = read_rand_augment("rand-m7-n3-mstd0.5-p0.7-inc1-mmax12")
+    assert settings == RandAugment(3, 7.0, 0.5, 0.7, 12.0, increasing=True)
     theirs = peer.rand_augment_transform("rand-m7-n3-mstd0.5-p0.7-inc1-mmax12")
     op = theirs.ops[4]
     assert (theirs.num_layers, op.magnitude, op.magnitude_std, op.prob) == (3, 7, 0.5, 0.7)

@@ -22,22 +22,22 @@ def test_there_are_the_15_and_4_of_the_paper():
 def test_images_keep_their_shape_and_change(images, name, size):
     given = images(2, max(size))[..., : size[0], : size[1]]
     before = given.clone()
-    found = corrupt(given, name, 3)
-    assert found.shape == given.shape
-    assert found.dtype == torch.uint8
-    assert (found != given).any()
+    corrupted = corrupt(given, name, 3)
+    assert corrupted.shape == given.shape
+    assert corrupted.dtype == torch.uint8
+    assert (corrupted != given).any()
     torch.testing.assert_close(given, before)  # is not changed in place
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_an_image_is_corrupted_alike_in_every_batch(images, name):
     given = images(5, 32)
-    whole = corrupt(given, name, 3, seed=1)
+    together = corrupt(given, name, 3, seed=1)
     for part in ([3], [4, 0, 1]):
-        found = corrupt(given[part], name, 3, seed=1, numbers=part)
+        alone = corrupt(given[part], name, 3, seed=1, numbers=part)
         # Products of matrices of other sizes are rounded in another order.
-        assert (found.int() - whole[part].int()).abs().max() <= 1
-        assert (found != whole[part]).float().mean() < 1e-3
+        assert (alone.int() - together[part].int()).abs().max() <= 1
+        assert (alone != together[part]).float().mean() < 1e-3
 
 
 RANDOM = [*COMMON[:3], "glass_blur", "motion_blur", "snow", "frost", "fog"]

@@ -22,21 +22,21 @@ from visprism.data.corruptions.spatter import distances, edges, equalised
 IMAGENET = 130  # a side whose severities are those of ImageNet-C
 
 
-def change(given, found):
+def change(given, corrupted):
     """Of each number of the images, in 0 ... 1, with half a step for the cut to eight bits."""
-    return (found.double() + 0.5 - given.double()) / 255
+    return (corrupted.double() + 0.5 - given.double()) / 255
 
 
 def gray(value, number=8, side=IMAGENET):
     return torch.full((number, 3, side, side), value, dtype=torch.uint8)
 
 
-def within_one_step(found, expected):
+def within_one_step(corrupted, expected):
     """Numbers of 0 ... 1, cut to eight bits, up to rounding before the cut."""
     low = np.floor(np.clip(255 * expected, 0, 255) - 0.01)
-    np.testing.assert_array_compare(np.less_equal, low, found)
+    np.testing.assert_array_compare(np.less_equal, low, corrupted)
     np.testing.assert_array_compare(
-        np.less_equal, found, np.clip(255 * expected, 0, 255) + 0.01
+        np.less_equal, corrupted, np.clip(255 * expected, 0, 255) + 0.01
     )
 
 
@@ -64,8 +64,8 @@ def test_shot_noise_has_the_variance_of_its_photons():
 
 
 def test_impulses_are_as_many_as_said_half_of_them_white():
-    found = corrupt(gray(128), "impulse_noise", 5)
-    share = [float((found == v).float().mean()) for v in (0, 255, 128)]
+    corrupted = corrupt(gray(128), "impulse_noise", 5)
+    share = [float((corrupted == v).float().mean()) for v in (0, 255, 128)]
     np.testing.assert_allclose(share, [0.135, 0.135, 0.73], atol=0.003)
 
 
@@ -85,12 +85,12 @@ def test_defocus_is_a_disk_of_its_radius():
     given = gray(0, 1)
     given[:, :, 65, 65] = 255
     wide = torch.nn.functional.max_pool2d(given.float(), 5, 1, 2).byte()  # 25 dots
-    found = corrupt(wide, "defocus_blur", 3)[0, 0].double() / 255
-    row, column = np.indices(found.shape) - 65
+    corrupted = corrupt(wide, "defocus_blur", 3)[0, 0].double() / 255
+    row, column = np.indices(corrupted.shape) - 65
     far = np.hypot(row, column)
-    assert (found.numpy()[far > 6 + 2 * 2**0.5 + 2] == 0).all()
-    assert found[65, 65] == pytest.approx(25 / 113, abs=0.01)
-    assert float(found.sum()) == pytest.approx(25, rel=0.02)
+    assert (corrupted.numpy()[far > 6 + 2 * 2**0.5 + 2] == 0).all()
+    assert corrupted[65, 65] == pytest.approx(25 / 113, abs=0.01)
+    assert float(corrupted.sum()) == pytest.approx(25, rel=0.02)
 
 
 def test_defocus_mirrors_the_border_about_its_pixels(images):
@@ -114,8 +114,8 @@ def test_motion_goes_along_a_line_with_half_a_gaussian():
 
 
 def test_motion_leaves_a_gray_image_as_it_is():
-    found = corrupt(gray(77, 3), "motion_blur", 5).int()
-    assert (found - 77).abs().max() <= 1  # nothing black comes in from beyond the border
+    corrupted = corrupt(gray(77, 3), "motion_blur", 5).int()
+    assert (corrupted - 77).abs().max() <= 1  # nothing black comes in from beyond the border
 
 
 @pytest.mark.parametrize("factor", [1.01, 1.1, 1.3, 2.5])
@@ -155,8 +155,8 @@ def test_zoom_blur_is_the_published_mean_of_scipys_zooms(images, side, severity)
         total += enlarged[:, trim : trim + side, trim : trim + side]
     exact = total / (len(factors) + 1)
     # SciPy takes its last pixel for one beyond the border.
-    found = corrupt(given, "zoom_blur", severity)[0].numpy()[:, :-1, :-1]
-    within_one_step(found, exact[:, :-1, :-1])
+    corrupted = corrupt(given, "zoom_blur", severity)[0].numpy()[:, :-1, :-1]
+    within_one_step(corrupted, exact[:, :-1, :-1])
 
 
 def test_zoom_blur_has_as_many_factors_as_numpys_arange():
@@ -196,18 +196,18 @@ def one_by_one(moves, reach):
 def test_following_pointers_is_going_through_the_pixels_one_by_one(reach, size):
     generator = torch.Generator().manual_seed(reach)
     moves = torch.randint(-reach, reach, (3, 2, *size), generator=generator)
-    found = copied_from(moves, reach)
-    for ours, each in zip(found, moves.numpy(), strict=True):
-        np.testing.assert_array_equal(ours.view(size).numpy(), one_by_one(each, reach))
+    copies = copied_from(moves, reach)
+    for ours, move in zip(copies, moves.numpy(), strict=True):
+        np.testing.assert_array_equal(ours.view(size).numpy(), one_by_one(move, reach))
 
 
 def test_glass_moves_colors_and_makes_none(noise):
     # At severity 1 for CIFAR the two blurs are narrower than a pixel and do nothing.
     given = noise(2, 3, 32, 32)
-    found = corrupt(given, "glass_blur", 1)
-    for before, after in zip(given, found, strict=True):
-        known = {tuple(c) for c in before.flatten(1).T.tolist()}
-        assert {tuple(c) for c in after.flatten(1).T.tolist()} <= known
+    corrupted = corrupt(given, "glass_blur", 1)
+    for before, after in zip(given, corrupted, strict=True):
+        colors = {tuple(c) for c in before.flatten(1).T.tolist()}
+        assert {tuple(c) for c in after.flatten(1).T.tolist()} <= colors
 
 
 # Digital and color: other implementations.
@@ -268,26 +268,26 @@ def test_jpeg_is_pillows(images, severity):
 @pytest.mark.parametrize(("height", "width"), [(130, 130), (131, 160)])
 def test_pixels_are_means_of_boxes(noise, height, width):
     given = noise(1, 3, height, width)
-    found = corrupt(given, "pixelate", 2)[0].permute(1, 2, 0).numpy()  # half the side
+    corrupted = corrupt(given, "pixelate", 2)[0].permute(1, 2, 0).numpy()  # half the side
     image = Image.fromarray(given[0].permute(1, 2, 0).numpy())
     for size in ((width // 2, height // 2), (width, height)):
         image = image.resize(size, Image.Resampling.BOX)
-    np.testing.assert_array_equal(found, np.array(image))
+    np.testing.assert_array_equal(corrupted, np.array(image))
 
 
 def test_an_elastic_image_is_sampled_from_the_image_alone():
-    found = corrupt(gray(140, 2), "elastic_transform", 5).int()
-    assert (found - 140).abs().max() <= 1  # what comes from beyond the border is mirrored
+    corrupted = corrupt(gray(140, 2), "elastic_transform", 5).int()
+    assert (corrupted - 140).abs().max() <= 1  # what comes from beyond the border is mirrored
 
 
 def test_elastic_is_an_affine_map_where_nothing_else_is_asked_for(images):
     # Severity 1 for CIFAR moves three points and has no displacement.
     given = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
     given += torch.arange(0, 128, 4, dtype=torch.uint8)  # a ramp to the right
-    found = corrupt(given, "elastic_transform", 1)[0, 0].double()[8:24, 8:24]
+    corrupted = corrupt(given, "elastic_transform", 1)[0, 0].double()[8:24, 8:24]
     row, column = (torch.arange(16.0).double() - 7.5,) * 2
-    by_column = (found * column).sum(1) / (column**2).sum()
-    by_row = (found * row[:, None]).sum(0) / (row**2).sum()
+    by_column = (corrupted * column).sum(1) / (column**2).sum()
+    by_row = (corrupted * row[:, None]).sum(0) / (row**2).sum()
     assert float(by_column.std()) < 0.1  # steps are the same everywhere: an affine map,
     assert float(by_row.std()) < 0.1
     assert 2.5 < float(by_column.mean()) < 5.5  # near the identity, whose step is 4
@@ -320,11 +320,11 @@ def test_plasma_of_a_faster_decay_is_smoother():
 
 def test_fog_keeps_the_brightest_pixel_within_the_range(images):
     given = images(3, IMAGENET)
-    found = corrupt(given, "fog", 3)
-    assert torch.all(found.amax((1, 2, 3)) <= given.amax((1, 2, 3)))
+    corrupted = corrupt(given, "fog", 3)
+    assert torch.all(corrupted.amax((1, 2, 3)) <= given.amax((1, 2, 3)))
     # x (m / (m + c)) is the least, where the clouds are 0.
     least = given.float() * (255 / (255 + 2.5 * 255))
-    assert torch.all(found.float() >= least * (given.amax() / 255) - 20)
+    assert torch.all(corrupted.float() >= least * (given.amax() / 255) - 20)
 
 
 def test_ice_has_the_spectrum_of_the_photographs():
@@ -341,10 +341,10 @@ def test_ice_has_the_spectrum_of_the_photographs():
 
 
 def test_snow_whitens_and_lies_upside_down_too():
-    found = corrupt(gray(0, 1), "snow", 3)[0, 0].int()
+    corrupted = corrupt(gray(0, 1), "snow", 3)[0, 0].int()
     white = int(255 * (1 - 0.7) * 0.5)  # black becomes 0.3 * 0.5
-    assert found.min() == white
-    layer = found - white
+    assert corrupted.min() == white
+    layer = corrupted - white
     unclipped = (layer + layer.flip(0, 1)) < 300
     assert ((layer - layer.flip(0, 1)).abs()[unclipped] <= 1).all()
     assert layer.max() > 100
@@ -363,9 +363,9 @@ def test_distances_are_scipys_up_to_20_pixels():
 def test_edges_of_a_disk_are_its_rim():
     row, column = torch.meshgrid(torch.arange(60), torch.arange(60), indexing="ij")
     far = torch.hypot(row - 30.0, column - 30.0)
-    found = edges(torch.where(far < 15, 200.0, 0.0)[None])[0]
-    assert ((far[found] - 15).abs() < 1.5).all()
-    angle = torch.atan2(row - 30.0, column - 30.0)[found]
+    rim = edges(torch.where(far < 15, 200.0, 0.0)[None])[0]
+    assert ((far[rim] - 15).abs() < 1.5).all()
+    angle = torch.atan2(row - 30.0, column - 30.0)[rim]
     assert len((angle * 16 / np.pi).floor().unique()) >= 32  # all the way round
 
 
@@ -384,8 +384,8 @@ def test_equalised_values_are_ranks():
 
 
 def test_mud_is_brown_where_it_lies():
-    found = corrupt(gray(255, 4), "spatter", 5)
-    covered = found[:, 0] < 255
+    corrupted = corrupt(gray(255, 4), "spatter", 5)
+    covered = corrupted[:, 0] < 255
     assert 0.05 < float(covered.float().mean()) < 0.7
-    darkest = found.flatten(2).amin(2)[0].tolist()
+    darkest = corrupted.flatten(2).amin(2)[0].tolist()
     assert darkest == [63, 42, 20]

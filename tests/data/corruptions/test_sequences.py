@@ -19,17 +19,17 @@ def test_there_are_the_10_of_the_paper():
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_sequences_of_small_images_have_the_published_number_of_frames(images, name):
     given = images(2, 32)
-    found = sequence(given, name)
-    assert found.shape == (2, FRAMES.get(name, 31), 3, 32, 32)
-    assert (found[:, 0] != found[:, -1]).any()
+    frames = sequence(given, name)
+    assert frames.shape == (2, FRAMES.get(name, 31), 3, 32, 32)
+    assert (frames[:, 0] != frames[:, -1]).any()
 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_an_image_has_one_sequence_in_every_batch(images, name):
     given = images(3, 32)
-    whole = sequence(given, name, seed=2)
+    together = sequence(given, name, seed=2)
     alone = sequence(given[2:], name, seed=2, numbers=[2])
-    assert (whole[2:].int() - alone.int()).abs().max() <= 1
+    assert (together[2:].int() - alone.int()).abs().max() <= 1
 
 
 @pytest.mark.parametrize(
@@ -53,25 +53,25 @@ def test_a_tilt_by_nothing_is_seen_from_one_pixel_farther(images):
 
 
 def test_noise_is_drawn_anew_for_each_frame(images):
-    found = sequence(images(1, 32), "gaussian_noise")[0].float()
-    steps = found[1:] - found[:1]
-    inside = (found[0] > 30) & (found[0] < 225)
+    frames = sequence(images(1, 32), "gaussian_noise")[0].float()
+    steps = frames[1:] - frames[:1]
+    inside = (frames[0] > 30) & (frames[0] < 225)
     assert float(steps[:, inside].std()) / 255 == pytest.approx(0.02, rel=0.05)
     assert (steps[0] != steps[1]).any()
 
 
 def test_translations_move_by_one_pixel_and_bring_black(images):
-    found = sequence(images(1, 32), "translate")[0]
-    torch.testing.assert_close(found[1:, ..., 7:], found[:-1, ..., 6:-1])
-    assert (found[-1, ..., :8] == 0).all()
+    frames = sequence(images(1, 32), "translate")[0]
+    torch.testing.assert_close(frames[1:, ..., 7:], frames[:-1, ..., 6:-1])
+    assert (frames[-1, ..., :8] == 0).all()
 
 
 def test_a_crop_keeps_the_border_out_of_sight(images):
     given = images(1, 64)
-    found = sequence(given, "translate", crop=(32, 32))  # at most 8 pixels
-    assert found.shape[2:] == (3, 32, 32)
-    torch.testing.assert_close(found[0, 7], given[0, :, 16:48, 16:48])
-    torch.testing.assert_close(found[0, 0], given[0, :, 16:48, 23:55])
+    frames = sequence(given, "translate", crop=(32, 32))  # at most 8 pixels
+    assert frames.shape[2:] == (3, 32, 32)
+    torch.testing.assert_close(frames[0, 7], given[0, :, 16:48, 16:48])
+    torch.testing.assert_close(frames[0, 0], given[0, :, 16:48, 23:55])
 
 
 # Geometry.
@@ -102,8 +102,8 @@ def test_a_scaled_image_is_scipys(noise):
 def test_a_tilted_plane_keeps_straight_lines_and_its_middle():
     image = torch.zeros(1, 3, 64, 64)
     image[..., 32, :] = 1.0  # the row through the middle, at height / 2
-    found = tilted(image, 10)[0, 0]
-    rows = (found * torch.arange(64)[:, None]).sum(0)[8:56] / found.sum(0)[8:56]
+    frames = tilted(image, 10)[0, 0]
+    rows = (frames * torch.arange(64)[:, None]).sum(0)[8:56] / frames.sum(0)[8:56]
     line = np.polyfit(np.arange(8, 56), rows, 1)
     assert np.abs(np.polyval(line, np.arange(8, 56)) - rows.numpy()).max() < 0.1
     assert np.polyval(line, 32) == pytest.approx(

@@ -34,17 +34,17 @@ def observed():
     probes = [FourierProbe(), VarianceProbe(), CKAProbe()]
     with processes():
         anatomy = dissect(model, x)
-        found = []
+        results = []
         for n in IMAGES:
             batches, mirrored = (images[:n].split(BATCH) for images in (x, x.flip(3)))
             comparison = compare(anatomy, anatomy, batches, mirrored)
-            found.append({"comparison": comparison})
+            results.append({"comparison": comparison})
             for seen in observations(anatomy, batches, probes):
                 name = type(seen.result).__name__
-                found[-1][name] = seen.result
+                results[-1][name] = seen.result
                 if seen.per_image is not None:
-                    found[-1][f"{name}-by-image"] = seen.per_image
-        return found
+                    results[-1][f"{name}-by-image"] = seen.per_image
+        return results
 
 
 if __name__ == "__main__":

@@ -134,11 +134,13 @@ def test_the_error_is_that_of_the_mean_over_images():
     model, images, anatomy = built()
     (statistics,) = observe(anatomy, images.split(2), [AttentionProbe()])
     probe = AttentionProbe()
-    with torch.no_grad(), attend(anatomy, probe.extract) as kept:
+    with torch.no_grad(), attend(anatomy, probe.extract) as extracted:
         model(images)
-    each = np.concatenate([e.numpy() for e in kept.values()], axis=-1)[:, 0]  # distances
-    np.testing.assert_allclose(statistics.distance, each.mean(0), rtol=1e-5)
-    error = each.std(0, ddof=1) / math.sqrt(len(images))
+    distances = np.concatenate([e.numpy() for e in extracted.values()], axis=-1)[
+        :, 0
+    ]  # distances
+    np.testing.assert_allclose(statistics.distance, distances.mean(0), rtol=1e-5)
+    error = distances.std(0, ddof=1) / math.sqrt(len(images))
     np.testing.assert_allclose(statistics.distance_error, error, rtol=1e-3)
 
 

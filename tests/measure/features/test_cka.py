@@ -71,9 +71,9 @@ def test_signs_that_agree_on_half_of_the_images_by_hand():
     y = torch.tensor([1.0, -1.0, 1.0, -1.0]).view(4, 1, 1, 1)
     # Off the diagonal x x' is (1, -1, -1, -1, -1, 1), rows sum to -1: + 1/2 + 1/2 - 4/6.
     within, across = 1 + 1 - 4 / 6, -1 + 1 - 4 / 6
-    own = 2 * within**2 + 4 * across**2
+    norm = 2 * within**2 + 4 * across**2
     other = 2 * 2 * within * across + 2 * across**2
-    assert pair(x, y) == pytest.approx(other / own)
+    assert pair(x, y) == pytest.approx(other / norm)
     assert pair(x, y, "biased") == pytest.approx(0, abs=1e-15)
 
 
@@ -88,8 +88,8 @@ def test_rotation_scale_and_offset_of_features_leave_it_unchanged(related, noise
     moved = 3e3 * (x.flatten(1) @ rotation).view_as(x) + 100 * noise(1, 4, 3, 2)
     for column in ("cka", "biased"):
         expected = pair(x, y, column, kernel=kernel, cut=cut)
-        found = pair(moved, y, column, kernel=kernel, cut=cut)
-        assert found == pytest.approx(expected, rel=1e-9)
+        transformed = pair(moved, y, column, kernel=kernel, cut=cut)
+        assert transformed == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_order_of_images_in_a_batch_does_not_count(related):
@@ -137,22 +137,22 @@ def test_it_is_the_ratio_of_mean_hsic_each_batch_by_its_images(related):
 def test_small_batches_are_unbiased(noise):
     x = noise(4000, 6, 1, 1)
     y = x[:, :3] + noise(4000, 3, 1, 1)
-    whole, cut = similarity(x, y), similarity(x, y, cut=4)
+    uncut, cut = similarity(x, y), similarity(x, y, cut=4)
     # Linear CKA of the population: |cov(x, y)|² over |cov x| |cov y|.
-    assert whole.cka[1] == pytest.approx(3 / np.sqrt(6 * 3 * 4), abs=0.02)
-    assert abs(cut.cka[1] - whole.cka[1]) < 3 * cut.cka_error[1] < 0.1
-    assert cut.biased[1] > whole.cka[1] + 0.1
+    assert uncut.cka[1] == pytest.approx(3 / np.sqrt(6 * 3 * 4), abs=0.02)
+    assert abs(cut.cka[1] - uncut.cka[1]) < 3 * cut.cka_error[1] < 0.1
+    assert cut.biased[1] > uncut.cka[1] + 0.1
 
 
 def test_the_error_is_the_spread_over_repeated_data(noise):
     repeats, images = 300, 96
-    found, errors = [], []
+    estimates, errors = [], []
     for _ in range(repeats):
         x = noise(images, 3, 1, 1)
         result = similarity(x, x[:, :2] + noise(images, 2, 1, 1), cut=8)
-        found.append([result.cka[1], result.biased[1]])
+        estimates.append([result.cka[1], result.biased[1]])
         errors.append([result.cka_error[1], result.biased_error[1]])
-    spread, claimed = np.std(found, axis=0), np.mean(errors, axis=0)
+    spread, claimed = np.std(estimates, axis=0), np.mean(errors, axis=0)
     # 12 batches each: their own spread is known to 1/sqrt(22), low by about as much.
     np.testing.assert_allclose(claimed, spread, rtol=0.25)
 
@@ -201,10 +201,10 @@ def test_rbf_agrees_with_distances_of_scipy(related, bandwidth):
 
     k, l = map(centered, related)  # noqa: E741
     expected = np.sum(k * l) / np.sqrt(np.sum(k * k) * np.sum(l * l))
-    found = pair(*related, "biased", kernel="rbf", bandwidth=bandwidth)
+    similarity_rbf = pair(*related, "biased", kernel="rbf", bandwidth=bandwidth)
     # The median of squares is not the square of the median where it lies between two: of 36
     # distances it does.
-    assert found == pytest.approx(expected, rel=1e-3)
+    assert similarity_rbf == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
@@ -212,9 +212,9 @@ def test_float32_keeps_its_digits_beside_a_large_mean(noise, memory_format):
     x, y = noise(12, 8, 20, 20) + 1e3, noise(12, 8, 20, 20)
     x = x.float().contiguous(memory_format=memory_format)
     exact = similarity(x.double(), y + x.double())
-    found = similarity(x, (y + x.double()).float())
-    np.testing.assert_allclose(found.cka, exact.cka, atol=1e-4)
-    np.testing.assert_allclose(found.biased, exact.biased, atol=1e-4)
+    single = similarity(x, (y + x.double()).float())
+    np.testing.assert_allclose(single.cka, exact.cka, atol=1e-4)
+    np.testing.assert_allclose(single.biased, exact.biased, atol=1e-4)
 
 
 # Features that tell no images apart.

@@ -44,15 +44,15 @@ def test_a_model_compared_with_itself_is_as_like_as_it_is_alone(images):
 def test_two_models_by_what_their_blocks_give(images):
     a, b = network(0), network(1, width=6)
     result = compare(a, b, images.split(6), other_model="wide")
-    found = {}
+    maps = {}
     for name, anatomy in (("a", a), ("b", b)):
         x = anatomy.model[:2](images)  # the stem
-        found[name] = [x.detach()[:6], x.detach()[6:]]
+        maps[name] = [x.detach()[:6], x.detach()[6:]]
     probe = CKAProbe()
     keys = dict(zip("ab", (a[0], b[0]), strict=True))
     assert keys["a"] != keys["b"]
     for i in range(2):
-        probe.update({keys[name]: probe.extract(parts[i]) for name, parts in found.items()})
+        probe.update({keys[name]: probe.extract(parts[i]) for name, parts in maps.items()})
     assert (result.block[0], result.other[0]) == ("stem", "stem")
     assert result.cka[0] == pytest.approx(probe.result().cka[1], rel=1e-12)
     assert 0 < result.cka[0] < 1

@@ -239,9 +239,9 @@ def test_obeys_the_laws_of_probes(tmp_path, profile, protocol):
 
 def test_change_is_unknown_for_the_first_block_and_where_the_grid_differs(measure, noise):
     result = measure(FourierProbe(), noise(2, 3, 8, 8), noise(2, 5, 8, 8), noise(2, 5, 4, 4))
-    known = np.isfinite(result.change)
-    assert set(result.block[known]) == {"block1"}
-    np.testing.assert_array_equal(known, np.isfinite(result.change_error))
+    finite = np.isfinite(result.change)
+    assert set(result.block[finite]) == {"block1"}
+    np.testing.assert_array_equal(finite, np.isfinite(result.change_error))
 
 
 def test_grids_with_as_many_frequencies_are_still_different_grids(measure, noise):

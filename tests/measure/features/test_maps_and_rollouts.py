@@ -20,9 +20,9 @@ def built(name="vit_tiny_patch16_224", **options):
 
 
 def weights_of(anatomy, image):
-    with torch.no_grad(), attend(anatomy, lambda w: w.values[0].numpy().copy()) as kept:
+    with torch.no_grad(), attend(anatomy, lambda w: w.values[0].numpy().copy()) as weights:
         anatomy.model(image)
-    return list(kept.values())
+    return list(weights.values())
 
 
 def as_grids(maps, block, side=4):

@@ -49,7 +49,7 @@ def feature_maps(model, outputs, inputs, images):
 
 
 def notebook_spectrum(x):
-    """The centerd half diagonal of the mean log amplitude, less its first value."""
+    """The centered half diagonal of the mean log amplitude, less its first value."""
     h, w = x.shape[2:]
     level = torch.log(torch.fft.fft2(x).abs() + 1e-6)
     level = level.roll((int(h / 2), int(w / 2)), dims=(2, 3)).mean((0, 1))

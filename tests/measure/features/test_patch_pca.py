@@ -97,7 +97,10 @@ def test_the_components_are_those_of_all_images(network):
 
 def test_the_background_has_no_color_and_does_not_count(network):
     model, images = network
-    everything, result = measured(model, images), measured(model, images, foreground=0.6)
+    everything, result = (
+        measured(model, images),
+        measured(model, images, background_threshold=0.6),
+    )
     background = ~(everything.first > 0.6)
     assert 0 < background.sum() < len(background)
     assert (np.isnan(result.first) == background).all()
@@ -110,22 +113,24 @@ def test_the_background_has_no_color_and_does_not_count(network):
 
 def test_a_foreground_without_patches_is_refused(network):
     model, images = network
-    with pytest.raises(InputError, match="foreground must leave at least 4 patches of 'stem'"):
-        measured(model, images[:1], foreground=0.999)
+    with pytest.raises(
+        InputError, match="background_threshold must leave at least 4 patches of 'stem'"
+    ):
+        measured(model, images[:1], background_threshold=0.999)
 
 
 def test_blocks_are_spread_over_the_depth(network):
     model, images = network
-    assert set(measured(model, images, blocks=1).block) == {"block"}
-    assert len(set(measured(model, images, blocks=9).block)) == 2
+    assert set(measured(model, images, num_blocks=1).block) == {"block"}
+    assert len(set(measured(model, images, num_blocks=9).block)) == 2
 
 
 def test_the_figure_shows_the_colors_of_the_first_images(network):
     model, images = network
-    result = measured(model, images, foreground=0.5)
+    result = measured(model, images, background_threshold=0.5)
     ax = plot(result, Figure().subplots(), images=3)
     assert len(ax.images) == 6
     picture = result.pictures()["stem", 0]
-    shown = np.asarray(ax.images[0].get_array())
-    np.testing.assert_allclose(shown, np.where(np.isnan(picture), 1, picture))
+    pixels = np.asarray(ax.images[0].get_array())
+    np.testing.assert_allclose(pixels, np.where(np.isnan(picture), 1, picture))
     assert [text.get_text() for text in ax.texts] == ["stem", "block"]

@@ -138,8 +138,8 @@ def test_images_of_processes_that_take_turns_are_numbered_as_in_the_data(process
     data = np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
     turns = [data[rank::processes] for rank in range(processes)]
     indices = image_indices([[len(batch) for batch in batches] for batches in turns])
-    for batches, found in zip(turns, indices, strict=True):
-        np.testing.assert_array_equal(np.concatenate(batches), found)
+    for batches, expected in zip(turns, indices, strict=True):
+        np.testing.assert_array_equal(np.concatenate(batches), expected)
 
 
 def test_a_process_without_batches_has_no_images():

@@ -48,9 +48,9 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
     assert other.returncode == 0, errors
     assert world_size() == 1  # the processes have parted again
 
-    for n, expected, found in zip(script["IMAGES"], alone, together, strict=True):
-        assert len(found) == 6
-        for name, ours in found.items():
+    for n, expected, results in zip(script["IMAGES"], alone, together, strict=True):
+        assert len(results) == 6
+        for name, ours in results.items():
             assert_results_equal(expected[name], ours)
             theirs = Result.load(tmp_path / f"{name}-{n}.npz")
             for column, values in ours.columns().items():  # bit for bit

@@ -93,10 +93,10 @@ def test_agrees_with_the_decomposition_of_the_whole_matrix(measure, noise):
     matrices = {"tokens": rearrange(x, "b c h w -> (b h w) c"), "images": x.mean((2, 3))}
     for level, matrix in matrices.items():
         expected = np.linalg.svd(matrix - matrix.mean(0), compute_uv=False)
-        found = values(measure, torch.from_numpy(x), level=level)
+        spectrum = values(measure, torch.from_numpy(x), level=level)
         # A variance of 1e-8 beside a squared mean of 150 keeps six digits of float64.
-        np.testing.assert_allclose(found.relative, expected / expected[0], rtol=1e-5)
-        np.testing.assert_allclose(found.share, expected**2 / (expected**2).sum(), rtol=1e-5)
+        np.testing.assert_allclose(spectrum.relative, expected / expected[0], rtol=1e-5)
+        np.testing.assert_allclose(spectrum.share, expected**2 / (expected**2).sum(), rtol=1e-5)
 
 
 # Contracts and errors.

@@ -63,7 +63,7 @@ def test_a_token_of_norm_zero_has_norm_zero():
 def test_an_outlier_exceeds_the_median_by_the_threshold(size, count):
     grid = torch.ones(2, 1, 4, 4).double()
     grid[0, 0, 1, 2] = size
-    probe = gathered(grid, outlier=4.0)
+    probe = gathered(grid, outlier_threshold=4.0)
     outliers = further(probe, OutlierTokens)
     assert outliers.share.item() == count / 32
     assert outliers.largest.item() == pytest.approx((size + 1) / 2)
@@ -103,13 +103,13 @@ def test_activations_of_zero_do_not_count_in_the_median():
 def test_a_scale_moves_norms_alone_and_a_rotation_nothing(noise):
     grid, off = noise(3, 6, 4, 4), noise(3, 2, 6)
     turn = torch.linalg.qr(noise(6, 6))[0]
-    probe = gathered(grid, off, ("class", "register"), outlier=1.5)
-    scaled = gathered(8 * grid, 8 * off, ("class", "register"), outlier=1.5)
+    probe = gathered(grid, off, ("class", "register"), outlier_threshold=1.5)
+    scaled = gathered(8 * grid, 8 * off, ("class", "register"), outlier_threshold=1.5)
     turned = gathered(
         torch.einsum("bchw,cd->bdhw", grid, turn),
         off @ turn,
         ("class", "register"),
-        outlier=1.5,
+        outlier_threshold=1.5,
     )
     np.testing.assert_allclose(scaled.result().norm, 8 * probe.result().norm)
     np.testing.assert_allclose(turned.result().norm, probe.result().norm, rtol=6e-3)
@@ -121,7 +121,7 @@ def test_a_scale_moves_norms_alone_and_a_rotation_nothing(noise):
 
 
 def test_obeys_the_laws_of_probes(tmp_path):
-    check_probe(lambda: TokenNormProbe(outlier=1.2), tmp_path)
+    check_probe(lambda: TokenNormProbe(outlier_threshold=1.2), tmp_path)
 
 
 # Against another implementation.
@@ -159,7 +159,7 @@ def by_hand(model, images):
 def test_agrees_with_tokens_and_attention_by_hand(network):
     model, images = network
     tokens, attention = by_hand(model, images)
-    probe = TokenNormProbe(outlier=1.3, sink=0.1)
+    probe = TokenNormProbe(outlier_threshold=1.3, sink_threshold=0.1)
     (seen,) = observations(dissect(model, images), [images[:2], images[2:]], [probe])
     result = seen.result
     outliers, massive, sinks = (

@@ -107,14 +107,14 @@ def test_weight_decay_shifts_the_hessian_where_parameters_decay(network, images,
     np.testing.assert_allclose(
         everywhere, plain + 0.3 * torch.eye(len(plain)).double(), atol=1e-12
     )
-    some = Objective(network, [(images, classes)], weight_decay=0.3, decayed="*weight")
+    decayed = Objective(network, [(images, classes)], weight_decay=0.3, decayed="*weight")
     decays = torch.cat(
         [
             torch.full((p.numel(),), 0.3 * n.endswith("weight"), dtype=torch.float64)
             for n, p in network.named_parameters()
         ]
     )
-    np.testing.assert_allclose(matrix(some), plain + decays.diag(), atol=1e-12)
+    np.testing.assert_allclose(matrix(decayed), plain + decays.diag(), atol=1e-12)
 
 
 def test_value_is_the_mean_loss_and_half_the_decayed_square(network, images, classes):
@@ -143,21 +143,21 @@ def test_label_smoothing_is_torchs(network, images, classes):
 # What leaves it unchanged: invariances.
 @pytest.mark.parametrize("size", [10, 4, 1])  # 4 leaves a last batch of 2
 def test_products_are_those_of_the_data_however_it_is_cut(network, images, classes, size):
-    whole = Objective(network, [(images, classes)])
+    uncut = Objective(network, [(images, classes)])
     cut = Objective(network, list(zip(images.split(size), classes.split(size), strict=True)))
-    v = torch.randn(len(whole), generator=stream(0, "v")).double()
-    np.testing.assert_allclose(hvp(cut, v), hvp(whole, v), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(cut.gradient(), whole.gradient(), rtol=1e-9, atol=1e-12)
+    v = torch.randn(len(uncut), generator=stream(0, "v")).double()
+    np.testing.assert_allclose(hvp(cut, v), hvp(uncut, v), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(cut.gradient(), uncut.gradient(), rtol=1e-9, atol=1e-12)
 
 
 def test_graphs_that_are_not_kept_give_the_same_products(network, images, classes, monkeypatch):
     batches = list(zip(images.split(3), classes.split(3), strict=True))
-    kept = Products(Objective(network, batches))
+    stored = Products(Objective(network, batches))
     monkeypatch.setattr("visprism.measure.loss.products._MEMORY_SHARE", 0.0)
     anew = Products(Objective(network, batches))
-    V = torch.randn(1, 2, len(kept.objective), generator=stream(0, "v")).double()
+    V = torch.randn(1, 2, len(stored.objective), generator=stream(0, "v")).double()
     for _ in range(2):
-        assert torch.equal(kept(V), anew(V))
+        assert torch.equal(stored(V), anew(V))
 
 
 def test_folding_leaves_values_as_they_are(convolutional, images):
@@ -183,13 +183,13 @@ def snapshot(model):
 @pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
 def test_after_folding_every_instance_attribute_is_what_it_was(convolutional, images, error):
     pairs = foldable(convolutional, images[:1])
-    own = patched(convolutional[0]), patched(convolutional[4])
+    forwards = patched(convolutional[0]), patched(convolutional[4])
     before = snapshot(convolutional)
     with suppress(RuntimeError, KeyboardInterrupt), folded(convolutional, pairs):
-        assert convolutional[0].forward is not own[0]
+        assert convolutional[0].forward is not forwards[0]
         if error:
             raise error
-    assert (convolutional[0].forward, convolutional[4].forward) == own
+    assert (convolutional[0].forward, convolutional[4].forward) == forwards
     assert "forward" not in vars(convolutional[1])
     assert snapshot(convolutional) == before
 
@@ -209,9 +209,9 @@ def test_a_patched_module_is_not_folded_and_its_patch_counts(
     assert value == pytest.approx(float(expected), rel=1e-10)
     hook.remove()
     patched(convolutional[number])
-    own = Objective(convolutional, [(images, classes)])
-    assert own.folds == (("3", "4"),)
-    torch.testing.assert_close(own.gradient(), gradient)
+    patched_objective = Objective(convolutional, [(images, classes)])
+    assert patched_objective.folds == (("3", "4"),)
+    torch.testing.assert_close(patched_objective.gradient(), gradient)
     assert value != pytest.approx(plain.value(), rel=1e-3)
 
 

@@ -41,26 +41,26 @@ def quadratic():
 
 
 def test_sam_on_a_quadratic(quadratic):
-    found = sharpness(quadratic, ["sam"], rho=0.3)
+    result = sharpness(quadratic, ["sam"], rho=0.3)
     g = quadratic.gradient(quadratic.theta)
     d = 0.3 * g / g.norm()
-    assert found.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
-    assert found.first_order.item() == pytest.approx(0.3 * float(g.norm()))
+    assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
+    assert result.first_order.item() == pytest.approx(0.3 * float(g.norm()))
 
 
 def test_along_an_eigenvector_it_is_the_curvature(quadratic):
     values, vectors = torch.linalg.eigh(quadratic.a)
     minimum = -torch.linalg.solve(quadratic.a, quadratic.b)
     quadratic.theta = minimum + 1e-6 * vectors[:, -1]
-    found = sharpness(quadratic, ["sam"], rho=0.1)
-    assert found.sharpness.item() == pytest.approx(float(values[-1]) * 0.1**2 / 2, rel=1e-4)
+    result = sharpness(quadratic, ["sam"], rho=0.1)
+    assert result.sharpness.item() == pytest.approx(float(values[-1]) * 0.1**2 / 2, rel=1e-4)
 
 
 def test_asam_on_a_quadratic(quadratic):
-    found = sharpness(quadratic, ["asam"], rho=0.3)
+    result = sharpness(quadratic, ["asam"], rho=0.3)
     g, scale = quadratic.gradient(quadratic.theta), quadratic.theta.abs() + 0.01
     d = 0.3 * scale**2 * g / (scale * g).norm()
-    assert found.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
+    assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
 
 
 # What leaves it unchanged: invariances.
@@ -81,7 +81,7 @@ def test_asam_does_not_see_how_two_layers_share_their_size():
 
     even, uneven = (sharpness(Product(t), rho=0.01) for t in ([1e3, 1e3], [1e5, 1e1]))
     rises = dict(
-        zip(even.rule, zip(even.sharpness, uneven.sharpness, strict=True), strict=True)
+        zip(even.measure, zip(even.sharpness, uneven.sharpness, strict=True), strict=True)
     )
     assert rises["asam"][0] == pytest.approx(rises["asam"][1], rel=2e-3)
     assert rises["sam"][1] > 10 * rises["sam"][0]
@@ -94,13 +94,13 @@ def test_it_is_the_rise_of_the_objective():
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double().eval()
     images = torch.randn(8, 3, 2, 2, dtype=torch.float64, generator=torch.Generator())
     objective = Objective(model, [(images, torch.arange(8) % 3)], weight_decay=0.1)
-    found = sharpness(objective)
-    assert found.rule.tolist() == ["sam", "asam"]
-    assert (found.sharpness > found.first_order).all()  # the loss is convex
-    np.testing.assert_allclose(found.loss, objective.value())
-    said = [str(finding) for finding in found.findings()]
+    result = sharpness(objective)
+    assert result.measure.tolist() == ["sam", "asam"]
+    assert (result.sharpness > result.first_order).all()  # the loss is convex
+    np.testing.assert_allclose(result.loss, objective.value())
+    said = [str(finding) for finding in result.findings()]
     assert said[0].startswith(
-        f"NLL rises by {found.sharpness[0]:.3g} along the gradient, at dist"
+        f"NLL rises by {result.sharpness[0]:.3g} along the gradient, at dist"
     )
 
 
@@ -121,11 +121,11 @@ def test_several_steps_rise_higher_and_stay_within_the_distance(quadratic):
 
 def test_the_gaussian_average_of_a_quadratic_is_its_trace(quadratic):
     """E[d' A d / 2] = rho^2 tr A / (2 P) for directions of length rho."""
-    found = sharpness(quadratic, ["gaussian"], rho=0.3, draws=4000)
+    result = sharpness(quadratic, ["gaussian"], rho=0.3, directions=4000)
     exact = 0.3**2 * float(quadratic.a.trace()) / 12
-    assert abs(found.sharpness.item() - exact) < 4 * found.error.item()
-    assert found.error.item() < 0.02 * exact
-    assert "in random Gaussian directions" in str(found.findings()[0])
+    assert abs(result.sharpness.item() - exact) < 4 * result.error.item()
+    assert result.error.item() < 0.02 * exact
+    assert "in random Gaussian directions" in str(result.findings()[0])
 
 
 def linear_objective(images=24):
@@ -141,25 +141,25 @@ def linear_objective(images=24):
 
 def test_the_sharpness_of_mini_batches_is_that_of_each():
     objective = linear_objective()
-    found = mini_batch_sharpness(objective, ["sam", "asam"], rho=0.1)
+    result = mini_batch_sharpness(objective, ["sam", "asam"], rho=0.1)
     for number, batch in enumerate(objective.batches):
         alone = sharpness(Objective(objective.model, [batch]), ["sam", "asam"], rho=0.1)
-        rows = found.select(found.batch == number)
+        rows = result.select(result.batch == number)
         np.testing.assert_allclose(rows.sharpness, alone.sharpness, rtol=1e-9)
-    (sam, _) = found.means()
-    assert sam[3] == pytest.approx(found.sharpness[found.rule == "sam"].mean())
+    (sam, _) = result.means()
+    assert sam[3] == pytest.approx(result.sharpness[result.measure == "sam"].mean())
     assert sam[4] < sam[3] < sam[5]  # an interval over 12 mini-batches
-    assert np.isnan([m[4] for m in found.select(found.batch < 9).means()]).all()
-    assert found.provenance.images == 24
+    assert np.isnan([m[4] for m in result.select(result.batch < 9).means()]).all()
+    assert result.provenance.images == 24
 
 
 def test_the_interval_over_mini_batches_covers_the_mean():
     """Log-normal increases of 16 mini-batches, as measured ones are spread."""
     rng, inside, truth = np.random.default_rng(0), 0, np.exp(0.3**2 / 2)
-    found = mini_batch_sharpness(linear_objective(images=32), ["sam"])
+    result = mini_batch_sharpness(linear_objective(images=32), ["sam"])
     for _ in range(400):
         values = np.exp(0.3 * rng.normal(size=16))
-        (mean,) = replace(found, sharpness=values).means()
+        (mean,) = replace(result, sharpness=values).means()
         inside += mean[4] <= truth <= mean[5]
     assert 0.92 <= inside / 400 <= 0.97
 
@@ -176,9 +176,11 @@ def test_a_seed_gives_the_same_directions(quadratic):
 
 
 def test_what_cannot_be_is_refused(quadratic):
-    with pytest.raises(InputError, match="rules must be among sam, asam, gaussian, got max"):
+    with pytest.raises(InputError, match="measures must be among sam, asam, gaussian, got max"):
         sharpness(quadratic, ["max"])
-    with pytest.raises(InputError, match="rules must be among sam, asam, gaussian, got none"):
+    with pytest.raises(
+        InputError, match="measures must be among sam, asam, gaussian, got none"
+    ):
         sharpness(quadratic, [])
     with pytest.raises(InputError, match=r"rho must be positive, got -1\.0"):
         sharpness(quadratic, rho=-1.0)

@@ -32,7 +32,7 @@ def by_hand():
 
 
 @pytest.fixture
-def drawn():
+def random_predictions():
     """`drawn(n, k)`: logits, and targets that are drawn from their softmax."""
 
     def make(n=400, k=7, *, scale=2.0, members=1, seed=0):

@@ -34,15 +34,17 @@ def images(number):
 
 def predicted():
     """Logits and targets for each number of images and samples."""
-    found = []
+    results = []
     with processes():
         for number in IMAGES:
             pairs = images(number).split(4), (torch.arange(number) % 5).split(4)
             batches = list(zip(*pairs, strict=True))
             for samples in SAMPLES:
-                each = predict(Network(), batches, samples=samples)
-                found.append((each.logits, each.targets, each.provenance.images))
-    return found
+                predictions = predict(Network(), batches, samples=samples)
+                results.append(
+                    (predictions.logits, predictions.targets, predictions.provenance.images)
+                )
+    return results
 
 
 if __name__ == "__main__":

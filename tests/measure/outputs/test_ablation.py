@@ -54,7 +54,7 @@ def network(name):
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def each(request):
+def anatomy_and_images(request):
     with torch.no_grad():
         return network(request.param)
 
@@ -102,12 +102,12 @@ def labeled_batches(images, size=3, classes=5):
 
 def test_a_block_that_is_the_identity_can_go_without_any_change(line):
     anatomy, images = line
-    found, *_ = ablation(anatomy, labeled_batches(images, classes=3), parts=["blocks"])
-    at = found.block.tolist().index("convs.1")
-    assert found.drop[at] == found.nll_rise[at] == found.nll_rise_error[at] == 0
-    assert (found.nll_rise[[i for i in range(3) if i != at]] != 0).all()
-    assert found.accuracy[at] == found.baseline_accuracy
-    assert found.nll[at] == found.baseline_nll
+    result, *_ = ablation(anatomy, labeled_batches(images, classes=3), parts=["blocks"])
+    at = result.block.tolist().index("convs.1")
+    assert result.drop[at] == result.nll_rise[at] == result.nll_rise_error[at] == 0
+    assert (result.nll_rise[[i for i in range(3) if i != at]] != 0).all()
+    assert result.accuracy[at] == result.baseline_accuracy
+    assert result.nll[at] == result.baseline_nll
 
 
 @pytest.mark.parametrize("size", [12, 5, 1])
@@ -128,8 +128,8 @@ def test_however_the_data_is_cut_the_answer_is_the_same(line, size):
     assert cut.provenance.images == 12
 
 
-def test_the_model_is_given_back(each):
-    anatomy, images = each
+def test_the_model_is_given_back(anatomy_and_images):
+    anatomy, images = anatomy_and_images
     with torch.no_grad():
         before = anatomy.model(images)
         ablation(anatomy, labeled_batches(images), parts=["blocks", "convolutions"])
@@ -141,8 +141,8 @@ def test_the_model_is_given_back(each):
 
 
 @torch.no_grad()
-def test_resuming_gives_what_the_whole_model_gives(each):
-    anatomy, images = each
+def test_resuming_gives_what_the_whole_model_gives(anatomy_and_images):
+    anatomy, images = anatomy_and_images
     convolutions, _ = convolution_ablations(anatomy)
     blocks, _ = block_ablations(anatomy)
     heads, _ = head_ablations(anatomy)
@@ -157,30 +157,30 @@ def test_resuming_gives_what_the_whole_model_gives(each):
     assert can_start_at(anatomy, images[:2], cuts) == set(cuts)
     recording = cache_cuts(anatomy, images, ablation_cuts(removals))
     for removal in removals:
-        whole = removal.full_pass(anatomy, images)
-        assert (whole - recording.logits).abs().max() > 1e-4  # the ablation has an effect
+        full = removal.full_pass(anatomy, images)
+        assert (full - recording.logits).abs().max() > 1e-4  # the ablation has an effect
         again = removal.from_cut(anatomy, images, recording)
-        torch.testing.assert_close(again, whole, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(again, full, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
-def test_the_study_is_that_of_ablations_one_by_one(each):
-    anatomy, images = each
+def test_the_study_is_that_of_ablations_one_by_one(anatomy_and_images):
+    anatomy, images = anatomy_and_images
     batches = labeled_batches(images)
-    found, *_ = ablation(anatomy, batches, parts=["blocks"])
+    result, *_ = ablation(anatomy, batches, parts=["blocks"])
     targets = torch.cat([t for _, t in batches])
     losses = functional.cross_entropy(anatomy.model(images), targets, reduction="none").double()
-    assert found.partial.all()
-    assert found.baseline_nll == pytest.approx(losses.mean().item(), abs=1e-5)
-    for row, name in enumerate(found.block.tolist()):
+    assert result.partial.all()
+    assert result.baseline_nll == pytest.approx(losses.mean().item(), abs=1e-5)
+    for row, name in enumerate(result.block.tolist()):
         with ablate(anatomy, anatomy[name]):
             logits = anatomy.model(images)
         rises = functional.cross_entropy(logits, targets, reduction="none").double() - losses
         right = (logits.argmax(1) == targets).double()
-        assert found.accuracy[row] == pytest.approx(right.mean().item())
-        assert found.nll_rise[row] == pytest.approx(rises.mean().item(), abs=1e-5)
+        assert result.accuracy[row] == pytest.approx(right.mean().item())
+        assert result.nll_rise[row] == pytest.approx(rises.mean().item(), abs=1e-5)
         error = rises.std().item() / len(images) ** 0.5
-        assert found.nll_rise_error[row] == pytest.approx(error, abs=1e-5)
+        assert result.nll_rise_error[row] == pytest.approx(error, abs=1e-5)
 
 
 @torch.no_grad()
@@ -212,11 +212,11 @@ def test_a_head_that_is_silent_is_one_whose_values_do_not_reach_the_output(vit):
     with ablate_head(anatomy, attention, head):
         silent = anatomy.model(images)
     module = anatomy.model.get_submodule(attention.block.name)
-    own = module.proj.weight.detach().clone()
-    width = own.shape[1] // attention.geometry.heads
+    weight = module.proj.weight.detach().clone()
+    width = weight.shape[1] // attention.geometry.heads
     module.proj.weight[:, (head - 1) * width : head * width] = 0
     expected = anatomy.model(images)
-    module.proj.weight.copy_(own)
+    module.proj.weight.copy_(weight)
     torch.testing.assert_close(silent, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -226,12 +226,12 @@ def test_of_a_bottleneck_its_convolution_goes():
     convolutions, _ = convolution_ablations(anatomy)
     removal = next(r for r in convolutions if r.blocks[0].name == "layer2.1")
     assert removal.ablated == "convolution"
-    found = removal.full_pass(anatomy, images)
+    ablated = removal.full_pass(anatomy, images)
     block = anatomy.model.layer2[1]
-    own, block.conv2 = block.conv2, nn.Identity()
+    convolution, block.conv2 = block.conv2, nn.Identity()
     expected = anatomy.model(images)
-    block.conv2 = own
-    torch.testing.assert_close(found, expected)
+    block.conv2 = convolution
+    torch.testing.assert_close(ablated, expected)
 
 
 # Models that do not resume.
@@ -258,14 +258,14 @@ class Counting(nn.Module):
 def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
     anatomy = dissect(Counting().eval(), torch.randn(2, 3, 8, 8))
     images = torch.randn(6, 3, 8, 8)
-    found, *_ = ablation(anatomy, labeled_batches(images, 6, 3), parts=["blocks"])
-    assert not found.partial.any()
-    assert any("2 of 2 ablations ran the full model" in f.text for f in found.findings())
+    result, *_ = ablation(anatomy, labeled_batches(images, 6, 3), parts=["blocks"])
+    assert not result.partial.any()
+    assert any("2 of 2 ablations ran the full model" in f.text for f in result.findings())
     targets = torch.arange(6) % 3
-    for row, name in enumerate(found.block.tolist()):
+    for row, name in enumerate(result.block.tolist()):
         with ablate(anatomy, anatomy[name]):
             nll = functional.cross_entropy(anatomy.model(images), targets).item()
-        assert found.nll[row] == pytest.approx(nll, rel=1e-5)
+        assert result.nll[row] == pytest.approx(nll, rel=1e-5)
 
 
 @torch.no_grad()
@@ -273,11 +273,11 @@ def test_within_other_surgery_the_whole_model_runs(line):
     anatomy, images = line
     batches = labeled_batches(images, classes=3)
     with ablate(anatomy, anatomy["convs.0"]):
-        found, *_ = ablation(anatomy, batches, parts=["blocks"])
-    assert not found.partial.any()
+        result, *_ = ablation(anatomy, batches, parts=["blocks"])
+    assert not result.partial.any()
     joint, *_ = ablation(anatomy, batches, joint=[2], draws=30, parts=["blocks"])
     at = joint.block.tolist().index("convs.0+convs.2")
-    assert found.nll[found.block == "convs.2"] == pytest.approx(joint.nll[at])
+    assert result.nll[result.block == "convs.2"] == pytest.approx(joint.nll[at])
 
 
 # Several at once.
@@ -286,24 +286,24 @@ def test_within_other_surgery_the_whole_model_runs(line):
 def test_as_many_blocks_go_as_are_asked_for_and_the_seed_says_which(line):
     anatomy, images = line
     batches = labeled_batches(images, classes=3)
-    found, *_ = ablation(anatomy, batches, joint=[1, 3], draws=4, run=Run(seed=3))
-    several = found.select(found.ablated == "several")
+    result, *_ = ablation(anatomy, batches, joint=[1, 3], draws=4, run=Run(seed=3))
+    several = result.select(result.ablated == "several")
     assert several.num_blocks.tolist() == [1] * 4 + [3] * 4
     assert [len(b.split("+")) for b in several.block.tolist()] == several.num_blocks.tolist()
     assert (several.block[4:] == "convs.0+convs.1+convs.2").all()
     again, *_ = ablation(anatomy, batches, joint=[1, 3], draws=4, run=Run(seed=3))
-    assert again.block.tolist() == found.block.tolist()
+    assert again.block.tolist() == result.block.tolist()
 
 
 def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
     anatomy, images = line
     batches = labeled_batches(images, classes=3)
     study, *_ = ablation(anatomy, batches, joint=[1, 2], draws=5, run=Run(seed=3))
-    found = study.joint()
-    assert found.num_blocks.tolist() == [1, 2]
-    assert found.draws.tolist() == [5, 5]
-    assert found.drop[0] == found.sum_of_drops[0]  # of one block they are the same
-    assert found.accuracy == pytest.approx(study.baseline_accuracy - found.drop)
+    joint = study.joint()
+    assert joint.num_blocks.tolist() == [1, 2]
+    assert joint.draws.tolist() == [5, 5]
+    assert joint.drop[0] == joint.sum_of_drops[0]  # of one block they are the same
+    assert joint.accuracy == pytest.approx(study.baseline_accuracy - joint.drop)
     alone = dict(
         zip(
             study.experiment("block").block.tolist(),
@@ -313,9 +313,9 @@ def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
     )
     pairs = study.select(study.num_blocks == 2)
     sums = [sum(alone[name] for name in pair.split("+")) for pair in pairs.block.tolist()]
-    assert found.sum_of_drops[1] == pytest.approx(sum(sums) / 5)
-    assert (found.drop_min[1], found.drop_max[1]) == (pairs.drop.min(), pairs.drop.max())
-    assert found.findings()[1].text.startswith("2 blocks removed together: mean accuracy drop")
+    assert joint.sum_of_drops[1] == pytest.approx(sum(sums) / 5)
+    assert (joint.drop_min[1], joint.drop_max[1]) == (pairs.drop.min(), pairs.drop.max())
+    assert joint.findings()[1].text.startswith("2 blocks removed together: mean accuracy drop")
     single, *_ = ablation(anatomy, batches)
     with pytest.raises(InputError, match=r"Pass joint=\(2, 4\) to ablation"):
         single.joint()
@@ -326,26 +326,27 @@ def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
 
 def test_a_study_is_saved_and_read(line, tmp_path):
     anatomy, images = line
-    found, *_ = ablation(anatomy, labeled_batches(images, classes=3))
-    found.save(tmp_path / "a.npz")
+    result, *_ = ablation(anatomy, labeled_batches(images, classes=3))
+    result.save(tmp_path / "a.npz")
     read = Result.load(tmp_path / "a.npz")
     assert isinstance(read, Ablations)
-    assert read.not_ablated == found.not_ablated
+    assert read.not_ablated == result.not_ablated
     assert "largest drop of 3: convs." in read.findings()[0].text
 
 
 def test_what_cannot_be_ablated_is_left_out_and_named():
     anatomy, images = network("convnext")
-    found, *_ = ablation(anatomy, labeled_batches(images))
-    assert "block 'stages.1.downsample' (downsample) must keep the shape" in found.not_ablated
-    assert "stages.1.downsample" not in found.block.tolist()
+    result, *_ = ablation(anatomy, labeled_batches(images))
+    assert "block 'stages.1.downsample' (downsample) must keep the shape" in result.not_ablated
+    assert "stages.1.downsample" not in result.block.tolist()
 
 
 def test_what_a_user_can_get_wrong(line, vit):
     anatomy, images = line
     batches = labeled_batches(images, classes=3)
     with pytest.raises(
-        InputError, match="parts must be some of blocks, convolutions, heads, got stages"
+        InputError,
+        match="parts must be some of blocks, convolutions, heads, channels, tokens, got stages",
     ):
         ablation(anatomy, batches, parts=["stages"])
     with pytest.raises(
@@ -391,6 +392,6 @@ def test_heads_within_one_operation_are_refused():
 
     images = torch.randn(4, 3, 16, 16)
     anatomy = dissect(Attending().eval(), images)
-    found, *_ = ablation(anatomy, labeled_batches(images, 4, 3), parts=["blocks", "heads"])
-    assert "must expose its heads" in found.not_ablated
-    assert found.ablated.tolist() == ["block"]
+    result, *_ = ablation(anatomy, labeled_batches(images, 4, 3), parts=["blocks", "heads"])
+    assert "must expose its heads" in result.not_ablated
+    assert result.ablated.tolist() == ["block"]

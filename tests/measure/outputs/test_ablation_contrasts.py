@@ -34,7 +34,7 @@ def test_means_and_differences_by_hand():
     ]  # fmt: skip
     assert kinds.drop.tolist() == [0.5, 0.0, 0.5, 0.5, 0.5]
     assert kinds.num_blocks.tolist() == [2, 2, 4, 2, 2]
-    name = "accuracy drop, one whole block removed, attention minus mlp"
+    name = "mean accuracy drop, one whole block replaced by the identity, attention minus mlp"
     assert images.values_of(name)[1].tolist() == [1.0, 0.5, 1.0, -0.5]
 
 
@@ -108,19 +108,19 @@ def test_each_experiment_has_its_own_sentence_and_its_own_maximum():
         drop_high=[0.15, 0.25, 0.9, 0.03],
     )
     assert [f.text for f in result.findings()] == [
-        "one whole block removed: accuracy drops significantly from 90.0% in each of 2 "
-        "ablations (200 test images); largest drop of 2: b1 (conv), 20.0 percentage points "
-        "[15.0, 25.0]",
-        "one convolution inside a block removed: accuracy drops significantly from 90.0% in 1 "
-        "of 1 ablations (200 test images); largest drop of 1: b2, convolution (conv), 80.0 "
-        "percentage points [70.0, 90.0]",
-        "one attention head removed: accuracy drops significantly from 90.0% in 0 of 1 "
-        "ablations (200 test images); largest drop of 1: b3, head 1 (conv), 1.0 percentage "
+        "one whole block replaced by the identity: accuracy drops significantly from 90.0% "
+        "in each of 2 ablations (200 test images); largest drop of 2: b1 (conv), 20.0 "
+        "percentage points [15.0, 25.0]",
+        "one convolution inside a block replaced by the identity: accuracy drops significantly "
+        "from 90.0% in 1 of 1 ablations (200 test images); largest drop of 1: b2, convolution "
+        "(conv), 80.0 percentage points [70.0, 90.0]",
+        "one attention head replaced by zero: accuracy drops significantly from 90.0% in 0 of "
+        "1 ablations (200 test images); largest drop of 1: b3, head 1 (conv), 1.0 percentage "
         "points [-1.0, 3.0]",
     ]
     assert [a.quantity for a in result.answers()] == [
-        "largest accuracy drop, one whole block removed",
-        "largest accuracy drop, one convolution inside a block removed",
+        "largest accuracy drop, one whole block replaced by the identity",
+        "largest accuracy drop, one convolution inside a block replaced by the identity",
     ]
 
 

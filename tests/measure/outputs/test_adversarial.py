@@ -79,9 +79,9 @@ def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
     linear, epsilon
 ):
     pixels, targets = gray()
-    found = attacked(linear, pixels, targets, Attack("fgsm", epsilon), SPACE)
+    adversarial_pixels = attacked(linear, pixels, targets, Attack("fgsm", epsilon), SPACE)
     with torch.no_grad():
-        rise = score(linear, found) - score(linear, pixels)
+        rise = score(linear, adversarial_pixels) - score(linear, pixels)
     torch.testing.assert_close(
         rise, torch.full_like(rise, epsilon * linear.w.abs().sum().item())
     )
@@ -90,11 +90,11 @@ def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
 @pytest.mark.parametrize("name", ["fgsm", "pgd"])
 def test_in_the_euclidean_norm_it_rises_by_epsilon_times_that_of_the_weights(linear, name):
     pixels, targets = gray()
-    found = attacked(
+    adversarial_pixels = attacked(
         linear, pixels, targets, Attack(name, 0.5, "l2", steps=60, step_size=0.2), SPACE
     )
     with torch.no_grad():
-        rise = score(linear, found) - score(linear, pixels)
+        rise = score(linear, adversarial_pixels) - score(linear, pixels)
     torch.testing.assert_close(
         rise, torch.full_like(rise, 0.5 * linear.w.norm().item()), rtol=1e-3, atol=0
     )
@@ -331,23 +331,23 @@ def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
     for name in ("accuracy", "drop", "drop_low", "nll_rise", "nll_rise_error"):
         one, cut = (getattr(r, name) for r in results)
         assert one == pytest.approx(cut, abs=1e-5)
-    found = results[0]
-    assert found.clean_accuracy == 1
-    assert found.steps.tolist() == [3, 0, 1, 0]  # the last is the worst case of both
-    np.testing.assert_array_equal(found.frequency, [np.nan, np.nan, 0.5, np.nan])
+    result = results[0]
+    assert result.clean_accuracy == 1
+    assert result.steps.tolist() == [3, 0, 1, 0]  # the last is the worst case of both
+    np.testing.assert_array_equal(result.frequency, [np.nan, np.nan, 0.5, np.nan])
     new = attacked(network, pixels, targets, attacks[2], SPACE)
     with torch.no_grad():
         right = (network(SPACE.normalized(new)).argmax(1) == targets).double().mean()
-    assert found.accuracy[2] == pytest.approx(float(right))
+    assert result.accuracy[2] == pytest.approx(float(right))
 
 
 def test_results_are_saved_and_read(network, tmp_path):
     pixels, targets = gray(2)
     batches = [(SPACE.normalized(pixels.float()), targets)]
-    found, _ = adversarial(network, batches, [Attack()], mean=MEAN, std=STD)
-    found.save(tmp_path / "a.npz")
+    result, _ = adversarial(network, batches, [Attack()], mean=MEAN, std=STD)
+    result.save(tmp_path / "a.npz")
     assert Result.load(tmp_path / "a.npz").attack.tolist() == ["fgsm"]
-    assert "under fgsm (cross-entropy) with L∞ norm 8/255" in found.findings()[0].text
+    assert "under fgsm (cross-entropy) with L∞ norm 8/255" in result.findings()[0].text
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_results_are_saved_and_read(network, tmp_path):
     [
         ({"name": "carlini"}, "name must be one of fgsm, pgd, random, got 'carlini'"),
         ({"norm": "l1"}, "norm must be one of linf, l2, got 'l1'"),
-        ({"ring": "oval"}, "ring must be one of square, round, got 'oval'"),
+        ({"band_shape": "oval"}, "band_shape must be one of square, round, got 'oval'"),
         ({"epsilon": 0.0}, "epsilon must be finite and positive, got 0.0"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"frequency": 2.0}, "frequency must be between 0 and 1 .* got 2.0"),
@@ -392,8 +392,8 @@ def test_the_interval_is_that_of_so_many_images():
     linear[1].bias.data = torch.tensor([0.0, 2.0])
     targets = (torch.arange(148) < 15).long()
     images = torch.zeros(148, 3, 8, 8)
-    found, _ = adversarial(linear, [(images, targets)], [Attack("random")], mean=MEAN, std=STD)
-    assert [round(float(v), 4) for v in (found.low[0], found.high[0])] == [0.0624, 0.1605]
+    result, _ = adversarial(linear, [(images, targets)], [Attack("random")], mean=MEAN, std=STD)
+    assert [round(float(v), 4) for v in (result.low[0], result.high[0])] == [0.0624, 0.1605]
 
 
 def test_what_a_user_can_get_wrong(network):

@@ -20,36 +20,36 @@ from visprism.results.base import Result
 
 
 def test_metrics_of_four_images_by_hand(by_hand):
-    found = calibration(by_hand([0.95, 0.95, 0.85, 0.65], [1, 0, 1, 0]), resamples=0)
-    assert found.of("accuracy") == 0.5
-    assert found.of("acc", 0.9) == 0.5
-    assert found.of("freq", 0.9) == 0.5
-    assert found.of("unc", 0.9) == 0.5
+    metrics = calibration(by_hand([0.95, 0.95, 0.85, 0.65], [1, 0, 1, 0]), resamples=0)
+    assert metrics.of("accuracy") == 0.5
+    assert metrics.of("acc", 0.9) == 0.5
+    assert metrics.of("freq", 0.9) == 0.5
+    assert metrics.of("unc", 0.9) == 0.5
     # Bins: two at 0.95 of which one is right, one right at 0.85, one wrong at 0.65.
-    assert found.of("ece") == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
-    assert found.of("signed_ece") == pytest.approx(3.4 / 4 - 0.5, abs=1e-6)
-    assert found.of("mce") == pytest.approx(0.65, abs=1e-6)
+    assert metrics.of("ece") == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
+    assert metrics.of("signed_ece") == pytest.approx(3.4 / 4 - 0.5, abs=1e-6)
+    assert metrics.of("mce") == pytest.approx(0.65, abs=1e-6)
     # The first two are tied: half an error each. Then 1 of 3, then 2 of 4.
-    assert found.of("aurc") == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
+    assert metrics.of("aurc") == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
     # Class 0 is the only target: 2 right of 4 that are it or said to be; surest: 1 of 2.
-    assert found.of("mean_iou") == 0.5
-    assert found.of("iou", 0.9) == 0.5
+    assert metrics.of("mean_iou") == 0.5
+    assert metrics.of("iou", 0.9) == 0.5
 
 
 def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff(by_hand):
     for edge in (0.1, 0.3, 0.6, 0.7, 0.9):
-        found = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge, resamples=0)
-        assert found.of("freq", edge) == 0
-        assert np.isnan(found.of("acc", edge))
-        assert found.of("unc", edge) == 1
+        metrics = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge, resamples=0)
+        assert metrics.of("freq", edge) == 0
+        assert np.isnan(metrics.of("acc", edge))
+        assert metrics.of("unc", edge) == 1
         beside = calibration(by_hand([edge, edge - 0.01], [1, 0]), resamples=0)
         assert beside.of("ece") == pytest.approx(abs(1 - 2 * edge + 0.01) / 2, abs=1e-6)
 
 
 def test_confidences_of_0_and_1_are_counted_with_their_value(by_hand):
-    found = calibration(by_hand([0.0, 1.0, 1.0], [0, 1, 0]), resamples=0)
-    assert found.of("ece") == pytest.approx(1 / 3)  # two sure images, one of them wrong
-    assert found.of("freq", 0.9) == pytest.approx(2 / 3)
+    metrics = calibration(by_hand([0.0, 1.0, 1.0], [0, 1, 0]), resamples=0)
+    assert metrics.of("ece") == pytest.approx(1 / 3)  # two sure images, one of them wrong
+    assert metrics.of("freq", 0.9) == pytest.approx(2 / 3)
 
 
 def test_a_saturated_predictor_that_is_right_is_calibrated():
@@ -58,63 +58,65 @@ def test_a_saturated_predictor_that_is_right_is_calibrated():
     logits[:200, 0] = 100.0
     targets = torch.zeros(1000, dtype=torch.long)
     targets[600:] = 1  # half of the rest, whose confidence is 0.5
-    found = calibration(Predictions(logits, targets), resamples=0)
-    assert found.of("ece") == pytest.approx(0, abs=1e-7)
-    assert found.of("mce") == pytest.approx(0, abs=1e-7)
+    metrics = calibration(Predictions(logits, targets), resamples=0)
+    assert metrics.of("ece") == pytest.approx(0, abs=1e-7)
+    assert metrics.of("mce") == pytest.approx(0, abs=1e-7)
 
 
 def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
     # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
     # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
-    found = by_hand([1.0] * 100 + [0.95] * 100, [1] * 90 + [0] * 10 + [1] * 100)
-    assert calibration(found, resamples=0).of("ece") == pytest.approx(5 / 200, abs=1e-6)
+    predictions = by_hand([1.0] * 100 + [0.95] * 100, [1] * 90 + [0] * 10 + [1] * 100)
+    assert calibration(predictions, resamples=0).of("ece") == pytest.approx(5 / 200, abs=1e-6)
 
 
 def test_one_class_is_always_right_and_sure():
-    found = calibration(Predictions(torch.randn(5, 1), torch.zeros(5, dtype=torch.long)))
-    assert found.of("accuracy") == found.of("mean_iou") == found.of("acc", 0.9) == 1
-    assert found.of("nll") == found.of("brier") == found.of("ece") == found.of("aurc") == 0
-    assert np.isnan(found.of("unc", 0.9))  # there is no wrong image
+    metrics = calibration(Predictions(torch.randn(5, 1), torch.zeros(5, dtype=torch.long)))
+    assert metrics.of("accuracy") == metrics.of("mean_iou") == metrics.of("acc", 0.9) == 1
+    assert (
+        metrics.of("nll") == metrics.of("brier") == metrics.of("ece") == metrics.of("aurc") == 0
+    )
+    assert np.isnan(metrics.of("unc", 0.9))  # there is no wrong image
 
 
 def test_equal_logits_name_the_first_classes():
-    found = outcomes(Predictions(torch.zeros(8, 8), torch.arange(8)))
-    assert found.correct.tolist() == [True] + [False] * 7
-    assert found.top5.tolist() == [True] * 5 + [False] * 3
-    np.testing.assert_allclose(found.nll, np.log(8))
-    np.testing.assert_allclose(found.confidence, 1 / 8)
+    result = outcomes(Predictions(torch.zeros(8, 8), torch.arange(8)))
+    assert result.correct.tolist() == [True] + [False] * 7
+    assert result.top5.tolist() == [True] * 5 + [False] * 3
+    np.testing.assert_allclose(result.nll, np.log(8))
+    np.testing.assert_allclose(result.confidence, 1 / 8)
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e30, 3e38])
 def test_logits_beyond_overflow_give_a_finite_nll(scale):
     logits = torch.tensor([[scale, -scale], [scale, -scale]])
-    found = outcomes(Predictions(logits, torch.tensor([1, 0])))
-    assert found.nll[1] == 0
-    np.testing.assert_allclose(found.nll[0], 2 * logits[0, 0].double().item())
-    assert found.brier.tolist() == [2, 0]
+    result = outcomes(Predictions(logits, torch.tensor([1, 0])))
+    assert result.nll[1] == 0
+    np.testing.assert_allclose(result.nll[0], 2 * logits[0, 0].double().item())
+    assert result.brier.tolist() == [2, 0]
 
 
 def test_a_class_that_is_ruled_out_by_minus_infinity_has_probability_0():
     logits = torch.tensor([[0.0, -torch.inf, 0.0]])
-    found = outcomes(Predictions(logits, torch.tensor([0])))
-    assert found.confidence[0] == 0.5
-    assert found.brier[0] == pytest.approx(0.5)
+    result = outcomes(Predictions(logits, torch.tensor([0])))
+    assert result.confidence[0] == 0.5
+    assert result.brier[0] == pytest.approx(0.5)
     assert calibration(Predictions(logits, torch.tensor([1]))).of("nll") == np.inf
 
 
-def test_unc_follows_from_the_other_three(drawn):
-    found = calibration(drawn(2000), cutoff=[0.3, 0.5, 0.9], resamples=0)
+def test_unc_follows_from_the_other_three(random_predictions):
+    metrics = calibration(random_predictions(2000), cutoff=[0.3, 0.5, 0.9], resamples=0)
     for c in (0.3, 0.5, 0.9):
-        certain_error = found.of("freq", c) * (1 - found.of("acc", c))
-        expected = 1 - certain_error / (1 - found.of("accuracy"))
-        assert found.of("unc", c) == pytest.approx(expected, rel=1e-12)
+        certain_error = metrics.of("freq", c) * (1 - metrics.of("acc", c))
+        expected = 1 - certain_error / (1 - metrics.of("accuracy"))
+        assert metrics.of("unc", c) == pytest.approx(expected, rel=1e-12)
 
 
-def test_targets_drawn_from_the_softmax_are_calibrated_within_chance(drawn):
-    found = calibration(drawn(20_000), resamples=0)
-    assert found.of("ece") < 0.02  # 10 bins of 2,000: about 0.01 each by chance
-    assert abs(found.of("signed_ece")) < 0.01
-    assert found.of("adaptive_ece") < 0.02
+def test_targets_drawn_from_the_softmax_are_calibrated_within_chance(random_predictions):
+    metrics = calibration(random_predictions(20_000), resamples=0)
+    assert metrics.of("ece") < 0.02  # 10 bins of 2,000: about 0.01 each by chance
+    assert abs(metrics.of("signed_ece")) < 0.01
+    assert metrics.of("adaptive_ece") < 0.02
 
 
 # What leaves it unchanged: invariances.
@@ -132,8 +134,8 @@ def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
     np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
 
 
-def test_a_constant_added_to_the_logits_of_an_image_changes_nothing(drawn):
-    predictions = drawn()
+def test_a_constant_added_to_the_logits_of_an_image_changes_nothing(random_predictions):
+    predictions = random_predictions()
     moved = Predictions(
         predictions.logits + torch.arange(400.0)[:, None] / 8, predictions.targets
     )
@@ -141,8 +143,8 @@ def test_a_constant_added_to_the_logits_of_an_image_changes_nothing(drawn):
     np.testing.assert_allclose(first.value, second.value, atol=2e-5)
 
 
-def test_a_stack_of_equal_members_is_one_of_them(drawn):
-    one = drawn()
+def test_a_stack_of_equal_members_is_one_of_them(random_predictions):
+    one = random_predictions()
     three = Predictions(one.logits.expand(3, -1, -1), one.targets)
     first, second = (calibration(p, resamples=0) for p in (one, three))
     np.testing.assert_allclose(first.value, second.value, atol=1e-6)
@@ -150,12 +152,12 @@ def test_a_stack_of_equal_members_is_one_of_them(drawn):
 
 
 @pytest.mark.parametrize("cached", [1, 7, 30, 10**6])
-def test_the_size_of_blocks_does_not_matter(drawn, monkeypatch, cached):
-    predictions = drawn(50)
-    whole = outcomes(predictions)
+def test_the_size_of_blocks_does_not_matter(random_predictions, monkeypatch, cached):
+    predictions = random_predictions(50)
+    unsplit = outcomes(predictions)
     monkeypatch.setattr(sys.modules[outcomes.__module__], "_CACHED", cached)
     for name, column in outcomes(predictions).columns().items():
-        np.testing.assert_array_equal(column, whole.columns()[name])
+        np.testing.assert_array_equal(column, unsplit.columns()[name])
 
 
 # Against another implementation.
@@ -180,12 +182,12 @@ def loops(logits, targets, cutoff, bins):
 
     def iou(chosen):
         classes = {rows[i][0] for i in chosen}
-        found = []
+        ratios = []
         for c in classes:
             both = sum(rows[i][0] == c and rows[i][1] == c for i in chosen)
             either = sum(rows[i][0] == c or rows[i][1] == c for i in chosen)
-            found.append(both / either)
-        return np.mean(found)
+            ratios.append(both / either)
+        return np.mean(ratios)
 
     gaps = []
     for lower, upper in pairwise(np.linspace(0, 1, bins + 1)):
@@ -213,39 +215,39 @@ def loops(logits, targets, cutoff, bins):
 
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("bins", [10, 16])
-def test_agrees_with_the_definitions_in_loops(drawn, members, bins):
-    predictions = drawn(320, 9, members=members)
-    found = calibration(predictions, cutoff=0.6, bins=bins, resamples=0)
+def test_agrees_with_the_definitions_in_loops(random_predictions, members, bins):
+    predictions = random_predictions(320, 9, members=members)
+    metrics = calibration(predictions, cutoff=0.6, bins=bins, resamples=0)
     expected = loops(predictions.logits, predictions.targets, 0.6, bins)
-    assert set(found.metric) == {*expected, "debiased_ece"}
+    assert set(metrics.metric) == {*expected, "debiased_ece"}
     for metric, value in expected.items():
         at = 0.6 if metric in ("acc", "freq", "unc", "iou") else None
-        assert found.of(metric, at) == pytest.approx(value, abs=2e-6), metric
+        assert metrics.of(metric, at) == pytest.approx(value, abs=2e-6), metric
 
 
-def test_agrees_with_torchmetrics_where_no_confidence_is_1(drawn):
-    predictions = drawn(3000, 20)
+def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
+    predictions = random_predictions(3000, 20)
     p, t = predictions.logits.softmax(-1), predictions.targets
-    found = calibration(predictions, bins=15, resamples=0)
+    metrics = calibration(predictions, bins=15, resamples=0)
     for norm, metric in (("l1", "ece"), ("max", "mce")):
         theirs = multiclass_calibration_error(p, t, num_classes=20, n_bins=15, norm=norm)
-        assert found.of(metric) == pytest.approx(float(theirs), abs=1e-5)
+        assert metrics.of(metric) == pytest.approx(float(theirs), abs=1e-5)
     for k, metric in ((1, "accuracy"), (5, "top5")):
         theirs = multiclass_accuracy(p, t, num_classes=20, top_k=k, average="micro")
-        assert found.of(metric) == pytest.approx(float(theirs), abs=1e-6)
+        assert metrics.of(metric) == pytest.approx(float(theirs), abs=1e-6)
     theirs = torch.nn.functional.cross_entropy(predictions.logits, t)
-    assert found.of("nll") == pytest.approx(float(theirs), abs=1e-5)
+    assert metrics.of("nll") == pytest.approx(float(theirs), abs=1e-5)
 
 
 # Contracts and errors.
 
 
-def test_a_result_is_saved_and_read(drawn, tmp_path):
-    found = calibration(drawn(), cutoff=[0.5, 0.9], resamples=10)
-    found.save(tmp_path / "u.npz")
+def test_a_result_is_saved_and_read(random_predictions, tmp_path):
+    metrics = calibration(random_predictions(), cutoff=[0.5, 0.9], resamples=10)
+    metrics.save(tmp_path / "u.npz")
     again = Result.load(tmp_path / "u.npz")
-    assert again.of("unc", 0.5) == found.of("unc", 0.5)
-    assert again == found
+    assert again.of("unc", 0.5) == metrics.of("unc", 0.5)
+    assert again == metrics
 
 
 def test_results_of_version_0_1_are_read_without_the_intervals_of_biased_metrics(tmp_path):
@@ -265,29 +267,31 @@ def test_results_of_version_0_1_are_read_without_the_intervals_of_biased_metrics
 
 
 @pytest.mark.parametrize("cutoff", [-0.1, 1.0, 90.0, float("nan")])
-def test_a_cutoff_that_is_no_confidence_is_refused(drawn, cutoff):
+def test_a_cutoff_that_is_no_confidence_is_refused(random_predictions, cutoff):
     with pytest.raises(InputError, match="cutoff must be at least 0 and below 1"):
-        calibration(drawn(), cutoff=cutoff)
+        calibration(random_predictions(), cutoff=cutoff)
 
 
 @pytest.mark.parametrize("second", [0.9, 0.90001])
-def test_cutoffs_that_read_the_same_are_refused(drawn, second):
+def test_cutoffs_that_read_the_same_are_refused(random_predictions, second):
     with pytest.raises(InputError, match="values that differ within four digits"):
-        calibration(drawn(), cutoff=[0.9, second])
-    assert len(calibration(drawn(), cutoff=[0.9, 0.901], resamples=0)) == 11 + 2 * 4
+        calibration(random_predictions(), cutoff=[0.9, second])
+    assert (
+        len(calibration(random_predictions(), cutoff=[0.9, 0.901], resamples=0)) == 11 + 2 * 4
+    )
 
 
-def test_bins_and_resamples_that_make_no_sense_are_refused(drawn):
+def test_bins_and_resamples_that_make_no_sense_are_refused(random_predictions):
     with pytest.raises(InputError, match="bins must be an integer of at least 1, got 0"):
-        calibration(drawn(), bins=0)
+        calibration(random_predictions(), bins=0)
     with pytest.raises(InputError, match=r"bins must be an integer of at least 1, got 2\.5"):
         check_bins(2.5)
     with pytest.raises(InputError, match="resamples must be at least 0, got -1"):
-        calibration(drawn(), resamples=-1)
+        calibration(random_predictions(), resamples=-1)
 
 
-def test_an_unknown_metric_is_refused_with_the_names_of_all(drawn):
+def test_an_unknown_metric_is_refused_with_the_names_of_all(random_predictions):
     with pytest.raises(
         InputError, match=r"metric must be one of accuracy, .*, got 'unc' at cut-off 0.5"
     ):
-        calibration(drawn(), resamples=0).of("unc", 0.5)
+        calibration(random_predictions(), resamples=0).of("unc", 0.5)

@@ -12,34 +12,38 @@ from visprism.results.predictions import Outcomes
 
 def test_the_interval_of_a_share_is_that_of_the_binomial(by_hand):
     n, p = 4000, 0.7
-    found = calibration(by_hand(np.full(n, 0.8), np.arange(n) < p * n), resamples=1000)
-    (row,) = np.flatnonzero(found.metric == "accuracy")
+    metrics = calibration(by_hand(np.full(n, 0.8), np.arange(n) < p * n), resamples=1000)
+    (row,) = np.flatnonzero(metrics.metric == "accuracy")
     half = 1.96 * np.sqrt(p * (1 - p) / n)
-    assert found.low[row] == pytest.approx(p - half, abs=0.15 * half)
-    assert found.high[row] == pytest.approx(p + half, abs=0.15 * half)
+    assert metrics.low[row] == pytest.approx(p - half, abs=0.15 * half)
+    assert metrics.high[row] == pytest.approx(p + half, abs=0.15 * half)
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say(drawn):
+def test_intervals_cover_the_truth_as_often_as_they_say(random_predictions):
     # The NLL of a large sample stands for the truth.
-    truth = calibration(drawn(200_000, 3), resamples=0).of("nll")
+    truth = calibration(random_predictions(200_000, 3), resamples=0).of("nll")
     inside = 0
     for seed in range(60):
-        found = calibration(drawn(150, 3, seed=seed + 1), resamples=200, seed=seed)
-        (row,) = np.flatnonzero(found.metric == "nll")
-        inside += found.low[row] <= truth <= found.high[row]
+        metrics = calibration(
+            random_predictions(150, 3, seed=seed + 1), resamples=200, seed=seed
+        )
+        (row,) = np.flatnonzero(metrics.metric == "nll")
+        inside += metrics.low[row] <= truth <= metrics.high[row]
     assert 51 <= inside <= 60  # 57 expected, deviation 1.7
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "signed_ece", "debiased_ece"])
-def test_no_interval_leaves_out_its_value(drawn, metric):
+def test_no_interval_leaves_out_its_value(random_predictions, metric):
     for seed in range(20):
-        found = calibration(drawn(100, seed=seed), resamples=100)
-        low, high = found.interval(metric)
-        assert low <= found.of(metric) <= high
+        metrics = calibration(random_predictions(100, seed=seed), resamples=100)
+        low, high = metrics.interval(metric)
+        assert low <= metrics.of(metric) <= high
 
 
-def test_intervals_depend_on_the_seed_and_not_on_how_resamples_are_cut(drawn, monkeypatch):
-    predictions = drawn(100)
+def test_intervals_depend_on_the_seed_and_not_on_how_resamples_are_cut(
+    random_predictions, monkeypatch
+):
+    predictions = random_predictions(100)
     first, again, other = (
         calibration(predictions, resamples=30, seed=s).low for s in (0, 0, 1)
     )
@@ -49,12 +53,12 @@ def test_intervals_depend_on_the_seed_and_not_on_how_resamples_are_cut(drawn, mo
     np.testing.assert_allclose(calibration(predictions, resamples=30).low, first, rtol=1e-12)
 
 
-def test_without_resamples_only_intervals_in_closed_form_are_given(drawn):
-    found = calibration(drawn(), resamples=0)
+def test_without_resamples_only_intervals_in_closed_form_are_given(random_predictions):
+    metrics = calibration(random_predictions(), resamples=0)
     closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
     closed |= {"nll", "brier", "signed_ece"}
-    assert set(found.metric[np.isfinite(found.low)]) == closed
-    assert set(found.metric[np.isfinite(found.high)]) == closed
+    assert set(metrics.metric[np.isfinite(metrics.low)]) == closed
+    assert set(metrics.metric[np.isfinite(metrics.high)]) == closed
 
 
 @pytest.mark.parametrize(("wrong", "given"), [(4, False), (5, True), (95, True), (96, False)])
@@ -62,21 +66,21 @@ def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on
     by_hand, wrong, given
 ):
     confidence = np.linspace(0.6, 0.99, 100)
-    found = calibration(by_hand(confidence, np.arange(100) >= wrong), resamples=50)
+    metrics = calibration(by_hand(confidence, np.arange(100) >= wrong), resamples=50)
     for metric in ("signed_ece", "aurc"):
-        assert np.isfinite(found.interval(metric)).all() == given
+        assert np.isfinite(metrics.interval(metric)).all() == given
 
 
-def test_biased_metrics_have_no_interval(drawn):
-    found = calibration(drawn(), resamples=20)
+def test_biased_metrics_have_no_interval(random_predictions):
+    metrics = calibration(random_predictions(), resamples=20)
     biased = {"ece", "mce", "adaptive_ece", "iou", "mean_iou"}
-    assert set(found.metric[np.isnan(found.low)]) == biased
+    assert set(metrics.metric[np.isnan(metrics.low)]) == biased
 
 
 def test_intervals_of_fractions_are_wilson_intervals(by_hand):
     confidence = [0.95] * 30 + [0.6] * 20
     correct = [1] * 27 + [0] * 3 + [1] * 12 + [0] * 8
-    found = calibration(by_hand(confidence, correct), resamples=0)
+    metrics = calibration(by_hand(confidence, correct), resamples=0)
     for metric, cutoff, successes, trials in (
         ("accuracy", None, 39, 50),
         ("acc", 0.9, 27, 30),
@@ -86,7 +90,7 @@ def test_intervals_of_fractions_are_wilson_intervals(by_hand):
     ):
         expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
         np.testing.assert_allclose(
-            found.interval(metric, cutoff), (expected.low, expected.high), atol=1e-12
+            metrics.interval(metric, cutoff), (expected.low, expected.high), atol=1e-12
         )
 
 
@@ -110,9 +114,10 @@ def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
 # Findings.
 
 
-def test_a_calibrated_model_is_called_neither_over_nor_underconfident(drawn):
+def test_a_calibrated_model_is_called_neither_over_nor_underconfident(random_predictions):
     calls = [
-        calibration(drawn(300, seed=s), resamples=100).findings()[1].text for s in range(20)
+        calibration(random_predictions(300, seed=s), resamples=100).findings()[1].text
+        for s in range(20)
     ]
     assert sum("not significant" in text for text in calls) >= 16  # 19 expected, deviation 1
 
@@ -120,8 +125,10 @@ def test_a_calibrated_model_is_called_neither_over_nor_underconfident(drawn):
 @pytest.mark.parametrize(
     ("factor", "verdict"), [(3.0, "overconfident"), (0.3, "underconfident")]
 )
-def test_a_direction_is_named_where_the_interval_excludes_0(drawn, factor, verdict):
-    predictions = drawn(600)
+def test_a_direction_is_named_where_the_interval_excludes_0(
+    random_predictions, factor, verdict
+):
+    predictions = random_predictions(600)
     scaled = Predictions(factor * predictions.logits, predictions.targets)
     accuracy, ece = calibration(scaled, resamples=100).findings()[:2]
     assert f", {verdict} (confidence - accuracy " in ece.text
@@ -129,17 +136,19 @@ def test_a_direction_is_named_where_the_interval_excludes_0(drawn, factor, verdi
     assert accuracy.text.endswith("over 600 images")
 
 
-def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(drawn):
-    codes = [f.code for f in calibration(drawn(60), resamples=0).findings()]
+def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(random_predictions):
+    codes = [f.code for f in calibration(random_predictions(60), resamples=0).findings()]
     assert codes == ["", "", "VP102"]
-    predictions = drawn(4000)
+    predictions = random_predictions(4000)
     scaled = Predictions(3 * predictions.logits, predictions.targets)
     assert [f.code for f in calibration(scaled, resamples=0).findings()] == ["", ""]
 
 
-def test_answers_are_accuracy_nll_and_calibration_errors_with_their_intervals(drawn):
-    found = calibration(drawn(), resamples=50)
-    answers = {answer.quantity: answer for answer in found.answers()}
+def test_answers_are_accuracy_nll_and_calibration_errors_with_their_intervals(
+    random_predictions,
+):
+    metrics = calibration(random_predictions(), resamples=50)
+    answers = {answer.quantity: answer for answer in metrics.answers()}
     assert list(answers)[:3] == ["accuracy", "NLL", "debiased ECE"]
-    assert (answers["NLL"].low, answers["NLL"].high) == found.interval("nll")
+    assert (answers["NLL"].low, answers["NLL"].high) == metrics.interval("nll")
     assert all(answer.low <= answer.value <= answer.high for answer in answers.values())

@@ -94,7 +94,9 @@ def images(number: int = 48):
 def measured():
     model = HighPass().eval()
     anatomy = dissect(model, images()[0][0][:1])
-    return noise_contrasts(anatomy, images(), **GRAY, rms=0.05, epsilon=0.6, protocol="both")
+    return noise_contrasts(
+        anatomy, images(), **GRAY, rms=0.05, paper_amplitude=0.6, protocol="both"
+    )
 
 
 def test_a_model_that_looks_at_high_frequencies_loses_accuracy_there(measured):
@@ -114,7 +116,12 @@ def test_both_kinds_of_noise_stand_side_by_side(measured):
         assert values.mean() == pytest.approx(contrast)
     for protocol, row in (("default", 0), ("paper", 1)):
         alone, _ = frequency_noise(
-            HighPass().eval(), images(), **GRAY, rms=0.05, epsilon=0.6, protocol=protocol
+            HighPass().eval(),
+            images(),
+            **GRAY,
+            rms=0.05,
+            paper_amplitude=0.6,
+            protocol=protocol,
         )
         assert alone.contrast == pytest.approx(result.contrast[row])
     assert rows.provenance.protocol == "default"

@@ -46,28 +46,28 @@ def flat(number=16, size=(16, 16), level=0.5):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("ring", "last"), [("square", 10), ("round", 14)])
-def test_bands_part_the_plane(size, ring, last):
-    every = [band(size, i / 10, ring=ring) for i in range(last + 1)]
+@pytest.mark.parametrize(("band_shape", "last"), [("square", 10), ("round", 14)])
+def test_bands_part_the_plane(size, band_shape, last):
+    every = [band(size, i / 10, band_shape=band_shape) for i in range(last + 1)]
     assert torch.equal(sum(b.int() for b in every), torch.ones(size, dtype=torch.int32))
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("ring", ["square", "round"])
-def test_a_band_holds_the_frequencies_about_its_middle(size, ring):
-    far = radius(size, ring)
+@pytest.mark.parametrize("band_shape", ["square", "round"])
+def test_a_band_holds_the_frequencies_about_its_middle(size, band_shape):
+    far = radius(size, band_shape)
     for center in BAND_CENTERS:
-        inside = far[band(size, center, ring=ring)]
+        inside = far[band(size, center, band_shape=band_shape)]
         assert ((inside - center).abs() <= 0.05 + 1e-6).all()
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("ring", ["square", "round"])
-def test_a_band_holds_the_opposite_of_each_frequency(size, ring):
+@pytest.mark.parametrize("band_shape", ["square", "round"])
+def test_a_band_holds_the_opposite_of_each_frequency(size, band_shape):
     height, width = size
     i, j = np.indices(size)
     for center in BAND_CENTERS:
-        mask = band(size, center, ring=ring).numpy()
+        mask = band(size, center, band_shape=band_shape).numpy()
         assert (mask == mask[-i % height, -j % width]).all()
 
 
@@ -76,9 +76,9 @@ def test_what_a_band_lets_pass_is_real(size):
     noise = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
     for center in BAND_CENTERS:
         mask = band(size, center)
-        found = torch.fft.ifft2(torch.fft.fft2(noise) * mask)
-        assert found.imag.abs().max() < 1e-6
-        torch.testing.assert_close(filtered(noise, mask), found.real)
+        passed = torch.fft.ifft2(torch.fft.fft2(noise) * mask)
+        assert passed.imag.abs().max() < 1e-6
+        torch.testing.assert_close(filtered(noise, mask), passed.real)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -88,10 +88,10 @@ def test_noise_has_the_same_energy_in_every_band(size, channels):
     for center in BAND_CENTERS:
         mask = band(size, center)
         if mask.any():
-            found = with_rms(filtered(noise, mask), 0.1)
-            rms = found.double().square().mean((1, 2, 3)).sqrt()
+            scaled = with_rms(filtered(noise, mask), 0.1)
+            rms = scaled.double().square().mean((1, 2, 3)).sqrt()
             assert rms == pytest.approx(0.1, rel=1e-3)
-            outside = torch.fft.fft2(found.double()).abs()[..., ~mask]
+            outside = torch.fft.fft2(scaled.double()).abs()[..., ~mask]
             assert outside.max() < 1e-4 if outside.numel() else True
 
 
@@ -104,8 +104,8 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
         opposite = mask.flip(0, 1).roll((1, 1), (0, 1))
         expected = ((mask + opposite) / 2).square().mean().sqrt()
         white = torch.randn(16, 3, *size, generator=torch.Generator().manual_seed(1)).sign()
-        found = filtered(white, paper_band(size, f)).square().mean().sqrt()
-        assert float(found) == pytest.approx(float(expected), rel=0.01)
+        measured = filtered(white, paper_band(size, f)).square().mean().sqrt()
+        assert float(measured) == pytest.approx(float(expected), rel=0.01)
     # As one image of the reference's own code gives it, whose lowest ring holds few waves, so
     # that its RMS varies by about 2 % from image to image.
     signs = torch.randn(4, 3, 224, 224, generator=torch.Generator().manual_seed(0)).sign()
@@ -121,12 +121,12 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
 def test_only_noise_of_the_models_own_frequency_costs_anything():
     wave = basis_image((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
     model = Waves(wave).eval()
-    found, _ = frequency_noise(model, flat(20, (20, 20)), **GRAY, rms=0.2)
-    assert found.frequency[found.drop > 0].tolist() == [0.3]
-    assert (found.drop_low[found.drop == 0] < 0).all()
-    assert found.clean_accuracy == 1
-    assert found.drop == pytest.approx(1 - found.accuracy)
-    assert "largest drop of 9 at 0.3 π rad/pixel" in found.findings()[0].text
+    result, _ = frequency_noise(model, flat(20, (20, 20)), **GRAY, rms=0.2)
+    assert result.frequency[result.drop > 0].tolist() == [0.3]
+    assert (result.drop_low[result.drop == 0] < 0).all()
+    assert result.clean_accuracy == 1
+    assert result.drop == pytest.approx(1 - result.accuracy)
+    assert "largest drop of 9 at 0.3 π rad/pixel" in result.findings()[0].text
 
 
 def test_the_noise_that_is_added_has_the_strength_that_is_said():
@@ -137,10 +137,10 @@ def test_the_noise_that_is_added_has_the_strength_that_is_said():
             seen.append(x)
             return x.mean((2, 3))
 
-    found, _ = frequency_noise(
+    result, _ = frequency_noise(
         Looking().eval(), flat(4, (33, 33)), mean=(0.5,) * 3, std=(0.2, 0.25, 0.4), rms=0.05
     )
-    assert found.rms == pytest.approx(0.05, rel=1e-3)
+    assert result.rms == pytest.approx(0.05, rel=1e-3)
     std = torch.tensor([0.2, 0.25, 0.4])[:, None, None]
     clean, *noisy = seen[:10]
     for x in noisy:
@@ -159,7 +159,7 @@ def test_an_images_noise_depends_on_its_number_alone(protocol):
             list(zip(images.split(size), targets.split(size), strict=True)),
             **GRAY,
             protocol=protocol,
-            epsilon=0.3,
+            paper_amplitude=0.3,
         )[0]
         for size in (20, 7, [3, 12, 5])  # the last grows before it shrinks
     ]
@@ -172,9 +172,9 @@ def test_an_images_noise_depends_on_its_number_alone(protocol):
 
 def test_bands_without_a_frequency_are_left_out_and_named():
     model = Waves(basis_image((7, 7), (1, 0))).eval()
-    found, _ = frequency_noise(model, flat(4, (7, 7)), **GRAY)
-    assert found.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
-    assert found.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
+    result, _ = frequency_noise(model, flat(4, (7, 7)), **GRAY)
+    assert result.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
+    assert result.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
     with pytest.raises(
         InputError, match="frequencies must include a band that holds frequencies of 7x7 images"
     ):
@@ -190,30 +190,30 @@ def test_directions_are_a_basis(size):
     waves = torch.stack([basis_image(size, k).flatten() for k in half_plane(reach, 1)]).double()
     assert waves.norm(dim=1) == pytest.approx(1)
     for k, wave in zip(half_plane(reach, 1), waves, strict=True):
-        own = torch.fft.fft2(wave.view(size)).abs() > 1e-5
+        nonzero = torch.fft.fft2(wave.view(size)).abs() > 1e-5
         both = torch.zeros(size, dtype=torch.bool)
         both[k[0] % size[0], k[1] % size[1]] = True
         both[-k[0] % size[0], -k[1] % size[1]] = True
-        assert torch.equal(own, both)
+        assert torch.equal(nonzero, both)
 
 
 def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     model = Waves(basis_image((16, 16), (2, 3))).eval()
-    found, _ = fourier_sensitivity(model, flat(), **GRAY, max_frequency=4, rms=0.05)
-    assert len(found) == 81
-    bright = found.error > 0
-    places = set(zip(found.vertical[bright], found.horizontal[bright], strict=True))
+    result, _ = fourier_sensitivity(model, flat(), **GRAY, max_frequency=4, rms=0.05)
+    assert len(result) == 81
+    bright = result.error > 0
+    places = set(zip(result.vertical[bright], result.horizontal[bright], strict=True))
     assert places == {(2, 3), (-2, -3)}
-    assert (found.error[bright] == 1).all()
-    assert found.clean_error == 0
-    assert found.nyquist == 8
-    assert "largest error rate of 81 frequencies: 100.0% at (" in found.findings()[1].text
+    assert (result.error[bright] == 1).all()
+    assert result.clean_error == 0
+    assert result.nyquist == 8
+    assert "largest error rate of 81 frequencies: 100.0% at (" in result.findings()[1].text
 
 
 def test_of_every_second_frequency_every_second_is_looked_at():
     model = Waves(basis_image((16, 16), (2, 3))).eval()
-    found, _ = fourier_sensitivity(model, flat(2), **GRAY, max_frequency=4, step=2)
-    assert sorted({*found.vertical.tolist()}) == [-4, -2, 0, 2, 4]
+    result, _ = fourier_sensitivity(model, flat(2), **GRAY, max_frequency=4, frequency_step=2)
+    assert sorted({*result.vertical.tolist()}) == [-4, -2, 0, 2, 4]
 
 
 # Contracts and errors.
@@ -221,9 +221,9 @@ def test_of_every_second_frequency_every_second_is_looked_at():
 
 def test_results_are_saved_and_read(tmp_path):
     model = Waves(basis_image((16, 16), (2, 3))).eval()
-    found, _ = frequency_noise(model, flat(), **GRAY, frequencies=[0.3])
-    found.save(tmp_path / "a.npz")
-    assert Result.load(tmp_path / "a.npz").ring == "square"
+    result, _ = frequency_noise(model, flat(), **GRAY, frequencies=[0.3])
+    result.save(tmp_path / "a.npz")
+    assert Result.load(tmp_path / "a.npz").band_shape == "square"
 
 
 def test_what_a_user_can_get_wrong():
@@ -240,8 +240,8 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, good, **GRAY, frequencies=[3.0])
     with pytest.raises(InputError, match=r"width must be positive and at most 2 .* got 0.0"):
         band((8, 8), 0.5, width=0.0)
-    with pytest.raises(InputError, match="ring must be one of square, round, got 'oval'"):
-        frequency_noise(model, good, **GRAY, ring="oval")
+    with pytest.raises(InputError, match="band_shape must be one of square, round, got 'oval'"):
+        frequency_noise(model, good, **GRAY, band_shape="oval")
     with pytest.raises(InputError, match="protocol must be 'default' or 'paper', got 'papers'"):
         frequency_noise(model, good, **GRAY, protocol="papers")
     with pytest.raises(InputError, match=r"rms must be finite and positive, got 0\.0"):
@@ -259,9 +259,14 @@ def test_what_a_user_can_get_wrong():
         fourier_sensitivity(model, good, **GRAY, max_frequency=9)
     with pytest.raises(InputError, match="max_frequency must be at least 1, got 0"):
         fourier_sensitivity(model, good, **GRAY, max_frequency=0)
-    for step in (0, 3, 1000):
-        with pytest.raises(InputError, match=rf"step must be between 1 and 2 .*, got {step}"):
-            fourier_sensitivity(model, good, **GRAY, max_frequency=2, step=step)
+    for frequency_step in (0, 3, 1000):
+        with pytest.raises(
+            InputError,
+            match=rf"frequency_step must be between 1 and 2 .*, got {frequency_step}",
+        ):
+            fourier_sensitivity(
+                model, good, **GRAY, max_frequency=2, frequency_step=frequency_step
+            )
     for rms in (0.0, float("nan"), float("inf")):
         with pytest.raises(InputError, match="rms must be finite and positive"):
             fourier_sensitivity(model, good, **GRAY, rms=rms)

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from visprism.anatomy import dissect
 from visprism.core.errors import InputError
 from visprism.measure.outputs import ablation
-from visprism.measure.outputs.ablation_plan import ablation_passes
+from visprism.measure.outputs.ablation_plan import AblationSpec, ablation_passes
 from visprism.measure.outputs.perturbation_ball import attack_grid
 
 # Attacks.
@@ -79,16 +79,19 @@ def test_the_cost_of_an_ablation_is_that_of_the_blocks_that_run(depth):
     with FlopCounterMode(display=False) as one_pass, torch.no_grad():
         model(images)
     passes = all_passes.get_total_flops() / one_pass.get_total_flops()
-    assert ablation_passes(anatomy, ("blocks",)) == pytest.approx(passes, rel=0.25)
+    assert ablation_passes(anatomy, AblationSpec(("blocks",))) == pytest.approx(
+        passes, rel=0.25
+    )
 
 
 def test_joint_ablations_cost_as_much_as_single_ones():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         anatomy = dissect(Tower(6).eval(), torch.randn(1, 3, 8, 8))
-    single = ablation_passes(anatomy, ("blocks",))
-    more = [ablation_passes(anatomy, ("blocks",), (2, 3), draws) for draws in (1, 2, 4)]
-    per_ablation = (single - ablation_passes(anatomy, ("convolutions",))) / 6
+    blocks = AblationSpec(("blocks",))
+    single = ablation_passes(anatomy, blocks)
+    more = [ablation_passes(anatomy, blocks, (2, 3), draws) for draws in (1, 2, 4)]
+    per_ablation = (single - ablation_passes(anatomy, AblationSpec(("convolutions",)))) / 6
     gains = [passes - single for passes in more]
     assert gains[1] == pytest.approx(2 * gains[0])
     assert gains[2] == pytest.approx(4 * gains[0])

@@ -47,21 +47,21 @@ def targets(*values):
 
 
 def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
-    found = predict(model, pairs)
+    predictions = predict(model, pairs)
     with torch.no_grad():
-        torch.testing.assert_close(found.logits, model(torch.cat([x for x, _ in pairs])))
-    assert found.targets.tolist() == [0, 1, 2, 3, 4] * 2
-    assert found.provenance.images == len(found) == 10
-    assert found.provenance.image_shape == (3, 4, 4)
-    assert found.provenance.batch_size == 10  # joined: the images are small
+        torch.testing.assert_close(predictions.logits, model(torch.cat([x for x, _ in pairs])))
+    assert predictions.targets.tolist() == [0, 1, 2, 3, 4] * 2
+    assert predictions.provenance.images == len(predictions) == 10
+    assert predictions.provenance.image_shape == (3, 4, 4)
+    assert predictions.provenance.batch_size == 10  # joined: the images are small
 
 
 def test_stochastic_passes_differ_by_dropout_alone_and_the_model_stays_as_it_was(model, pairs):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
-    found = predict(model, pairs, samples=5)
-    assert found.logits.shape == (5, 10, 5)
-    assert (found.logits[0] != found.logits[1]).any()
+    predictions = predict(model, pairs, samples=5)
+    assert predictions.logits.shape == (5, 10, 5)
+    assert (predictions.logits[0] != predictions.logits[1]).any()
     assert not any(module.training for module in model.modules())
     for name, value in model.state_dict().items():  # batch norm has counted nothing
         torch.testing.assert_close(value, before[name], rtol=0, atol=0)
@@ -86,10 +86,10 @@ def test_a_seed_repeats_its_passes_and_another_does_not(model, pairs):
 def test_several_models_are_an_ensemble(model, pairs, script):
     other = script["Network"]()
     nn.init.zeros_(other[-1].weight)
-    found = predict([model, other], pairs)
-    torch.testing.assert_close(found.logits[0], predict(model, pairs).logits)
-    torch.testing.assert_close(found.logits[1], predict(other, pairs).logits)
-    assert calibration(found, resamples=0).passes == 2
+    predictions = predict([model, other], pairs)
+    torch.testing.assert_close(predictions.logits[0], predict(model, pairs).logits)
+    torch.testing.assert_close(predictions.logits[1], predict(other, pairs).logits)
+    assert calibration(predictions, resamples=0).passes == 2
 
 
 # Dropout.
@@ -189,14 +189,14 @@ class OfDict(nn.Module):
 
 def test_a_mapping_of_images_and_a_dict_of_outputs_are_understood(model, pairs):
     given = [({"pixel_values": x}, t) for x, t in pairs]
-    found = predict(OfDict(model).eval(), given)
-    torch.testing.assert_close(found.logits, predict(model, pairs).logits)
+    predictions = predict(OfDict(model).eval(), given)
+    torch.testing.assert_close(predictions.logits, predict(model, pairs).logits)
 
 
 def test_half_precision_gives_logits_in_float32(model, pairs):
-    found = predict(model, pairs, run=Run(Compute(precision="bf16")))
-    assert found.logits.dtype == torch.float32
-    assert found.provenance.precision == "bf16"
+    predictions = predict(model, pairs, run=Run(Compute(precision="bf16")))
+    assert predictions.logits.dtype == torch.float32
+    assert predictions.provenance.precision == "bf16"
 
 
 def free_port():

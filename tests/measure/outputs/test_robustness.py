@@ -62,14 +62,14 @@ def test_each_condition_has_the_metrics_of_its_own_images(model):
         ("fog", 1): [(colors(0, 1, 2, 1), targets)],
         ("fog", 5): [(colors(1, 2, 0, 1, level=0.5), targets)],
     }
-    found, _ = robustness(model, data, resamples=20)
-    assert found.of("accuracy", *CLEAN) == 1
-    assert found.of("accuracy", "fog", 1) == 0.75
-    assert found.of("accuracy", "fog", 5) == 0
+    metrics, _ = robustness(model, data, resamples=20)
+    assert metrics.of("accuracy", *CLEAN) == 1
+    assert metrics.of("accuracy", "fog", 1) == 0.75
+    assert metrics.of("accuracy", "fog", 5) == 0
     for condition, batches in data.items():
         alone = calibration(predict(model, batches), resamples=20)
-        rows = found.select(
-            (found.corruption == condition[0]) & (found.severity == condition[1])
+        rows = metrics.select(
+            (metrics.corruption == condition[0]) & (metrics.severity == condition[1])
         )
         for name in ("metric", "cutoff", "value", "low", "high"):
             np.testing.assert_array_equal(getattr(rows, name), getattr(alone, name))
@@ -77,20 +77,20 @@ def test_each_condition_has_the_metrics_of_its_own_images(model):
 
 def test_the_mean_error_is_that_over_corruptions_and_severities_without_clean_images():
     conditions = {CLEAN: 1.0, ("fog", 1): 0.9, ("fog", 2): 0.7, ("snow", 1): 0.5}
-    found = measured(conditions).corruption_errors()
-    assert found.corruption.tolist() == ["fog", "snow"]
-    np.testing.assert_allclose(found.error, [0.2, 0.5])
-    assert found.mean_error == pytest.approx(0.35)
-    assert found.clean_error == 0
-    assert np.isnan(found.mce)
-    assert np.isnan(found.relative).all()
+    errors = measured(conditions).corruption_errors()
+    assert errors.corruption.tolist() == ["fog", "snow"]
+    np.testing.assert_allclose(errors.error, [0.2, 0.5])
+    assert errors.mean_error == pytest.approx(0.35)
+    assert errors.clean_error == 0
+    assert np.isnan(errors.mce)
+    assert np.isnan(errors.relative).all()
 
 
 def test_alexnet_has_an_mce_of_1():
     conditions = {(name, s): 1 - e for name, e in ALEXNET.items() for s in range(1, 6)}
-    found = measured(conditions).corruption_errors(reference=ALEXNET)
-    np.testing.assert_allclose(found.relative, 1)
-    assert found.mce == pytest.approx(1)
+    errors = measured(conditions).corruption_errors(reference=ALEXNET)
+    np.testing.assert_allclose(errors.relative, 1)
+    assert errors.mce == pytest.approx(1)
 
 
 def test_the_published_errors_have_the_published_mean_of_alexnet():
@@ -102,15 +102,15 @@ def test_the_published_errors_have_the_published_mean_of_alexnet():
 def test_the_mce_needs_all_severities_and_all_corruptions_of_the_reference():
     conditions = {(name, s): 0.5 for name in ALEXNET for s in range(1, 6)}
     del conditions["fog", 3]
-    found = measured(conditions).corruption_errors(reference=ALEXNET)
-    assert np.isnan(found.relative[found.corruption == "fog"]).all()
-    assert np.isnan(found.mce)
-    assert np.isfinite(found.mean_error)
+    errors = measured(conditions).corruption_errors(reference=ALEXNET)
+    assert np.isnan(errors.relative[errors.corruption == "fog"]).all()
+    assert np.isnan(errors.mce)
+    assert np.isfinite(errors.mean_error)
     few = {key: value for key, value in conditions.items() if key[0] != "fog"}
     assert np.isnan(measured(few).corruption_errors(reference=ALEXNET).mce)
     extra = conditions | {("fog", 3): 0.5} | {("spatter", s): 0.0 for s in range(1, 6)}
-    found = measured(extra).corruption_errors(reference=ALEXNET)
-    assert found.mce == pytest.approx(np.mean([0.5 / e for e in ALEXNET.values()]))
+    errors = measured(extra).corruption_errors(reference=ALEXNET)
+    assert errors.mce == pytest.approx(np.mean([0.5 / e for e in ALEXNET.values()]))
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_the_mce_needs_all_severities_and_all_corruptions_of_the_reference():
 )
 def test_the_mce_is_given_for_224_pixels_and_1000_classes_only(size, classes, given):
     conditions = {(name, s): 1 - e for name, e in ALEXNET.items() for s in range(1, 6)}
-    found = measured(conditions, size=size, classes=classes).corruption_errors()
-    assert np.isfinite(found.mce) == given
-    *_, last = (finding.text for finding in found.findings())
+    errors = measured(conditions, size=size, classes=classes).corruption_errors()
+    assert np.isfinite(errors.mce) == given
+    *_, last = (finding.text for finding in errors.findings())
     assert last == (
         "mCE 100.0% relative to the reference errors"
         if given
@@ -153,8 +153,8 @@ def test_the_drop_is_paired_by_image(model):
     clean = [(shifted(targets, 10), targets)]
     corrupted = [(shifted(targets, 16), targets)]
     conditions = {(f"fog{i}", s): corrupted for i in range(9) for s in range(1, 6)}
-    found, _ = robustness(model, {CLEAN: clean} | conditions, resamples=0)
-    rows = found.select((found.metric == "accuracy") & (found.corruption == "fog0"))
+    result, _ = robustness(model, {CLEAN: clean} | conditions, resamples=0)
+    rows = result.select((result.metric == "accuracy") & (result.corruption == "fog0"))
     np.testing.assert_allclose(rows.change, -0.06)
     # Bonett and Price (2012), by hand: p = 1 / 102, q = 7 / 102.
     p, q = 1 / 102, 7 / 102
@@ -162,9 +162,9 @@ def test_the_drop_is_paired_by_image(model):
     np.testing.assert_allclose(rows.change_low, p - q - half)
     np.testing.assert_allclose(rows.change_high, p - q + half)
     assert (rows.change_high < 0).all()
-    assert found.mean_drop == pytest.approx(0.06)
-    assert found.mean_drop_low == pytest.approx(q - p - half)
-    mean, lowest, _ = (finding.text for finding in found.findings())
+    assert result.mean_drop == pytest.approx(0.06)
+    assert result.mean_drop_low == pytest.approx(q - p - half)
+    mean, lowest, _ = (finding.text for finding in result.findings())
     assert mean.startswith("mean accuracy on corrupted images 84.0% [")
     assert "of 9 corruptions at severities 1, 2, 3, 4, 5 (100 images); drop" in mean
     assert "not significant" not in mean
@@ -178,8 +178,8 @@ def test_a_drop_within_its_paired_interval_is_not_significant(model):
         CLEAN: [(shifted(targets, 10), targets)],
         ("fog", 3): [(shifted(targets, 11), targets)],
     }
-    found, _ = robustness(model, data, resamples=0)
-    assert found.findings()[0].text.endswith("paired by image, not significant")
+    result, _ = robustness(model, data, resamples=0)
+    assert result.findings()[0].text.endswith("paired by image, not significant")
 
 
 def test_values_of_images_are_means_over_conditions(model):
@@ -189,15 +189,15 @@ def test_values_of_images_are_means_over_conditions(model):
         ("fog", 1): [(colors(0, 1, 2, 1), targets)],
         ("fog", 5): [(colors(1, 1, 0, 1), targets)],
     }
-    found, per_image = robustness(model, data, resamples=0)
-    images, accuracy = per_image.values_of("accuracy on corrupted images")
+    result, per_image = robustness(model, data, resamples=0)
+    images, accuracy = per_image.values_of("mean accuracy on corrupted images")
     assert images.tolist() == [0, 1, 2, 3]
     assert accuracy.tolist() == [0.5, 1, 0.5, 0]
-    assert found.mean_accuracy == 0.5
-    _, nll = per_image.values_of("NLL on corrupted images")
-    expected = np.mean([found.of("nll", "fog", 1), found.of("nll", "fog", 5)])
+    assert result.mean_accuracy == 0.5
+    _, nll = per_image.values_of("mean NLL on corrupted images")
+    expected = np.mean([result.of("nll", "fog", 1), result.of("nll", "fog", 5)])
     assert nll.mean() == pytest.approx(expected)
-    answers = {answer.quantity: answer.value for answer in found.answers()}
+    answers = {answer.quantity: answer.value for answer in result.answers()}
     assert answers == {
         "mean accuracy on corrupted images": 0.5,
         "mean accuracy drop from clean images": 0.5,
@@ -210,10 +210,10 @@ def test_different_images_under_the_conditions_have_no_paired_drop(model):
         CLEAN: [(colors(0, 1, 2), targets)],
         ("fog", 1): [(colors(0, 1), targets[:2])],
     }
-    found, per_image = robustness(model, data, resamples=0)
-    assert np.isnan(found.change).all()
-    assert np.isnan(found.mean_drop)
-    assert per_image.values_of("accuracy on corrupted images")[1].tolist() == [1, 1]
+    result, per_image = robustness(model, data, resamples=0)
+    assert np.isnan(result.change).all()
+    assert np.isnan(result.mean_drop)
+    assert per_image.values_of("mean accuracy on corrupted images")[1].tolist() == [1, 1]
 
 
 # Sequences.
@@ -221,18 +221,18 @@ def test_different_images_under_the_conditions_have_no_paired_drop(model):
 
 def test_flips_count_against_the_frame_before_and_of_noise_against_the_first(model):
     frames = torch.stack([colors(0, 0, 1, 1, 0), colors(2, 2, 2, 2, 2)])
-    found, _ = stability(model, {"rotate": [frames], "shot_noise": [frames]})
-    np.testing.assert_allclose(found.flip_rate, [(2 / 4 + 0) / 2, (2 / 4 + 0) / 2])
-    np.testing.assert_allclose(found.consistency, [3 / 4, 3 / 4])
+    result, _ = stability(model, {"rotate": [frames], "shot_noise": [frames]})
+    np.testing.assert_allclose(result.flip_rate, [(2 / 4 + 0) / 2, (2 / 4 + 0) / 2])
+    np.testing.assert_allclose(result.consistency, [3 / 4, 3 / 4])
     back = torch.stack([colors(0, 1, 0, 1, 0)])
-    found, per_image = stability(model, {"rotate": [back], "shot_noise": [back]})
-    np.testing.assert_allclose(found.flip_rate, [1, 1 / 2])
-    np.testing.assert_allclose(found.consistency, [0, 0])
-    assert found.mean_flip_rate == 0.75
-    assert np.isnan(found.flip_low).all()  # of one image
+    result, per_image = stability(model, {"rotate": [back], "shot_noise": [back]})
+    np.testing.assert_allclose(result.flip_rate, [1, 1 / 2])
+    np.testing.assert_allclose(result.consistency, [0, 0])
+    assert result.mean_flip_rate == 0.75
+    assert np.isnan(result.flip_low).all()  # of one image
     assert per_image.value.tolist() == [0.75]
-    assert found.provenance.images == 1
-    assert [finding.text for finding in found.findings()] == [
+    assert result.provenance.images == 1
+    assert [finding.text for finding in result.findings()] == [
         "mean flip rate 75.00% over 2 perturbations (1 image)",
         "highest of 2: rotate, 100.00% over 1 image",
     ]
@@ -241,27 +241,27 @@ def test_flips_count_against_the_frame_before_and_of_noise_against_the_first(mod
 def test_the_interval_is_over_images_not_over_frames(model):
     # Half of the images flip in every frame: the deviation of their mean is 0.5 / sqrt(n - 1).
     frames = torch.stack([colors(0, 1, 0, 1), colors(2, 2, 2, 2)] * 50)
-    found, _ = stability(model, {"tilt": frames.split(30)})
+    result, _ = stability(model, {"tilt": frames.split(30)})
     half = stats.t.ppf(0.975, 99) * 0.5 / np.sqrt(99)
-    assert found.flip_low[0] == pytest.approx(0.5 - half)
-    assert found.flip_high[0] == pytest.approx(0.5 + half)
-    assert found.mean_flip_low == found.flip_low[0]
+    assert result.flip_low[0] == pytest.approx(0.5 - half)
+    assert result.flip_high[0] == pytest.approx(0.5 + half)
+    assert result.mean_flip_low == result.flip_low[0]
 
 
 def test_without_any_flip_the_interval_does_not_shrink_to_a_point(model):
     frames = torch.stack([colors(1, 1, 1)] * 40)
-    found, _ = stability(model, {"tilt": [frames]})
+    result, _ = stability(model, {"tilt": [frames]})
     expected = stats.binomtest(0, 40).proportion_ci(method="exact")
-    assert (found.flip_low[0], found.flip_high[0]) == pytest.approx((0, expected.high))
+    assert (result.flip_low[0], result.flip_high[0]) == pytest.approx((0, expected.high))
 
 
 # Contracts and errors.
 
 
 def test_results_are_saved_and_read(tmp_path):
-    found = measured({("fog", 1): 0.9}).corruption_errors()
-    found.save(tmp_path / "a.npz")
-    assert Result.load(tmp_path / "a.npz").mean_error == found.mean_error
+    errors = measured({("fog", 1): 0.9}).corruption_errors()
+    errors.save(tmp_path / "a.npz")
+    assert Result.load(tmp_path / "a.npz").mean_error == errors.mean_error
 
 
 def test_nothing_to_measure_is_refused(model):

@@ -7,7 +7,12 @@ import torch
 from visprism.core.errors import InputError
 from visprism.core.statistics import wilson
 from visprism.data import load_data
-from visprism.measure.outputs import Predictions, by_category, shape_bias
+from visprism.measure.outputs import (
+    Predictions,
+    by_category,
+    shape_bias,
+    shape_bias_by_image,
+)
 from visprism.measure.outputs.categories import SIXTEEN, classes_of
 from visprism.results.base import Result
 
@@ -24,18 +29,33 @@ def predicted(decisions, shapes, classes=3):
 def test_decisions_for_shape_and_texture_are_counted_and_others_left_out():
     shapes, textures = [0, 0, 1, 1, 2, 2], np.array([1, 2, 0, 1, 0, 1])
     decided = [0, 2, 1, 1, 2, 0]  # shape, texture, shape, no conflict, shape, neither
-    found = shape_bias(predicted(decided, shapes), textures, ["a", "b", "c"])
-    assert found.category.tolist() == ["a", "b", "c", "all"]
-    assert found.images.tolist() == [2, 1, 2, 5]
-    assert found.shape_decisions.tolist() == [1, 1, 1, 3]
-    assert found.texture_decisions.tolist() == [1, 0, 0, 1]
-    np.testing.assert_allclose(found.bias, [0.5, 1, 1, 0.75])
-    np.testing.assert_allclose(found.accuracy, [0.5, 1, 0.5, 0.6])
-    (finding,) = found.findings()
+    result = shape_bias(predicted(decided, shapes), textures, ["a", "b", "c"])
+    assert result.category.tolist() == ["a", "b", "c", "all"]
+    assert result.images.tolist() == [2, 1, 2, 5]
+    assert result.shape_decisions.tolist() == [1, 1, 1, 3]
+    assert result.texture_decisions.tolist() == [1, 0, 0, 1]
+    np.testing.assert_allclose(result.bias, [0.5, 1, 1, 0.75])
+    np.testing.assert_allclose(result.accuracy, [0.5, 1, 0.5, 0.6])
+    (finding,) = result.findings()
     assert finding.text.startswith("shape bias 75.0% [30.1%, 95.4%] over 4 decisions")
     assert finding.text.endswith("80.0% of 5 images with conflicting cues")
-    (answer,) = found.answers()
+    (answer,) = result.answers()
     assert (answer.value, answer.unit) == (0.75, "%")
+
+
+def test_values_of_images_are_the_bias_and_their_influence():
+    shapes, textures = [0, 0, 1, 1, 2, 2], np.array([1, 2, 0, 1, 0, 1])
+    predictions = predicted([0, 2, 1, 1, 2, 0], shapes)
+    images, values = shape_bias_by_image(predictions, textures).values_of("shape bias")
+    assert images.tolist() == [0, 1, 2, 4, 5]  # image 3 has one category twice
+    # Bias 3/4; 4 of 5 images are decisions: for the shape 3/4 + (1 - 3/4) / (4/5).
+    np.testing.assert_allclose(values, [1.0625, -0.1875, 1.0625, 1.0625, 0.75])
+    # The derivative of the bias with respect to the weight of an image, in proportion.
+    shape, texture = np.array([1, 0, 1, 1, 0]), np.array([0, 1, 0, 0, 0])
+    weight = np.ones(5)
+    weight[1] += 1e-6
+    moved = (weight * shape).sum() / (weight * (shape + texture)).sum()
+    assert (moved - 0.75) / 1e-6 * 5 == pytest.approx(values[1] - 0.75, abs=1e-4)
 
 
 def test_the_interval_is_wilsons():
@@ -46,9 +66,9 @@ def test_the_interval_is_wilsons():
 
 
 def test_without_any_decision_there_is_no_bias():
-    found = shape_bias(predicted([2, 2], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
-    assert np.isnan(found.bias).all()
-    (finding,) = found.findings()
+    result = shape_bias(predicted([2, 2], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
+    assert np.isnan(result.bias).all()
+    (finding,) = result.findings()
     assert finding.text == "shape bias undefined: 0 of 2 images classified by either cue"
 
 
@@ -64,13 +84,13 @@ def test_a_model_that_sees_shapes_has_a_bias_of_1_and_one_that_sees_textures_of_
     images = load_data("shapes?cues=conflict", limit=90)
     assert (images.textures != images.targets).all()
     for seen, bias in ((images.targets, 1), (images.textures, 0)):
-        found = shape_bias(
+        result = shape_bias(
             predicted(seen.tolist(), images.targets.tolist(), 10),
             images.textures,
             images.class_names,
         )
-        assert found.bias[-1] == bias
-        assert found.images[-1] == 90
+        assert result.bias[-1] == bias
+        assert result.images[-1] == 90
 
 
 def test_shapes_agree_or_conflict_as_is_asked_for():
@@ -85,8 +105,8 @@ def test_shapes_agree_or_conflict_as_is_asked_for():
     # A subset keeps each image's own texture, and the picture is drawn with it.
     part = conflict.subset(np.array([4, 13]))
     assert part.textures.tolist() == conflict.textures[[4, 13]].tolist()
-    whole, _ = load_data("shapes")[13]
-    assert whole.tobytes() != part[1][0].tobytes()
+    picture, _ = load_data("shapes")[13]
+    assert picture.tobytes() != part[1][0].tobytes()
 
 
 # The sixteen categories.
@@ -96,8 +116,8 @@ def test_the_sixteen_categories_are_the_published_classes():
     # Geirhos et al. (2018), app. C: 207 classes in all; some whose ImageNet names are known.
     assert sum(map(len, SIXTEEN.values())) == 207
     assert len({c for group in SIXTEEN.values() for c in group}) == 207
-    known = {"airplane": 404, "cat": 281, "elephant": 386, "knife": 499, "truck": 867}
-    assert all(number in SIXTEEN[name] for name, number in known.items())
+    examples = {"airplane": 404, "cat": 281, "elephant": 386, "knife": 499, "truck": 867}
+    assert all(number in SIXTEEN[name] for name, number in examples.items())
 
 
 def test_classes_are_those_of_imagenet_or_of_the_images_themselves():
@@ -109,8 +129,8 @@ def test_classes_are_those_of_imagenet_or_of_the_images_themselves():
 
 
 def test_results_are_saved_and_read(tmp_path):
-    found = shape_bias(predicted([0, 1], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
-    found.save(tmp_path / "a.npz")
+    result = shape_bias(predicted([0, 1], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
+    result.save(tmp_path / "a.npz")
     assert Result.load(tmp_path / "a.npz").bias.tolist() == [1, 1, 1]
 
 

@@ -81,10 +81,10 @@ def test_scale_sign_shift_and_order_of_the_kernels_leave_the_components(with_ker
 
 
 def test_the_weight_of_largest_magnitude_is_one(with_kernels, noise):
-    found = pictures(patch_filters(with_kernels(noise(12, 3, 2, 2)))).reshape(11, -1)
-    np.testing.assert_array_equal(found.max(1), 1)
-    assert (abs(found) <= 1).all()
-    assert (found == 1).sum() == 11
+    kernels = pictures(patch_filters(with_kernels(noise(12, 3, 2, 2)))).reshape(11, -1)
+    np.testing.assert_array_equal(kernels.max(1), 1)
+    assert (abs(kernels) <= 1).all()
+    assert (kernels == 1).sum() == 11
 
 
 # Against another implementation.
@@ -95,8 +95,8 @@ def test_agrees_with_the_eigenvectors_of_the_covariance(with_kernels, noise):
     result = patch_filters(with_kernels(kernels), components=5)
     values, vectors = np.linalg.eigh(np.cov(kernels.reshape(40, -1).T.numpy()))
     np.testing.assert_allclose(shares(result), values[::-1][:5] / values.sum())
-    for found, vector in zip(pictures(result), vectors.T[::-1], strict=False):
-        cosine = found.ravel() @ vector / np.linalg.norm(found)
+    for kernel, vector in zip(pictures(result), vectors.T[::-1], strict=False):
+        cosine = kernel.ravel() @ vector / np.linalg.norm(kernel)
         assert abs(cosine) == pytest.approx(1)
 
 

@@ -109,13 +109,13 @@ def test_our_own_vit_starts_with_those_of_its_docstring():
     speeds = 100.0 ** -(np.arange(16) / 16)
     model = load_model("vit_pico_patch4_32").model
     result = positional_similarity(dissect(model, torch.zeros(2, 3, 32, 32)))
-    found = result.cosine.reshape(8, 8, 8, 8)
-    np.testing.assert_allclose(found, of_waves((8, 8), speeds), atol=1e-6)  # float32
+    cosine = result.cosine.reshape(8, 8, 8, 8)
+    np.testing.assert_allclose(cosine, of_waves((8, 8), speeds), atol=1e-6)  # float32
 
 
 def test_entries_at_right_angles_are_the_identity(similarity):
-    found = similarity(Tokens(torch.eye(12)[None]), (3, 4))
-    np.testing.assert_array_equal(found.reshape(12, 12), np.eye(12))
+    cosine = similarity(Tokens(torch.eye(12)[None]), (3, 4))
+    np.testing.assert_array_equal(cosine.reshape(12, 12), np.eye(12))
 
 
 def test_each_row_says_which_positions_it_compares(taken_apart):
@@ -181,10 +181,10 @@ def test_large_grids_have_7_by_7_references(taken_apart):
 def test_an_entry_of_zeros_has_no_direction(similarity, noise):
     table = noise(1, 12, 8)
     table[0, 5] = 0
-    found = similarity(Tokens(table), (3, 4)).reshape(12, 12)
-    assert np.isnan(found[5]).all()
-    assert np.isnan(found[:, 5]).all()
-    assert np.isfinite(np.delete(np.delete(found, 5, 0), 5, 1)).all()
+    cosine = similarity(Tokens(table), (3, 4)).reshape(12, 12)
+    assert np.isnan(cosine[5]).all()
+    assert np.isnan(cosine[:, 5]).all()
+    assert np.isfinite(np.delete(np.delete(cosine, 5, 0), 5, 1)).all()
 
 
 def test_it_knows_where_it_comes_from(taken_apart, noise, tmp_path):

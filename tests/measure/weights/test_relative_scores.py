@@ -69,7 +69,7 @@ def test_both_window_attentions_look_where_their_table_says(kind):
 def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
     table = torch.randn(3, 5, 5, dtype=torch.float64)
     shifted = table + torch.tensor([1.0, -2.0, 30.0])[:, None, None]
-    weights = (vp.relative_scores(each).weight for each in (table, shifted))
+    weights = (vp.relative_scores(scores).weight for scores in (table, shifted))
     np.testing.assert_allclose(*weights, rtol=1e-9)
 
 

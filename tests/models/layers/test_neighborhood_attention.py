@@ -56,8 +56,8 @@ def test_equals_a_loop_over_pixels(size, kernel):
 
 def test_a_stride_averages_what_the_attention_gives():
     layer, x = made(3, 8, 2, kernel=3, num_heads=2), images(1, 3, 4, 6)
-    whole = by_loop(layer, x).unfold(2, 2, 2).unfold(3, 2, 2).mean((-1, -2))
-    torch.testing.assert_close(layer(x), whole)
+    attended = by_loop(layer, x).unfold(2, 2, 2).unfold(3, 2, 2).mean((-1, -2))
+    torch.testing.assert_close(layer(x), attended)
 
 
 def test_a_neighborhood_of_one_pixel_gives_its_value():

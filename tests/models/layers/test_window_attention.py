@@ -26,8 +26,8 @@ def by_loop(layer, x):
     out = torch.zeros_like(q)
     pixels = [(r, c) for r in range(height) for c in range(width)]
     for r, c in pixels:
-        own = ((r - s) // p, (c - s) // p)
-        seen = [(i, j) for i, j in pixels if ((i - s) // p, (j - s) // p) == own]
+        window = ((r - s) // p, (c - s) // p)
+        seen = [(i, j) for i, j in pixels if ((i - s) // p, (j - s) // p) == window]
         for head in range(heads):
             table = layer.relative_bias[head % len(layer.relative_bias)]
             scores = torch.stack(

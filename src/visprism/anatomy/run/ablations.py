@@ -16,6 +16,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.attention_weights import ablate_head
 from visprism.anatomy.run.cached_forward import Recording, forward_from_cut
+from visprism.anatomy.run.replaced_parts import ReplacedPart, Replacement
 from visprism.anatomy.run.surgery import (
     ablate,
     convolutions_of,
@@ -34,7 +35,7 @@ class Ablation:
     """One part of a model, or several blocks, that are ablated."""
 
     blocks: tuple[Block, ...]
-    ablated: str  # "block", "convolution", "head 3", or "several"
+    ablated: str  # "block", "convolution", "head 3", "registers", ..., or "several"
     surgery: Surgery = field(repr=False)  # on a full pass
     cut: int = field(repr=False)  # node at which a partial pass starts
     source: int = field(repr=False)  # node whose tensor the partial pass starts with
@@ -58,7 +59,7 @@ class Ablation:
 def block_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
     """Each block replaced by the identity, and why other blocks cannot be."""
     ablations, reasons = [], []
-    for block in _inner_blocks(anatomy):
+    for block in inner_blocks(anatomy):
         try:
             ablations.append(_of_block(anatomy, block))
         except InputError as error:
@@ -72,12 +73,17 @@ def convolution_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
     It is the first that keeps the shape of its input. Blocks of attention, MLP and token mixing
     have none: their spatial operation is the block itself.
     """
-    blocks = [b for b in _inner_blocks(anatomy) if b.kind not in _WITHOUT_CONVOLUTIONS]
+    blocks = convolutional_blocks(anatomy)
     first = [(block, convolutions_of(anatomy, block)[:1]) for block in blocks]
     return [_of_convolution(anatomy, b, node.index) for b, nodes in first for node in nodes], []
 
 
-def _inner_blocks(anatomy: Anatomy) -> list[Block]:
+def convolutional_blocks(anatomy: Anatomy) -> list[Block]:
+    """The inner blocks but those of attention, MLP and token mixing."""
+    return [b for b in inner_blocks(anatomy) if b.kind not in _WITHOUT_CONVOLUTIONS]
+
+
+def inner_blocks(anatomy: Anatomy) -> list[Block]:
     """All blocks but the first and the head."""
     return [block for block in anatomy if block.kind != "head" and block.start != 0]
 
@@ -97,6 +103,11 @@ def head_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
         except InputError as error:
             reasons.append(str(error))
     return ablations, reasons
+
+
+def replaced_ablation(part: ReplacedPart, replacement: Replacement) -> Ablation:
+    """An ablation in which the activations of a part are replaced."""
+    return _from_start(part.block, part.name, partial(part.surgery, replacement))
 
 
 def combine_ablations(ablations: Sequence[Ablation]) -> Ablation:

@@ -30,8 +30,8 @@ def patch_pca(
     anatomy: Anatomy,
     batches: Iterable[Batch],
     *,
-    blocks: int = 6,
-    foreground: float | None = None,
+    num_blocks: int = 6,
+    background_threshold: float | None = None,
     run: Run,
 ) -> PatchComponents:
     """Scores of three principal components of each patch of each image, from 0 to 1.
@@ -44,15 +44,17 @@ def patch_pca(
     Args:
         anatomy: of a model in evaluation mode.
         batches: a few images.
-        blocks: number of blocks, spread evenly over the depth, the last one among them.
-        foreground: patches whose first score is not above it are background, and the
+        num_blocks: number of blocks, spread evenly over the depth, the last one among them.
+        background_threshold: patches whose first score is not above it are background, and the
             components are those of the other patches; None: of all patches.
         run: device and provenance.
 
     Raises:
         InputError: if there are no images, or fewer than 4 patches are foreground.
     """
-    chosen = _spread([b for b in blocks_on_grid(anatomy) if np.prod(grid_of(b)) > 1], blocks)
+    chosen = _spread(
+        [b for b in blocks_on_grid(anatomy) if np.prod(grid_of(b)) > 1], num_blocks
+    )
     maps: dict[str, list[Tensor]] = {block.name: [] for block in chosen}
     sizes: list[int] = []
     with (
@@ -72,10 +74,10 @@ def patch_pca(
     columns: list[dict[str, np.ndarray]] = []
     for block in chosen:
         x = torch.cat(maps[block.name]).double().numpy()
-        columns.append(_of_block(block, x, foreground))
+        columns.append(_of_block(block, x, background_threshold))
     return PatchComponents(
         **{name: np.concatenate([c[name] for c in columns]) for name in columns[0]},
-        foreground=np.nan if foreground is None else foreground,
+        background_threshold=np.nan if background_threshold is None else background_threshold,
         provenance=run.measured(
             images=sum(sizes), batch_size=max(sizes), image_shape=image_shape(anatomy)
         ),
@@ -90,18 +92,19 @@ def _spread(blocks: Sequence[Block], number: int) -> list[Block]:
 
 
 def _of_block(
-    block: Block, x: Float[np.ndarray, "b c h w"], foreground: float | None
+    block: Block, x: Float[np.ndarray, "b c h w"], background_threshold: float | None
 ) -> dict[str, np.ndarray]:
     images, _, height, width = x.shape
     tokens = x.transpose(0, 2, 3, 1).reshape(-1, x.shape[1])
     scores, explained = principal_scores(tokens)
     inside = np.ones(len(tokens), dtype=bool)
-    if foreground is not None:
-        inside = scaled(scores[:, :1])[:, 0] > foreground
+    if background_threshold is not None:
+        inside = scaled(scores[:, :1])[:, 0] > background_threshold
         if inside.sum() < _FEWEST:
             raise InputError(
-                f"foreground must leave at least {_FEWEST} patches of {block.name!r}, got "
-                f"{foreground:g}, which leaves {inside.sum()}"
+                f"background_threshold must leave at least {_FEWEST} patches of "
+                f"{block.name!r}, got "
+                f"{background_threshold:g}, which leaves {inside.sum()}"
             )
         scores, explained = principal_scores(tokens[inside])
     colors = _placed(scaled(scores), inside)

@@ -37,7 +37,7 @@ def receptive_field(
     anatomy: Anatomy,
     batches: Iterable[Batch],
     *,
-    maps: int = 7,
+    num_blocks: int = 7,
     run: Run = DEFAULT_RUN,
 ) -> tuple[ReceptiveField, ReceptiveMaps, PerImage]:
     """Effective receptive field of each block: its size, and its map for some blocks.
@@ -54,7 +54,7 @@ def receptive_field(
     Args:
         anatomy: of a model in evaluation mode.
         batches: each is images, or (images, targets), as `observe` takes them.
-        maps: number of blocks with a map, spread evenly over the depth.
+        num_blocks: number of blocks with a map, spread evenly over the depth.
         run: device, seed of the signs, progress and provenance; the precision must be "fp32",
             since gradients in half precision underflow.
 
@@ -63,14 +63,14 @@ def receptive_field(
 
     Raises:
         InputError: if the model is in training mode, there are no images or they do not fit, a
-            block cannot be differentiated, or `maps` is under 1.
+            block cannot be differentiated, or `num_blocks` is under 1.
 
     Sources: Luo et al. (2016); the areas are the high-contribution areas of Ding et al. (2022),
     but around the field's center of mass; the signs are those of Hutchinson (1989).
     """
     run.require_full_precision("the receptive field")
-    if maps < 1:
-        raise InputError(f"maps must be at least 1, got {maps}")
+    if num_blocks < 1:
+        raise InputError(f"num_blocks must be at least 1, got {num_blocks}")
     blocks = blocks_on_grid(anatomy)
     sums: dict[Block, Fields] = {}
     images = largest = 0
@@ -92,7 +92,7 @@ def receptive_field(
     sizes = extents(sums)
     return (
         replace(sizes, provenance=origin),
-        replace(maps_of(sums, maps), provenance=origin),
+        replace(maps_of(sums, num_blocks), provenance=origin),
         replace(sigma_of_images(sums, sizes), provenance=origin),
     )
 

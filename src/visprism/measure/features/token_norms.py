@@ -48,15 +48,16 @@ class TokenNormProbe(Probe):
     and channel of a block. Costs three reads of each feature map and a selection of its median.
 
     Args:
-        outlier: norm of an outlier, over the median norm of the grid of its image and block.
-        sink: share of the attention of a head that makes a key a sink.
+        outlier_threshold: norm above which a token is an outlier, over the median norm of the
+            grid of its image and block.
+        sink_threshold: fraction of the attention of a head above which a key is a sink.
     """
 
     sees = ("tokens", "attention")
 
-    def __init__(self, outlier: float = 4.0, sink: float = 0.3) -> None:
+    def __init__(self, outlier_threshold: float = 4.0, sink_threshold: float = 0.3) -> None:
         super().__init__()
-        self.outlier, self.sink = outlier, sink
+        self.outlier_threshold, self.sink_threshold = outlier_threshold, sink_threshold
 
     def extract(self, x: Tokens | Weights) -> Float[Tensor, "b *_"]:
         """What is needed of the tokens of one block, or of one attention.
@@ -66,7 +67,7 @@ class TokenNormProbe(Probe):
         attention (b, 2 + p): see `_received`.
         """
         if isinstance(x, Weights):
-            return _received(x, self.sink)
+            return _received(x, self.sink_threshold)
         off, grid = x.off_grid, x.grid
         norms = torch.cat([off.norm(dim=2), grid.norm(dim=1).flatten(1)], dim=1)
         sizes = torch.cat([off.flatten(1), grid.flatten(1)], dim=1).abs_()
@@ -104,7 +105,7 @@ class TokenNormProbe(Probe):
             self.add({("norm", GROUPS[code], block): _histogram(norms[:, codes == code])})
         grid = norms[:, codes == 0]
         ratio = grid / np.maximum(np.median(grid, axis=1), np.finfo(float).tiny)[:, None]
-        outliers = ratio > self.outlier
+        outliers = ratio > self.outlier_threshold
         largest, median = np.maximum(values[:, 0, -2:], np.finfo(float).tiny).T
         channel, token = values[:, 1, -2:].astype(int).T
         quantities = {
@@ -145,7 +146,7 @@ class TokenNormProbe(Probe):
                 for name in ("share", "largest")
                 for n, v in ((name, mean[name]), (f"{name}_error", error[name]))
             },
-            threshold=self.outlier,
+            threshold=self.outlier_threshold,
             mean_share=float(all_blocks / images),
             mean_share_error=float(
                 standard_error(*(np.array(v) for v in (all_blocks, all_squares, images)))
@@ -203,12 +204,12 @@ class TokenNormProbe(Probe):
                 sink_heads_error=error[1],
                 **dict(zip(names, received, strict=True)),
                 uniform=np.array([1 / a.geometry.keys.index.shape[1] for a in sources]),
-                threshold=self.sink,
+                threshold=self.sink_threshold,
             ),
         )
 
 
-def _received(x: Weights, sink: float) -> Float[Tensor, "b _"]:
+def _received(x: Weights, sink_threshold: float) -> Float[Tensor, "b _"]:
     """The largest share of the attention that one key receives, and the share of sink heads.
 
     Both are means over heads and windows. Then follows, for each key off the grid, what it
@@ -223,7 +224,7 @@ def _received(x: Weights, sink: float) -> Float[Tensor, "b _"]:
         others = others[:, 0, off[0].bool()]
     else:
         others = others.sum(2).mean(1, keepdim=True)[:, : int(off.any())]
-    means = [largest.mean((1, 2)), (largest > sink).to(largest).mean((1, 2))]
+    means = [largest.mean((1, 2)), (largest > sink_threshold).to(largest).mean((1, 2))]
     return torch.cat([torch.stack(means, dim=1), others], dim=1)
 
 

@@ -1,7 +1,7 @@
 """Sharpness: how much the loss rises at a small distance from a model's weights.
 
 SAM and ASAM go along the gradient, which is a lower bound of the maximum within that distance;
-the Gaussian rule averages over random directions.
+the Gaussian measure averages over random directions.
 
 Sources: Foret et al. (2021), Sharpness-aware minimization; Kwon et al. (2021), ASAM; Keskar et
 al. (2017) and Andriushchenko & Flammarion (2022) on mini-batches and m-sharpness.
@@ -22,7 +22,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.loss.objective import Objective
 from visprism.results.loss import Sharpness
 
-# Distances: for the gradient rules those with which both papers train CIFAR networks. Random
+# Distances: for the gradient measures those with which both papers train CIFAR networks. Random
 # directions raise the loss far less: by rho^2 tr(H) / (2 P) instead of rho |g|.
 DEFAULT_RHO = {"sam": 0.05, "asam": 0.5, "gaussian": 1.0}
 
@@ -49,11 +49,11 @@ class Differentiable(Protocol):
 
 def sharpness(
     objective: Differentiable,
-    rules: Sequence[str] = ("sam", "asam"),
+    measures: Sequence[str] = ("sam", "asam"),
     *,
     rho: float | None = None,
     steps: int = 1,
-    draws: int = 8,
+    directions: int = 8,
     run: Run = DEFAULT_RUN,
 ) -> Sharpness:
     """The increase L(w + d) - L(w) of the loss at a distance rho.
@@ -64,38 +64,40 @@ def sharpness(
       layer and the inverse rescaling of the next change little; |d / T| <= rho.
     - ``"gaussian"``: the mean over random directions ±d, d = rho u / |u| with u normal.
 
-    The gradient rules are lower bounds of the maximum within the distance; more steps come
+    The gradient measures are lower bounds of the maximum within the distance; more steps come
     closer to it.
 
-    Cost: `steps` gradients and one evaluation for each gradient rule, `2 draws` evaluations for
-    the Gaussian rule.
+    Cost: `steps` gradients and one evaluation for each gradient measure, `2 directions`
+    evaluations for the Gaussian measure.
 
     Args:
         objective: the loss; its parameters are perturbed.
-        rules: which measures.
-        rho: of all rules; by default 0.05 for "sam", 0.5 for "asam", 1 for "gaussian".
-        steps: ascent steps of the gradient rules.
-        draws: Gaussian directions, each with its opposite.
+        measures: names of the measures.
+        rho: of all measures; by default 0.05 for "sam", 0.5 for "asam", 1 for "gaussian".
+        steps: ascent steps of the gradient measures.
+        directions: number of Gaussian directions, each with its opposite.
         run: seed and provenance.
 
     Raises:
-        InputError: if a rule is unknown, rho or a number is not positive, or the gradient is
+        InputError: if a measure is unknown, rho or a number is not positive, or the gradient is
             zero or not finite.
 
     Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
     """
-    _check(rules, rho, steps, draws)
-    rows = _rows(objective, rules, rho, steps, draws, run.seed, batch=-1)
-    return _result(rows, draws if "gaussian" in rules else 0, _provenance(objective, run))
+    _check(measures, rho, steps, directions)
+    rows = _rows(objective, measures, rho, steps, directions, run.seed, batch=-1)
+    return _result(
+        rows, directions if "gaussian" in measures else 0, _provenance(objective, run)
+    )
 
 
 def mini_batch_sharpness(
     objective: Objective,
-    rules: Sequence[str] = ("sam",),
+    measures: Sequence[str] = ("sam",),
     *,
     rho: float | None = None,
     steps: int = 1,
-    draws: int = 8,
+    directions: int = 8,
     run: Run | None = None,
 ) -> Sharpness:
     """The sharpness of each mini-batch's loss, or m-sharpness for mini-batches of m images.
@@ -107,10 +109,10 @@ def mini_batch_sharpness(
 
     Args:
         objective: its batches are the mini-batches; several processes do not share them.
-        rules: see `sharpness`.
+        measures: see `sharpness`.
         rho: see `sharpness`.
         steps: see `sharpness`.
-        draws: see `sharpness`.
+        directions: see `sharpness`.
         run: seed, progress, provenance and deadline; by default that of the objective.
 
     Raises:
@@ -119,42 +121,45 @@ def mini_batch_sharpness(
 
     Source: Foret et al. (2021), sec. 4.
     """
-    _check(rules, rho, steps, draws)
+    _check(measures, rho, steps, directions)
     objective = objective.with_run(run)
     rows, images, largest = [], 0, 0
     for number, batch in enumerate(objective.run.track(objective.batches, "mini-batches")):
         one = objective.with_batches([batch], shared=False)
-        rows += _rows(one, rules, rho, steps, draws, objective.run.seed, batch=number)
+        rows += _rows(one, measures, rho, steps, directions, objective.run.seed, batch=number)
         images, largest = images + len(batch[1]), max(largest, len(batch[1]))
     provenance = objective.run.measured(
         images=images, batch_size=largest, image_shape=objective.image_shape
     )
-    return _result(rows, draws if "gaussian" in rules else 0, provenance)
+    return _result(rows, directions if "gaussian" in measures else 0, provenance)
 
 
-def _check(rules: Sequence[str], rho: float | None, steps: int, draws: int) -> None:
-    unknown = [rule for rule in rules if rule not in DEFAULT_RHO]
-    if unknown or not rules:
+def _check(measures: Sequence[str], rho: float | None, steps: int, directions: int) -> None:
+    unknown = [measure for measure in measures if measure not in DEFAULT_RHO]
+    if unknown or not measures:
         raise InputError(
-            f"rules must be among {', '.join(DEFAULT_RHO)}, got {', '.join(unknown) or 'none'}"
+            f"measures must be among {', '.join(DEFAULT_RHO)}, got "
+            f"{', '.join(unknown) or 'none'}"
         )
     if rho is not None and not (np.isfinite(rho) and rho > 0):
         raise InputError(f"rho must be positive, got {rho}")
-    if steps < 1 or draws < 1:
-        raise InputError(f"steps and draws must be at least 1, got {steps} and {draws}")
+    if steps < 1 or directions < 1:
+        raise InputError(
+            f"steps and directions must be at least 1, got {steps} and {directions}"
+        )
 
 
 def _rows(
     objective: Differentiable,
-    rules: Sequence[str],
+    measures: Sequence[str],
     rho: float | None,
     steps: int,
-    draws: int,
+    directions: int,
     seed: int,
     *,
     batch: int,
 ) -> list[tuple]:
-    """A row of `Sharpness` for each rule."""
+    """A row of `Sharpness` for each measure."""
     theta = objective.theta
     gradient, loss = objective.gradient(theta), float(objective.value(theta))
     norm = gradient.double().norm().item()
@@ -164,31 +169,31 @@ def _rows(
             f"gradient norm {norm:g}"
         )
     rows = []
-    for rule in rules:
-        distance = DEFAULT_RHO[rule] if rho is None else rho
+    for measure in measures:
+        distance = DEFAULT_RHO[measure] if rho is None else rho
         linear = error = float("nan")
-        if rule == "gaussian":
-            rises = _gaussian_rises(objective, distance, draws, seed) - loss
+        if measure == "gaussian":
+            rises = _gaussian_rises(objective, distance, directions, seed) - loss
             rise = float(rises.mean())
-            error = float(rises.std(ddof=1) / draws**0.5) if draws > 2 else error
+            error = float(rises.std(ddof=1) / directions**0.5) if directions > 2 else error
         else:
-            step = _ascent(objective, rule, gradient, distance, steps)
+            step = _ascent(objective, measure, gradient, distance, steps)
             rise = float(objective.value(theta + step)) - loss
             linear = (gradient.double() @ step.double()).item() if steps == 1 else linear
-        ascent = 0 if rule == "gaussian" else steps
-        rows.append((rule, batch, distance, ascent, rise, error, linear, loss, norm))
+        ascent = 0 if measure == "gaussian" else steps
+        rows.append((measure, batch, distance, ascent, rise, error, linear, loss, norm))
     return rows
 
 
 def _gaussian_rises(
-    objective: Differentiable, rho: float, draws: int, seed: int
+    objective: Differentiable, rho: float, directions: int, seed: int
 ) -> Float[np.ndarray, " n"]:
     """The loss at distance rho in random directions, the same for every mini-batch.
 
     Each value is the mean of a direction and its opposite, in which odd orders cancel.
     """
     theta, values = objective.theta, []
-    for draw in range(draws):
+    for draw in range(directions):
         noise = torch.randn(len(theta), generator=stream(seed, "sharpness", draw)).to(theta)
         step = rho * noise / noise.norm()
         both = (objective.value(theta + step), objective.value(theta - step))
@@ -197,11 +202,15 @@ def _gaussian_rises(
 
 
 def _ascent(
-    objective: Differentiable, rule: str, gradient: Float[Tensor, " p"], rho: float, steps: int
+    objective: Differentiable,
+    measure: str,
+    gradient: Float[Tensor, " p"],
+    rho: float,
+    steps: int,
 ) -> Float[Tensor, " p"]:
-    """The perturbation after `steps` steps, each of length rho / steps in the rule's norm."""
+    """The perturbation after `steps` steps of length rho / steps in the measure's norm."""
     theta = objective.theta
-    scale = 1.0 if rule == "sam" else theta.abs() + _ETA
+    scale = 1.0 if measure == "sam" else theta.abs() + _ETA
     step = torch.zeros_like(theta)
     for number in range(steps):
         if number:
@@ -221,12 +230,12 @@ def _provenance(objective: Differentiable, run: Run) -> Provenance:
     )
 
 
-def _result(rows: list[tuple], draws: int, provenance: Provenance) -> Sharpness:
+def _result(rows: list[tuple], directions: int, provenance: Provenance) -> Sharpness:
     names = (
-        "rule", "batch", "rho", "steps", "sharpness", "error", "first_order", "loss",
+        "measure", "batch", "rho", "steps", "sharpness", "error", "first_order", "loss",
         "gradient_norm",
     )  # fmt: skip
     columns = map(np.array, zip(*rows, strict=True))
     return Sharpness(
-        **dict(zip(names, columns, strict=True)), draws=draws, provenance=provenance
+        **dict(zip(names, columns, strict=True)), directions=directions, provenance=provenance
     )

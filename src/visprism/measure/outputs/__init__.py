@@ -12,7 +12,7 @@ from visprism.measure.outputs.predict import predict
 from visprism.measure.outputs.predictions import Predictions
 from visprism.measure.outputs.reliability import reliability, risk_coverage
 from visprism.measure.outputs.robustness import robustness
-from visprism.measure.outputs.shape_bias import by_category, shape_bias
+from visprism.measure.outputs.shape_bias import by_category, shape_bias, shape_bias_by_image
 from visprism.measure.outputs.stability import stability
 from visprism.measure.outputs.temperature import temperature
 
@@ -33,6 +33,7 @@ __all__ = [
     "risk_coverage",
     "robustness",
     "shape_bias",
+    "shape_bias_by_image",
     "stability",
     "temperature",
 ]

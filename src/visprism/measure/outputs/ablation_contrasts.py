@@ -9,7 +9,7 @@ from jaxtyping import Float
 from visprism.anatomy import Ablation
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import mean_interval
-from visprism.results.ablation import EXPERIMENTS, KindAblations
+from visprism.results.ablation import KindAblations, mean_drop_label
 from visprism.results.per_image import PerImage
 
 # Experiment, comparison, number of blocks, and its value for each image.
@@ -21,6 +21,7 @@ def summarize_by_kind(
     drops: Float[np.ndarray, "n ablations"],
     images: np.ndarray,
     provenance: Provenance,
+    replacement: str = "zero",
 ) -> tuple[KindAblations, PerImage]:
     """Means by kind, differences between kinds, and late minus early blocks of a kind.
 
@@ -32,6 +33,7 @@ def summarize_by_kind(
         drops: correct without ablation (1 or 0) minus correct with each.
         images: index of each image in the data.
         provenance: of the measurement.
+        replacement: of the activations of the parts.
     """
     contrasts = list(_contrasts(ablations, drops))
     intervals = [mean_interval(values) for *_, values in contrasts]
@@ -42,9 +44,10 @@ def summarize_by_kind(
         drop=np.array([c[3].mean() for c in contrasts], dtype=float),
         drop_low=np.array([low for low, _ in intervals], dtype=float),
         drop_high=np.array([high for _, high in intervals], dtype=float),
+        replacement=replacement,
         provenance=provenance,
     )
-    names = [f"accuracy drop, {EXPERIMENTS[c[0]]}, {c[1]}" for c in contrasts]
+    names = [mean_drop_label(c[0], c[1], replacement) for c in contrasts]
     per_image = PerImage(
         quantity=np.repeat(np.array(names, dtype=str), len(images)),
         image=np.tile(images, len(contrasts)),

@@ -120,7 +120,7 @@ def _rows(
 
 def _worst_cases(attacks: Sequence[Attack], paired: Paired) -> list[_Row]:
     """Images that are classified correctly under all attacks of one size."""
-    sizes = [(a.norm, a.epsilon, a.frequency, a.ring) for a in attacks]
+    sizes = [(a.norm, a.epsilon, a.frequency, a.band_shape) for a in attacks]
     rows = []
     for size in dict.fromkeys(sizes):
         members = [i for i, other in enumerate(sizes) if other == size]
@@ -153,13 +153,13 @@ def _result(
     drop_ends = np.array([paired_proportions_interval(int(k), 0, n) for k in lost])
     rises = losses - clean_losses[:, None]
     errors = rises.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(len(rows), np.nan)
-    columns = [row.attack for row in rows]
+    attacks = [row.attack for row in rows]
     result = Adversarial(
         attack=np.array([row.name for row in rows]),
         loss=np.array([row.loss for row in rows]),
-        norm=np.array([a.norm for a in columns]),
-        epsilon=np.array([a.epsilon for a in columns]),
-        frequency=np.array([np.nan if a.frequency is None else a.frequency for a in columns]),
+        norm=np.array([a.norm for a in attacks]),
+        epsilon=np.array([a.epsilon for a in attacks]),
+        frequency=np.array([np.nan if a.frequency is None else a.frequency for a in attacks]),
         steps=np.array([row.steps for row in rows]),
         restarts=np.array([row.restarts for row in rows]),
         accuracy=correct.mean(0),
@@ -176,11 +176,13 @@ def _result(
         clean_nll=float(clean_losses.mean()),
         provenance=provenance,
     )
-    names = [_name(row) for row in rows]
+    strongest = result.strongest()
+    names = [*map(_name, rows), *strongest]
+    columns = [*range(len(rows)), *strongest.values()]
     return result, PerImage(
         quantity=np.repeat(names, n),
-        image=np.tile(paired.indices, len(rows)),
-        value=correct.T.ravel(),
+        image=np.tile(paired.indices, len(names)),
+        value=correct[:, columns].T.ravel(),
         provenance=provenance,
     )
 

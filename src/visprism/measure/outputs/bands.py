@@ -1,6 +1,6 @@
 """Frequency bands: rings in the frequency plane, and noise confined to one of them.
 
-Frequencies are in π rad/pixel. A ring is symmetric about frequency 0, so the part of a real
+Frequencies are in π rad/pixel. A band is symmetric about frequency 0, so the part of a real
 image that it passes is real.
 """
 
@@ -11,19 +11,21 @@ from torch import Tensor, fft
 from visprism.core.errors import InputError
 from visprism.results.perturbations import BAND_WIDTH
 
-RINGS = ("square", "round")
+BAND_SHAPES = ("square", "round")
 BAND_CENTERS = tuple(round(0.1 * i, 1) for i in range(1, 10))  # π rad/pixel
 _EXACT = 1e-9
 
 
-def check_ring(ring: str) -> None:
+def check_band_shape(band_shape: str) -> None:
     """Require a known shape of rings.
 
     Raises:
-        InputError: if `ring` is none.
+        InputError: if `band_shape` is unknown.
     """
-    if ring not in RINGS:
-        raise InputError(f"ring must be one of {', '.join(RINGS)}, got {ring!r}")
+    if band_shape not in BAND_SHAPES:
+        raise InputError(
+            f"band_shape must be one of {', '.join(BAND_SHAPES)}, got {band_shape!r}"
+        )
 
 
 def check_band(center: float, width: float = BAND_WIDTH) -> None:
@@ -41,24 +43,28 @@ def check_band(center: float, width: float = BAND_WIDTH) -> None:
         )
 
 
-def radius(size: tuple[int, int], ring: str = "square") -> Float[Tensor, "h w"]:
+def radius(size: tuple[int, int], band_shape: str = "square") -> Float[Tensor, "h w"]:
     """Distance of each frequency from 0, in the order of `torch.fft.fft2`.
 
     The larger of its two components for square rings, its length for round ones; 1 is the
     Nyquist frequency of an axis.
 
     Raises:
-        InputError: if there is no such ring.
+        InputError: if `band_shape` is unknown.
     """
-    check_ring(ring)
+    check_band_shape(band_shape)
     vertical, horizontal = (2 * fft.fftfreq(n, dtype=torch.float64).abs() for n in size)
-    if ring == "square":
+    if band_shape == "square":
         return torch.maximum(vertical[:, None], horizontal[None])
     return torch.hypot(vertical[:, None], horizontal[None])
 
 
 def band(
-    size: tuple[int, int], center: float, *, width: float = BAND_WIDTH, ring: str = "square"
+    size: tuple[int, int],
+    center: float,
+    *,
+    width: float = BAND_WIDTH,
+    band_shape: str = "square",
 ) -> Bool[Tensor, "h w"]:
     """The frequencies in [center - width / 2, center + width / 2).
 
@@ -69,12 +75,12 @@ def band(
     """
     check_band(center, width)
     # In units of the width: 0.1, 0.2, ... are inexact, and no frequency may fall between bands.
-    steps = (radius(size, ring) - center) / width
+    steps = (radius(size, band_shape) - center) / width
     return (steps >= -0.5 - _EXACT) & (steps < 0.5 - _EXACT)
 
 
 def paper_band(size: tuple[int, int], center: float) -> Bool[Tensor, "h w"]:
-    """The ring of Park and Kim's code: between two squares of whole frequencies.
+    """The band of Park and Kim's code: between two squares of whole frequencies.
 
     Half its width is 0.2 rad/pixel. Its squares reach from -m to m - 1, so it is not symmetric;
     the real part of what it passes is taken.

@@ -5,7 +5,7 @@ lesion study); Veit et al. (2016), Residual networks behave like ensembles of re
 networks, sec. 4.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,12 +17,14 @@ from visprism.anatomy import (
     Ablation,
     Anatomy,
     Images,
+    ReplacedPart,
     ablation_cuts,
     cache_cuts,
     can_start_at,
     first_images,
     forward,
     pixels,
+    replaced_ablation,
 )
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
@@ -32,9 +34,15 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
 from visprism.measure.inference import prepared
 from visprism.measure.outputs.ablation_contrasts import summarize_by_kind
-from visprism.measure.outputs.ablation_plan import joint_plan, plan_ablations
+from visprism.measure.outputs.ablation_plan import (
+    AblationSpec,
+    Planned,
+    joint_plan,
+    plan_ablations,
+)
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.predictions import Predictions
+from visprism.measure.outputs.replacements import replacements
 from visprism.results.ablation import Ablations, KindAblations
 from visprism.results.per_image import PerImage
 
@@ -46,6 +54,9 @@ def ablation(
     batches: Iterable[Batch],
     *,
     parts: Sequence[str] = ("blocks", "convolutions"),
+    replacement: str = "zero",
+    num_channels: int = 4,
+    roles: Mapping[str, Sequence[str]] | None = None,
     joint: Sequence[int] = (),
     draws: int = 10,
     run: Run = DEFAULT_RUN,
@@ -68,7 +79,13 @@ def ablation(
         batches: each is (images, targets).
         parts: "blocks", each of which becomes the identity; "convolutions", of each
             convolutional block one spatial convolution that keeps the shape of its input;
-            "heads", each head of each attention.
+            "heads", each head of each attention; "channels", some of each block; "tokens", the
+            class tokens and the registers that leave each block.
+        replacement: of what a part adds to its input (blocks and convolutions) or of its
+            output: "zero"; "mean" over images and positions; "shuffle", that of the
+            image before it in the batch. "mean" iterates over the batches twice.
+        num_channels: channels of each block, drawn at random.
+        roles: role of each token off the grid, by name of the block, for "tokens".
         joint: numbers of blocks to ablate together, drawn at random.
         draws: random sets of blocks for each number in `joint`.
         run: device, precision, seed of the draws, and progress.
@@ -77,13 +94,16 @@ def ablation(
         One row per ablation; means by kind with their differences; and the drop of each image.
 
     Raises:
-        InputError: if the model is in training mode, images have no labels, a part is unknown,
-            `joint` exceeds the number of blocks, or no part can be ablated.
+        InputError: if the model is in training mode, images have no labels, a part or the
+            replacement is unknown, `joint` exceeds the number of blocks, or no part can be
+            ablated.
 
     Source: Park and Kim (2022), app. D.4.
     """
     check_evaluation_mode(anatomy.model)
-    single, reasons = plan_ablations(anatomy, parts)
+    spec = AblationSpec(parts, replacement, num_channels, run.seed, roles or {})
+    planned, reasons = plan_ablations(anatomy, spec)
+    single = _replaced(anatomy, planned, batches, replacement, run)
     ablations = [*single, *joint_plan(single, joint, draws, run.seed)]
     if not ablations:
         because = f": {reasons[0]}" if reasons else ""
@@ -114,10 +134,27 @@ def ablation(
     provenance = run.measured(images=paired.images, batch_size=largest, image_shape=shape)
     drops = paired.correct[:, :1] - paired.correct[:, 1:]
     kinds, per_image = summarize_by_kind(
-        ablations[: len(single)], drops[:, : len(single)], paired.indices, provenance
+        single, drops[:, : len(single)], paired.indices, provenance, replacement
     )
     rows = _result(ablations, partial or set(), paired, provenance)
-    return replace(rows, not_ablated="; ".join(reasons)), kinds, per_image
+    rows = replace(rows, not_ablated="; ".join(reasons), replacement=replacement)
+    return rows, kinds, per_image
+
+
+def _replaced(
+    anatomy: Anatomy,
+    planned: Sequence[Planned],
+    batches: Iterable[Batch],
+    replacement: str,
+    run: Run,
+) -> list[Ablation]:
+    """The planned ablations, each with the replacement of its part."""
+    parts = [item for item in planned if isinstance(item, ReplacedPart)]
+    values = iter(replacements(anatomy, parts, batches, replacement=replacement, run=run))
+    return [
+        replaced_ablation(item, next(values)) if isinstance(item, ReplacedPart) else item
+        for item in planned
+    ]
 
 
 def _add(

@@ -31,7 +31,7 @@ def fourier_sensitivity(
     std: Sequence[float],
     rms: float = 0.1,
     max_frequency: int = 8,
-    step: int = 1,
+    frequency_step: int = 1,
     clean: Predictions | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[FourierSensitivity, PerImage]:
@@ -42,7 +42,8 @@ def fourier_sensitivity(
     and channel. Pixels are not clipped.
 
     (i, j) and (-i, -j) are one basis image, so half of the plane is measured: one forward pass
-    for each of about (2 max_frequency / step + 1)^2 / 2 frequencies, and one without noise.
+    for each of about (2 max_frequency / frequency_step + 1)^2 / 2 frequencies, and one without
+    noise.
 
     Args:
         model: in evaluation mode.
@@ -52,7 +53,7 @@ def fourier_sensitivity(
         rms: root mean square of the noise in each channel, in pixels of 0 ... 1. Yin et al. use
             a norm of 4 for CIFAR-10, which is 0.125, and of 15.7 for ImageNet, which is 0.07.
         max_frequency: highest frequency, in cycles over a side of the image.
-        step: distance between frequencies in cycles.
+        frequency_step: distance between frequencies in cycles.
         clean: predictions of the same images, where they exist already.
         run: device, precision, seed of the signs, and progress.
 
@@ -66,13 +67,14 @@ def fourier_sensitivity(
     """
     if max_frequency < 1:
         raise InputError(f"max_frequency must be at least 1, got {max_frequency}")
-    if not 1 <= step <= max_frequency:
+    if not 1 <= frequency_step <= max_frequency:
         raise InputError(
-            f"step must be between 1 and {max_frequency} (max_frequency), got {step}"
+            f"frequency_step must be between 1 and {max_frequency} (max_frequency), got "
+            f"{frequency_step}"
         )
     if not 0 < rms < inf:
         raise InputError(f"rms must be finite and positive, got {rms}")
-    half = half_plane(max_frequency, step)
+    half = half_plane(max_frequency, frequency_step)
 
     def perturb(condition: int, pixels: Tensor, _targets: Tensor, indices: range) -> Tensor:
         size = (pixels.shape[-2], pixels.shape[-1])
@@ -118,9 +120,9 @@ def fourier_sensitivity(
     return result, per_image
 
 
-def half_plane(max_frequency: int, step: int) -> list[tuple[int, int]]:
+def half_plane(max_frequency: int, frequency_step: int) -> list[tuple[int, int]]:
     """One of each two opposite frequencies up to `max_frequency`, by rows."""
-    multiples = [k for k in range(-max_frequency, max_frequency + 1) if k % step == 0]
+    multiples = [k for k in range(-max_frequency, max_frequency + 1) if k % frequency_step == 0]
     return [(i, j) for i in multiples for j in multiples if i > 0 or (i == 0 and j >= 0)]
 
 

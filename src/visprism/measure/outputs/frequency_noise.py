@@ -24,7 +24,7 @@ from visprism.measure.outputs.bands import (
     BAND_CENTERS,
     band,
     check_band,
-    check_ring,
+    check_band_shape,
     filtered,
     paper_band,
     with_rms,
@@ -44,7 +44,7 @@ from visprism.results.per_image import PerImage
 from visprism.results.perturbations import MEAN_DROP, SPLIT_FREQUENCY, FrequencyRobustness
 
 RMS = 0.1  # in pixels of 0 ... 1
-EPSILON = 0.7  # that Park and Kim state for their figure; their code has 0.007
+PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007
 
 
 def frequency_noise(
@@ -55,22 +55,22 @@ def frequency_noise(
     std: Sequence[float],
     frequencies: Sequence[float] = BAND_CENTERS,
     rms: float = RMS,
-    ring: str = "square",
+    band_shape: str = "square",
     protocol: str = "default",
-    epsilon: float = EPSILON,
+    paper_amplitude: float = PAPER_AMPLITUDE,
     clean: Predictions | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[FrequencyRobustness, PerImage]:
     """Accuracy drop under noise of each frequency band, paired by image.
 
-    x' = x + n_f, with n_f the part of Gaussian white noise whose frequency lies in a ring about
+    x' = x + n_f, with n_f the part of Gaussian white noise whose frequency lies in a band about
     f, scaled for each image to the root mean square `rms`: equal energy in every band. Pixels
     are not clipped, which would move noise to other bands. The noise of an image depends on the
     seed and the index of the image alone.
 
-    ``protocol="paper"`` adds epsilon sign(g) in a ring to the normalized images, without
-    scaling. The ring of a higher frequency holds more frequencies, so that noise is stronger
-    there: its RMS grows about fourfold from 0.05 to 0.75 π rad/pixel.
+    ``protocol="paper"`` adds noise a sign(g) of amplitude a, in a band, to the normalized
+    images, without scaling. A band at a higher frequency holds more frequencies, so that noise
+    is stronger there: its RMS grows about fourfold from 0.05 to 0.75 π rad/pixel.
 
     Costs one forward pass per band and one without noise.
 
@@ -81,9 +81,9 @@ def frequency_noise(
         std: of the normalization, by channel.
         frequencies: centers of the bands in π rad/pixel.
         rms: root mean square of the noise, in pixels of 0 ... 1.
-        ring: "square" or "round".
+        band_shape: "square" or "round".
         protocol: "default" or "paper".
-        epsilon: amplitude of the paper's noise, in normalized images.
+        paper_amplitude: amplitude of the paper's noise, in normalized images.
         clean: predictions of the same images, where they exist already.
         run: device, precision, seed of the noise, and progress.
 
@@ -98,7 +98,7 @@ def frequency_noise(
     Source: Park and Kim (2022), fig. 2b; equal energy as in Yin et al. (2019), A Fourier
     perspective on model robustness in computer vision.
     """
-    _check(frequencies, rms, ring, protocol, epsilon)
+    _check(frequencies, rms, band_shape, protocol, paper_amplitude)
     space = PixelSpace(mean, std)
     power = torch.zeros(len(frequencies), 2, dtype=torch.float64)  # sum of squares, and number
 
@@ -107,9 +107,9 @@ def frequency_noise(
         white = white_noise(pixels, run.seed, indices)
         if protocol == "paper":
             mask = paper_band(size, frequencies[condition])
-            noise = space.in_pixels(epsilon * filtered(white.sign(), mask))
+            noise = space.in_pixels(paper_amplitude * filtered(white.sign(), mask))
         else:
-            mask = band(size, frequencies[condition], ring=ring)
+            mask = band(size, frequencies[condition], band_shape=band_shape)
             noise = with_rms(filtered(white, mask), rms)
         power[condition, 0] += noise.double().square().sum().cpu()
         power[condition, 1] += noise.numel()
@@ -130,24 +130,30 @@ def frequency_noise(
         np.array(frequencies, dtype=float),
         strength,
         paired,
-        ring="paper's" if protocol == "paper" else ring,
+        band_shape="paper's" if protocol == "paper" else band_shape,
         run=replace(run, provenance=replace(provenance, protocol=protocol)),
     )
 
 
 def _check(
-    frequencies: Sequence[float], rms: float, ring: str, protocol: str, epsilon: float
+    frequencies: Sequence[float],
+    rms: float,
+    band_shape: str,
+    protocol: str,
+    paper_amplitude: float,
 ) -> None:
     if protocol not in ("default", "paper"):
         raise InputError(f"protocol must be 'default' or 'paper', got {protocol!r}")
-    for name, value in (("rms", rms), ("epsilon", epsilon)):
+    for name, value in (("rms", rms), ("paper_amplitude", paper_amplitude)):
         if not 0 < value < inf:
             raise InputError(f"{name} must be finite and positive, got {value}")
     for frequency in frequencies:
         check_band(frequency)
-    check_ring(ring)
-    if protocol == "paper" and ring != "square":
-        raise InputError(f"ring must be 'square' for the paper's protocol, got {ring!r}")
+    check_band_shape(band_shape)
+    if protocol == "paper" and band_shape != "square":
+        raise InputError(
+            f"band_shape must be 'square' for the paper's protocol, got {band_shape!r}"
+        )
     if not len(frequencies):
         raise InputError("frequencies must hold at least one band center, got none")
 
@@ -157,7 +163,7 @@ def _results(
     strength: Float[np.ndarray, " bands"],
     paired: Paired,
     *,
-    ring: str,
+    band_shape: str,
     run: Run,
 ) -> tuple[FrequencyRobustness, PerImage]:
     """The rows of bands that hold frequencies, and the values of each image."""
@@ -190,7 +196,7 @@ def _results(
         contrast_high=ends[1],
         mean_drop_low=mean_ends[0],
         mean_drop_high=mean_ends[1],
-        ring=ring,
+        band_shape=band_shape,
         left_out=", ".join(f"{f:g}π" for f in frequencies[~filled]),
         provenance=run.provenance,
     )

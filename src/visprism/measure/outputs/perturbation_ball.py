@@ -10,7 +10,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.measure.outputs.bands import band, check_band, check_ring, filtered
+from visprism.measure.outputs.bands import band, check_band, check_band_shape, filtered
 from visprism.results.perturbations import BAND_WIDTH
 
 ATTACKS = ("fgsm", "pgd", "random")
@@ -43,7 +43,7 @@ class Attack:
     step_size: float | None = None  # of PGD; None: 2.5 epsilon / steps
     restarts: int = 1  # of PGD
     frequency: float | None = None  # center of a band in π rad/pixel; None: all frequencies
-    ring: str = "square"
+    band_shape: str = "square"
 
     def __post_init__(self) -> None:
         for field, value, values in (
@@ -53,7 +53,7 @@ class Attack:
         ):
             if value not in values:
                 raise InputError(f"{field} must be one of {', '.join(values)}, got {value!r}")
-        check_ring(self.ring)
+        check_band_shape(self.band_shape)
         if not 0 < self.epsilon < inf:
             raise InputError(f"epsilon must be finite and positive, got {self.epsilon}")
         if self.norm == "linf" and self.epsilon > 1:
@@ -154,7 +154,7 @@ class PerturbationBall:
         if attack.frequency is None:
             return cls(attack, None)
         size = (pixels.shape[-2], pixels.shape[-1])
-        mask = band(size, attack.frequency, ring=attack.ring)
+        mask = band(size, attack.frequency, band_shape=attack.band_shape)
         if not mask.any():
             raise InputError(
                 f"frequency must be the center of a band (width {BAND_WIDTH:g} π rad/pixel) "

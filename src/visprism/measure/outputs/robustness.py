@@ -25,7 +25,13 @@ from visprism.measure.outputs.predict import predict
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.per_image import PerImage
 from visprism.results.predictions import Outcomes
-from visprism.results.robustness import CLEAN, Robustness
+from visprism.results.robustness import (
+    CLEAN,
+    MEAN_ACCURACY,
+    MEAN_DROP,
+    MEAN_NLL,
+    Robustness,
+)
 
 Condition = tuple[str, int]  # a corruption and its severity
 _Change = tuple[float, float, float]  # value and ends of its interval
@@ -58,8 +64,8 @@ def robustness(
         run: device, precision, progress, and the seed of the bootstrap and of dropout.
 
     Returns:
-        The metrics, and for each image accuracy and NLL as means over the corruptions and
-        severities.
+        The metrics; for each image its accuracy, NLL and drop of accuracy from the clean image
+        as means over the corruptions and severities.
 
     Raises:
         InputError: if there is no condition, or as for `predict` and `calibration`.
@@ -129,12 +135,7 @@ def _means(by_condition: Mapping[Condition, Outcomes]) -> tuple[PerImage, dict[s
         return PerImage(quantity=empty.astype(str), image=empty.astype(int), value=empty), {}
     correct = np.mean([result.correct for result in corrupted], axis=0)
     nll = np.mean([result.nll for result in corrupted], axis=0)
-    n = len(correct)
-    per_image = PerImage(
-        quantity=np.repeat(["accuracy on corrupted images", "NLL on corrupted images"], n),
-        image=np.tile(np.arange(n), 2),
-        value=np.concatenate([correct, nll]),
-    )
+    quantities = {MEAN_ACCURACY: correct, MEAN_NLL: nll}
     low, high = _fraction_interval(correct)
     scalars = {
         "mean_accuracy": float(correct.mean()),
@@ -143,8 +144,16 @@ def _means(by_condition: Mapping[Condition, Outcomes]) -> tuple[PerImage, dict[s
     }
     clean = by_condition.get(CLEAN)
     if clean is not None and _same_images([clean, *corrupted]):
-        drop, low, high = _mean_change(correct, clean.correct.astype(np.float64))
+        before = clean.correct.astype(np.float64)
+        quantities[MEAN_DROP] = before - correct
+        drop, low, high = _mean_change(correct, before)
         scalars |= {"mean_drop": drop, "mean_drop_low": low, "mean_drop_high": high}
+    n = len(correct)
+    per_image = PerImage(
+        quantity=np.repeat(list(quantities), n),
+        image=np.tile(np.arange(n), len(quantities)),
+        value=np.concatenate(list(quantities.values())),
+    )
     return per_image, scalars
 
 

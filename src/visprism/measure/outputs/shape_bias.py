@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import wilson
 from visprism.measure.outputs.predictions import Predictions
-from visprism.results.shape_bias import ShapeBias
+from visprism.results.per_image import PerImage, linearized_ratio
+from visprism.results.shape_bias import SHAPE_BIAS, ShapeBias
 
 NO_CUE = -1  # the texture of an image that has none
 
@@ -53,13 +54,13 @@ def shape_bias(
             f"textures must be below {len(categories)}, the number of categories, got "
             f"{textures.max()}"
         )
-    conflict = (shapes != textures) & (textures != NO_CUE)
+    conflict = _conflict(predictions, textures)
     if not conflict.any():
         raise InputError(
             "at least one image must have the shape of one category and the texture of "
             "another, got none. Use a cue-conflict set, such as 'shapes?cues=conflict'."
         )
-    decisions = predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
+    decisions = _decisions(predictions)
     by_shape = [conflict & (shapes == c) for c in range(len(categories))]
     groups = [(n, rows) for n, rows in zip(categories, by_shape, strict=True) if rows.any()]
     groups.append(("all", conflict))
@@ -78,6 +79,45 @@ def shape_bias(
         accuracy=shape / number,
         provenance=predictions.provenance,
     )
+
+
+def shape_bias_by_image(
+    predictions: Predictions, textures: Int64[np.ndarray, " n"]
+) -> PerImage:
+    """The shape bias, linearized by image, from which paired differences are computed.
+
+    With s_i = 1 for a shape decision and t_i = 1 for a texture decision, the bias is
+    r = sum(s_i) / sum(s_i + t_i), and image i has the value
+    r + (s_i - r (s_i + t_i)) / mean(s + t), over images with conflicting cues. It is empty
+    without any decision for either cue.
+
+    Args:
+        predictions: as for `shape_bias`.
+        textures: as for `shape_bias`.
+    """
+    conflict, decisions = _conflict(predictions, textures), _decisions(predictions)
+    shape = (decisions == predictions.targets.numpy())[conflict].astype(np.float64)
+    texture = (decisions == textures)[conflict].astype(np.float64)
+    images = np.flatnonzero(conflict) if (shape + texture).any() else np.zeros(0, dtype=int)
+    values = linearized_ratio(shape, shape + texture) if len(images) else np.zeros(0)
+    return PerImage(
+        quantity=np.full(len(images), SHAPE_BIAS),
+        image=images,
+        value=values,
+        provenance=predictions.provenance,
+    )
+
+
+def _conflict(
+    predictions: Predictions, textures: Int64[np.ndarray, " n"]
+) -> Bool[np.ndarray, " n"]:
+    """Images that show the shape of one category and the texture of another."""
+    return (predictions.targets.numpy() != textures) & (textures != NO_CUE)
+
+
+def _decisions(predictions: Predictions) -> Int64[np.ndarray, " n"]:
+    """The predicted category of each image."""
+    return predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
 
 
 def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> Predictions:

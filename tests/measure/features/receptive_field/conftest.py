@@ -43,7 +43,7 @@ def fields():
 
     def fields(model, images, **options):
         anatomy = dissect(model, images[:2])
-        sizes, maps, _ = receptive_field(anatomy, [images], maps=99, **options)
+        sizes, maps, _ = receptive_field(anatomy, [images], num_blocks=99, **options)
         arrays = {}
         for name in dict.fromkeys(maps.block.tolist()):
             rows = maps.select(maps.block == name)

@@ -66,10 +66,10 @@ class Branch(nn.Module):
 def test_a_stack_of_boxes_has_the_box_folded_with_itself(fields, noise):
     sizes, maps = fields(plain(*(box(padding=1) for _ in range(4))), noise(2, 1, 15, 15))
     line = np.eye(15)[7]
-    for k, found in enumerate(maps.values(), 1):
+    for k, field in enumerate(maps.values(), 1):
         line = np.convolve(line, np.ones(3) / 3, mode="same")
-        np.testing.assert_allclose(found, np.outer(line, line), atol=1e-15)
-        support = np.flatnonzero(found.sum(0))
+        np.testing.assert_allclose(field, np.outer(line, line), atol=1e-15)
+        support = np.flatnonzero(field.sum(0))
         assert support[-1] - support[0] + 1 == 2 * k + 1
         assert sizes.sigma[k - 1] == pytest.approx(
             sqrt(k * 8 / 12)
@@ -166,8 +166,8 @@ def test_a_shifted_image_has_the_shifted_field(fields, network, noise):
     _, plain_maps = fields(inner, images.roll((2, -1), dims=(2, 3)))
     _, shifted = fields(Shifted().eval(), images)
     pairs = list(zip(plain_maps.values(), list(shifted.values())[-2:], strict=True))
-    for expected, found in pairs:
-        np.testing.assert_allclose(np.roll(found, (2, -1), (0, 1)), expected, atol=1e-14)
+    for expected, field in pairs:
+        np.testing.assert_allclose(np.roll(field, (2, -1), (0, 1)), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("size", [5, 2, 1])
@@ -175,8 +175,8 @@ def test_other_batches_do_not_change_it(network, noise, size):
     layers = nn.Conv2d(3, 4, 3, padding=1), Branch(nn.Conv2d(4, 4, 3, padding=1), nn.Tanh())
     images = noise(5, 3, 9, 9)
     anatomy = dissect(network(*layers, channels=4), images[:2])
-    whole = receptive_field(anatomy, [images])
-    for one, other in zip(whole, receptive_field(anatomy, images.split(size)), strict=True):
+    uncut = receptive_field(anatomy, [images])
+    for one, other in zip(uncut, receptive_field(anatomy, images.split(size)), strict=True):
         assert_results_equal(one, other)
 
 
@@ -210,7 +210,7 @@ def test_agrees_with_finite_differences(fields, network, noise):
     _, maps = fields(model, images)
     stages = model[:1], model[:2]
     step = 1e-6
-    for found, part in zip(maps.values(), stages, strict=True):
+    for field, part in zip(maps.values(), stages, strict=True):
         expected = torch.zeros(6, 6, dtype=torch.float64)
         for c, i, j in np.ndindex(2, 6, 6):
             nudge = torch.zeros_like(images)
@@ -218,7 +218,7 @@ def test_agrees_with_finite_differences(fields, network, noise):
             with torch.no_grad():
                 change = part(images + nudge) - part(images - nudge)
             expected[i, j] += (change[:, 0, 3, 3] / (2 * step)).abs().sum()
-        np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-8)
+        np.testing.assert_allclose(field, expected / expected.sum(), atol=1e-8)
 
 
 # Contracts and errors.
@@ -227,10 +227,10 @@ def test_agrees_with_finite_differences(fields, network, noise):
 def test_a_later_change_in_place_is_not_in_it(fields, noise):
     x = noise(2, 1, 9, 9)
     expected = fields(plain(box(padding=1), nn.ReLU(), box(padding=1)), x)[1]
-    found = fields(plain(box(padding=1), nn.ReLU(inplace=True), box(padding=1)), x)[1]
-    assert list(found) == list(expected)
+    in_place = fields(plain(box(padding=1), nn.ReLU(inplace=True), box(padding=1)), x)[1]
+    assert list(in_place) == list(expected)
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array)
+        np.testing.assert_allclose(in_place[name], array)
 
 
 def test_the_model_is_given_back_as_it_was(network, noise):
@@ -257,7 +257,7 @@ def test_large_images_are_drawn_in_cells_of_a_power_of_two(fields, noise):
 def test_maps_are_kept_of_blocks_spread_over_the_depth(noise):
     images = noise(1, 1, 9, 9)
     anatomy = dissect(plain(*(box(padding=1) for _ in range(6))), images)
-    sizes, maps, _ = receptive_field(anatomy, [images], maps=3)
+    sizes, maps, _ = receptive_field(anatomy, [images], num_blocks=3)
     assert len(sizes) == 6
     assert list(dict.fromkeys(maps.block.tolist())) == ["stem", "2", "5"]
 
@@ -332,8 +332,8 @@ def test_no_data_no_maps_and_training_are_refused(network, noise):
     anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
     with pytest.raises(InputError, match="batches must hold at least one image, got none"):
         receptive_field(anatomy, [])
-    with pytest.raises(InputError, match="maps must be at least 1, got 0"):
-        receptive_field(anatomy, [images], maps=0)
+    with pytest.raises(InputError, match="num_blocks must be at least 1, got 0"):
+        receptive_field(anatomy, [images], num_blocks=0)
     with pytest.raises(
         InputError, match="images must be 3x9x9, as the model was dissected with"
     ):

@@ -106,20 +106,20 @@ def test_a_product_is_that_of_autograd_on_the_model_as_it_is(model, batch):
             output = model(images)
         loss = functional.cross_entropy(getattr(output, "logits", output), targets)
         gradient = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
-    for v, found, again in zip(V[0], products(V)[0], products(V)[0], strict=True):
+    for v, product, again in zip(V[0], products(V)[0], products(V)[0], strict=True):
         parts = list(objective.unflatten(v).values())
         exact = torch.autograd.grad(
             gradient, list(parameters.values()), parts, retain_graph=True
         )
         flat = torch.cat([part.flatten() for part in exact])
-        np.testing.assert_allclose(found, flat, atol=1e-9 * float(flat.abs().max()))
-        assert torch.equal(found, again)
+        np.testing.assert_allclose(product, flat, atol=1e-9 * float(flat.abs().max()))
+        assert torch.equal(product, again)
 
 
 def test_the_spectrum_of_mini_batches_needs_no_further_argument(model, batch):
     images, targets = batch
     halves = list(zip(images.float().split(2), targets.split(2), strict=True))
-    found = hessian_spectrum(model.float(), halves, k=2)
-    foremost = found.select(found.rank > 0)
-    assert foremost.converged.all()
-    assert (np.abs(foremost.value) > 0).all()
+    spectrum = hessian_spectrum(model.float(), halves, k=2)
+    leading = spectrum.select(spectrum.rank > 0)
+    assert leading.converged.all()
+    assert (np.abs(leading.value) > 0).all()

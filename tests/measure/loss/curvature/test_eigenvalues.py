@@ -39,7 +39,7 @@ def dense(objective):
 # What they compute.
 @pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
 def test_the_foremost_eigenvalues_are_those_of_the_dense_hessian(objective, dense, which):
-    found = top_eigenvalues(objective, k=4, which=which, tol=1e-9)
+    eigenvalues = top_eigenvalues(objective, k=4, which=which, tol=1e-9)
     exact = torch.linalg.eigvalsh(dense).numpy()
     expected = {
         "LM": exact[np.argsort(-np.abs(exact))[:4]],
@@ -47,9 +47,9 @@ def test_the_foremost_eigenvalues_are_those_of_the_dense_hessian(objective, dens
         "SA": exact[:4],
         "BE": [exact[-1], exact[-2], exact[0], exact[1]],
     }[which]
-    assert found.converged.all()
-    np.testing.assert_allclose(found.value, expected, rtol=1e-8)
-    np.testing.assert_array_equal(found.rank, [1, 2, 3, 4])
+    assert eigenvalues.converged.all()
+    np.testing.assert_allclose(eigenvalues.value, expected, rtol=1e-8)
+    np.testing.assert_array_equal(eigenvalues.rank, [1, 2, 3, 4])
 
 
 def test_the_vectors_are_the_sharpest_directions(objective, dense):
@@ -62,41 +62,41 @@ def test_the_vectors_are_the_sharpest_directions(objective, dense):
 
 @pytest.mark.parametrize("tol", [0.1, 1e-2])
 def test_an_eigenvalue_lies_within_each_residual(objective, dense, tol):
-    found = top_eigenvalues(objective, k=5, tol=tol)
+    eigenvalues = top_eigenvalues(objective, k=5, tol=tol)
     exact = torch.linalg.eigvalsh(dense).numpy()
-    nearest = np.abs(found.value[:, None] - exact).min(1)
-    assert (nearest <= found.residual + 1e-12).all()
+    nearest = np.abs(eigenvalues.value[:, None] - exact).min(1)
+    assert (nearest <= eigenvalues.residual + 1e-12).all()
 
 
 def test_the_gauss_newton_matrix_has_no_negative_eigenvalue(objective):
-    found = top_eigenvalues(objective, k=1, which="SA", matrix="gauss-newton", tol=1e-8)
-    assert found.value[0] == pytest.approx(
+    eigenvalues = top_eigenvalues(objective, k=1, which="SA", matrix="gauss-newton", tol=1e-8)
+    assert eigenvalues.value[0] == pytest.approx(
         0.01, rel=1e-8
     )  # weight decay; its rank is at most 20
 
 
 def test_density_has_the_moments_of_the_dense_hessian(objective, dense):
     exact = torch.linalg.eigvalsh(dense)
-    found = spectral_density(objective, runs=60, steps=8)
-    np.testing.assert_allclose(np.bincount(found.run, found.weight), 1, rtol=1e-10)
+    density = spectral_density(objective, runs=60, steps=8)
+    np.testing.assert_allclose(np.bincount(density.run, density.weight), 1, rtol=1e-10)
     for degree in (1, 2, 3):
-        mean, error = found.moment(degree)
+        mean, error = density.moment(degree)
         assert abs(mean - float((exact**degree).mean())) < 4 * error
 
 
 def test_the_outermost_nodes_are_the_outermost_eigenvalues(objective, dense):
-    found = spectral_density(objective, runs=1, steps=60)
+    density = spectral_density(objective, runs=1, steps=60)
     exact = torch.linalg.eigvalsh(dense)
-    assert found.node.max() == pytest.approx(float(exact.max()), rel=1e-8)
-    assert found.node.min() == pytest.approx(float(exact.min()), rel=1e-8)
-    nearest = np.abs(found.node[:, None] - exact.numpy()).min(1)
-    assert (nearest <= found.residual + 1e-10).all()
+    assert density.node.max() == pytest.approx(float(exact.max()), rel=1e-8)
+    assert density.node.min() == pytest.approx(float(exact.min()), rel=1e-8)
+    nearest = np.abs(density.node[:, None] - exact.numpy()).min(1)
+    assert (nearest <= density.residual + 1e-10).all()
 
 
 @pytest.mark.parametrize("method", ["hutch++", "hutchinson"])
 def test_the_trace_is_that_of_the_dense_hessian(objective, dense, method):
-    found = trace(objective, probes=60, method=method)
-    assert abs(found.mean - float(dense.trace())) < 4 * found.error
+    estimate = trace(objective, probes=60, method=method)
+    assert abs(estimate.mean - float(dense.trace())) < 4 * estimate.error
 
 
 # What leaves them unchanged.
@@ -104,9 +104,9 @@ def test_the_trace_is_that_of_the_dense_hessian(objective, dense, method):
 def test_eigenvalues_do_not_depend_on_the_cut(network, images, classes, size):
     batches = list(zip(images.split(size), classes.split(size), strict=True))
     cut = top_eigenvalues(Objective(network, batches), k=3, tol=1e-8)
-    whole = top_eigenvalues(Objective(network, [(images, classes)]), k=3, tol=1e-8)
-    np.testing.assert_allclose(cut.value, whole.value, rtol=1e-8)
-    assert cut.nll == pytest.approx(whole.nll, rel=1e-12)
+    uncut = top_eigenvalues(Objective(network, [(images, classes)]), k=3, tol=1e-8)
+    np.testing.assert_allclose(cut.value, uncut.value, rtol=1e-8)
+    assert cut.nll == pytest.approx(uncut.nll, rel=1e-12)
     assert cut.provenance.images == 10
 
 
@@ -142,8 +142,8 @@ def test_agrees_with_arpack_and_products_by_autograd(name):
         chunks = torch.from_numpy(v.astype(np.float32)).flatten()
         parts = chunks.split([p.numel() for p in parameters])
         shaped = [c.view_as(p) for c, p in zip(parts, parameters, strict=True)]
-        found = torch.autograd.grad(gradient, parameters, shaped, retain_graph=True)
-        return torch.cat([part.flatten() for part in found]).numpy()
+        derivatives = torch.autograd.grad(gradient, parameters, shaped, retain_graph=True)
+        return torch.cat([part.flatten() for part in derivatives]).numpy()
 
     size = sum(p.numel() for p in parameters)
     operator = LinearOperator((size, size), matvec=product, dtype=np.float32)
@@ -154,9 +154,9 @@ def test_agrees_with_arpack_and_products_by_autograd(name):
 
 # Contracts and errors.
 def test_a_budget_ends_it_and_says_what_has_not_converged(objective):
-    found = top_eigenvalues(objective, k=3, tol=1e-12, max_products=4)
-    assert found.products == 4
-    assert not found.converged.all()
+    eigenvalues = top_eigenvalues(objective, k=3, tol=1e-12, max_products=4)
+    assert eigenvalues.products == 4
+    assert not eigenvalues.converged.all()
 
 
 def test_refuses_more_eigenvalues_than_parameters(objective):
@@ -179,9 +179,9 @@ def test_two_runs_give_no_standard_error(objective):
 def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
     exact, inside = float(torch.linalg.eigvalsh(dense).mean()), 0
     for seed in range(100):
-        found = spectral_density(objective, runs=4, steps=2, run=Run(seed=seed))
-        mean, error = found.moment(1)
-        low, high = t_interval(mean, error, found.runs)
+        density = spectral_density(objective, runs=4, steps=2, run=Run(seed=seed))
+        mean, error = density.moment(1)
+        low, high = t_interval(mean, error, density.runs)
         inside += low <= exact <= high
     assert 0.90 <= inside / 100 <= 0.99
 
@@ -198,21 +198,23 @@ def test_a_deadline_holds_within_a_product_over_several_batches(network, images,
 
 def test_findings_name_the_split_and_what_did_not_converge(objective):
     run = Run().named("model", "data", split="train")
-    found = top_eigenvalues(objective, k=3, tol=1e-8, run=run)
-    (text,) = (str(finding) for finding in found.findings())
+    eigenvalues = top_eigenvalues(objective, k=3, tol=1e-8, run=run)
+    (text,) = (str(finding) for finding in eigenvalues.findings())
     assert text.startswith(
         "leading Hessian eigenvalues (largest in magnitude) of the NLL + L2 (weight decay "
         "0.01, as in Park & Kim) of training images: "
     )
-    vague = replace(found, converged=np.array([True, True, False]))
+    vague = replace(eigenvalues, converged=np.array([True, True, False]))
     assert [finding.code for finding in vague.findings()] == ["", "VP106"]
 
 
 def test_sharpness_above_the_limit_of_stability_is_a_finding(objective):
     largest = top_eigenvalues(objective, k=1, which="LA").value[0]
     for factor, codes in ((1.1, ["", "VP110"]), (0.9, [""])):
-        found = top_eigenvalues(objective, k=1, which="LA", learning_rate=2 * factor / largest)
-        assert [finding.code for finding in found.findings()] == codes
+        eigenvalues = top_eigenvalues(
+            objective, k=1, which="LA", learning_rate=2 * factor / largest
+        )
+        assert [finding.code for finding in eigenvalues.findings()] == codes
 
 
 def test_the_cost_of_products_is_estimated_beforehand(network, images, classes):

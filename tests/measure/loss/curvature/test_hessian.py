@@ -32,40 +32,44 @@ def of(spectrum, **wanted):
 
 # What it computes.
 def test_each_mini_batch_has_its_own_eigenvalues(network, batches):
-    found = hessian_spectrum(network, batches, k=3, tol=1e-9)
+    spectrum = hessian_spectrum(network, batches, k=3, tol=1e-9)
     for number, batch in enumerate(batches):
-        own = top_eigenvalues(Objective(network, [batch]), k=3, tol=1e-9)
-        here = of(found, batch=number, which="LM")
-        np.testing.assert_allclose(here.value, own.value, rtol=1e-8)
-        np.testing.assert_array_equal(here.rank, [1, 2, 3])
-        assert here.nll[0] == pytest.approx(own.nll, rel=1e-12)
-    assert found.provenance.images == 10
-    assert found.provenance.batch_size == 4
+        eigenvalues = top_eigenvalues(Objective(network, [batch]), k=3, tol=1e-9)
+        rows = of(spectrum, batch=number, which="LM")
+        np.testing.assert_allclose(rows.value, eigenvalues.value, rtol=1e-8)
+        np.testing.assert_array_equal(rows.rank, [1, 2, 3])
+        assert rows.nll[0] == pytest.approx(eigenvalues.nll, rel=1e-12)
+    assert spectrum.provenance.images == 10
+    assert spectrum.provenance.batch_size == 4
 
 
 def test_weight_decay_gives_a_second_objective_that_is_shifted(network, batches):
-    found = hessian_spectrum(network, batches, k=3, tol=1e-9, weight_decay=0.5)
+    spectrum = hessian_spectrum(network, batches, k=3, tol=1e-9, weight_decay=0.5)
     for number, batch in enumerate(batches):
-        own = top_eigenvalues(Objective(network, [batch], weight_decay=0.5), k=3, tol=1e-9)
-        here = of(found, batch=number, which="LM", weight_decay=0.5)
-        np.testing.assert_allclose(here.value, own.value, rtol=1e-8)
+        eigenvalues = top_eigenvalues(
+            Objective(network, [batch], weight_decay=0.5), k=3, tol=1e-9
+        )
+        rows = of(spectrum, batch=number, which="LM", weight_decay=0.5)
+        np.testing.assert_allclose(rows.value, eigenvalues.value, rtol=1e-8)
 
 
 def test_the_ends_are_there_too(network, batches):
-    found = hessian_spectrum(network, batches, k=2, tol=1e-6)
+    spectrum = hessian_spectrum(network, batches, k=2, tol=1e-6)
     for number, batch in enumerate(batches):
         top, bottom = (
             top_eigenvalues(Objective(network, [batch]), k=1, which=which, tol=1e-9)
             for which in ("LA", "SA")
         )
         for exact, which in ((top, "LA"), (bottom, "SA")):
-            here = of(found, batch=number, which=which, rank=0)
-            assert abs(here.value[0] - exact.value[0]) <= here.residual[0] + 1e-8
+            rows = of(spectrum, batch=number, which=which, rank=0)
+            assert abs(rows.value[0] - exact.value[0]) <= rows.residual[0] + 1e-8
 
 
 def test_data_are_kept_apart_by_name(network, batches):
-    found = hessian_spectrum(network, {"clean": batches, "other": batches[1:]}, k=2, tol=1e-9)
-    clean, other = (of(found, data=name, which="LM") for name in ("clean", "other"))
+    spectrum = hessian_spectrum(
+        network, {"clean": batches, "other": batches[1:]}, k=2, tol=1e-9
+    )
+    clean, other = (of(spectrum, data=name, which="LM") for name in ("clean", "other"))
     np.testing.assert_allclose(other.value, clean.value[2:], rtol=1e-8)
 
 
@@ -227,18 +231,18 @@ def test_sharpness_above_the_limit_of_stability_is_a_finding():
 
 def test_where_not_all_parameters_decay_l2_is_solved_for(network, batches):
     """Against the dense Hessian plus the diagonal of weight decay."""
-    found = hessian_spectrum(
+    spectrum = hessian_spectrum(
         network, batches[:1], k=3, tol=1e-9, weight_decay=0.5, decayed="*weight"
     )
     objective = Objective(network, batches[:1], weight_decay=0.5, decayed="*weight")
     eye = torch.eye(len(objective), dtype=torch.float64)
     dense = Products(objective)(eye[None])[0]
     exact = torch.linalg.eigvalsh(dense).numpy()
-    here = of(found, which="LM", weight_decay=0.5)
-    np.testing.assert_allclose(here.value, exact[np.argsort(-abs(exact))[:3]], rtol=1e-8)
+    rows = of(spectrum, which="LM", weight_decay=0.5)
+    np.testing.assert_allclose(rows.value, exact[np.argsort(-abs(exact))[:3]], rtol=1e-8)
     plain = hessian_spectrum(network, batches[:1], k=3, tol=1e-9)
     np.testing.assert_array_equal(
-        of(found, which="LM", weight_decay=0.0).value, of(plain, which="LM").value
+        of(spectrum, which="LM", weight_decay=0.0).value, of(plain, which="LM").value
     )
 
 
@@ -248,26 +252,26 @@ def test_mini_batches_solved_together_have_the_same_eigenvalues(network, images,
     alone = hessian_spectrum(network, alike, k=3, tol=1e-9)
     together = hessian_spectrum(network, alike, k=3, tol=1e-9, parallel_batches=3)  # 3 and 2
     np.testing.assert_array_equal(of(together, which="LM").batch, np.repeat(range(5), 3))
-    lm = [of(found, which="LM") for found in (alone, together)]
+    lm = [of(spectrum, which="LM") for spectrum in (alone, together)]
     np.testing.assert_allclose(lm[1].value, lm[0].value, rtol=1e-8)
     np.testing.assert_allclose(lm[1].nll, lm[0].nll, rtol=1e-12)
 
 
 def test_phases_are_joined_in_their_order(network, batches):
     spectra = [hessian_spectrum(network, batches, k=2, phase=p) for p in ("init", "end")]
-    found = HessianSpectrum.concatenate(spectra)
-    assert len(found) == 2 * len(spectra[0])
-    assert list(dict.fromkeys(found.phase)) == ["init", "end"]
-    assert found.products == sum(s.products for s in spectra)
+    spectrum = HessianSpectrum.concatenate(spectra)
+    assert len(spectrum) == 2 * len(spectra[0])
+    assert list(dict.fromkeys(spectrum.phase)) == ["init", "end"]
+    assert spectrum.products == sum(s.products for s in spectra)
 
 
 def test_the_number_of_mini_batches_can_be_given(network, batches):
-    found = hessian_spectrum(network, batches, k=2, num_batches=2)
-    assert found.batches == found.requested == 2
-    assert found.provenance.images == 8
+    spectrum = hessian_spectrum(network, batches, k=2, num_batches=2)
+    assert spectrum.batches == spectrum.requested == 2
+    assert spectrum.provenance.images == 8
     all_of_them = hessian_spectrum(network, batches, k=2)
     assert all_of_them.requested == 3
-    assert replace(all_of_them.first(2), products=found.products, requested=2) == found
+    assert replace(all_of_them.first(2), products=spectrum.products, requested=2) == spectrum
     with pytest.raises(InputError, match="batches must be between 1 and 3, got 4"):
         all_of_them.first(4)
 
@@ -296,13 +300,15 @@ def test_after_the_deadline_the_complete_mini_batches_are_given(network, batches
     slow, monkey = stopping_after(2)
     data = slow(batches)
     try:
-        found = hessian_spectrum(network, data, k=2, run=Run(deadline=data.deadline))
+        spectrum = hessian_spectrum(network, data, k=2, run=Run(deadline=data.deadline))
     finally:
         monkey.undo()
-    assert (found.batches, found.requested) == (2, 3)
-    assert "2 of 3 mini-batches within the time budget" in map(str, found.summary().findings())
+    assert (spectrum.batches, spectrum.requested) == (2, 3)
+    assert "2 of 3 mini-batches within the time budget" in map(
+        str, spectrum.summary().findings()
+    )
     exact = hessian_spectrum(network, batches[:2], k=2)
-    np.testing.assert_array_equal(found.value, exact.value)
+    np.testing.assert_array_equal(spectrum.value, exact.value)
 
 
 def test_a_deadline_before_the_first_mini_batch_is_an_error(network, batches):
@@ -318,9 +324,9 @@ def test_progress_shows_mini_batches_and_lanczos_steps(network, batches):
             labels.append(label)
             yield item
 
-    found = hessian_spectrum(network, batches, k=2, run=Run(progress=progress))
+    spectrum = hessian_spectrum(network, batches, k=2, run=Run(progress=progress))
     assert labels.count("mini-batches") == 3
-    assert labels.count("Lanczos steps") == found.products
+    assert labels.count("Lanczos steps") == spectrum.products
 
 
 def test_the_cost_of_products_is_told_before_they_are_made(network, batches):

@@ -64,16 +64,16 @@ def test_each_filter_has_the_norm_of_the_weights_filter(network):
     named = dict(network.named_parameters())
     for name, part in direction.items():
         ours, theirs = (outputs(name, t, groups=2) for t in (part, named[name].detach()))
-        norms = [[float(f.norm()) for f in each] for each in (ours, theirs)]
+        norms = [[float(f.norm()) for f in filters] for filters in (ours, theirs)]
         assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
 def test_a_transposed_convolution_is_normalized_by_what_it_gives(network):
     # Its output channel 4 is channel 1 of its second group.
     part = gaussian(network)["transposed.weight"]
-    own = network.transposed.weight.detach()
-    assert float(part[2:, 1].norm()) == pytest.approx(float(own[2:, 1].norm()), rel=1e-5)
-    assert float(part[:2, 1].norm()) == pytest.approx(float(own[:2, 1].norm()), rel=1e-5)
+    weight = network.transposed.weight.detach()
+    assert float(part[2:, 1].norm()) == pytest.approx(float(weight[2:, 1].norm()), rel=1e-5)
+    assert float(part[:2, 1].norm()) == pytest.approx(float(weight[:2, 1].norm()), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["single.weight", "sequence.weight"])
@@ -87,18 +87,18 @@ def test_a_convolution_with_one_output_has_one_filter(network, name):
 
 
 def test_a_table_has_the_norm_of_each_entry(network):
-    direction = gaussian(network, tables=True)
+    direction = gaussian(network, perturb_positions=True)
     for name, axis in (("pos_embed", 2), ("relative_position_bias_table", 1)):
-        own = network.get_parameter(name).detach()
-        torch.testing.assert_close(direction[name].norm(dim=axis), own.norm(dim=axis))
+        weight = network.get_parameter(name).detach()
+        torch.testing.assert_close(direction[name].norm(dim=axis), weight.norm(dim=axis))
 
 
 def test_by_layer_the_whole_has_the_norm_of_the_whole(network):
     direction = gaussian(network, normalization="layer")
     for name, part in direction.items():
-        own = network.get_parameter(name).detach()
-        assert float(part.norm()) == pytest.approx(float(own.norm()), rel=1e-5)
-        assert len(part) < 2 or not torch.allclose(part[0].norm(), own[0].norm(), rtol=1e-3)
+        weight = network.get_parameter(name).detach()
+        assert float(part.norm()) == pytest.approx(float(weight.norm()), rel=1e-5)
+        assert len(part) < 2 or not torch.allclose(part[0].norm(), weight[0].norm(), rtol=1e-3)
 
 
 def test_unnormalized_it_is_standard_normal():
@@ -114,10 +114,10 @@ def test_in_the_paper_the_norm_runs_over_filters(network):
         "pos_embed", "relative_position_bias_table"
     }  # fmt: skip
     for name, part in direction.items():
-        own = network.get_parameter(name).detach()
-        for place in list(torch.cartesian_prod(*map(torch.arange, own.shape[1:])))[:7]:
+        weight = network.get_parameter(name).detach()
+        for place in list(torch.cartesian_prod(*map(torch.arange, weight.shape[1:])))[:7]:
             at = (slice(None), *place.reshape(-1).tolist())
-            assert float(part[at].norm()) == pytest.approx(float(own[at].norm()), rel=1e-4)
+            assert float(part[at].norm()) == pytest.approx(float(weight[at].norm()), rel=1e-4)
 
 
 # What moves.
@@ -128,7 +128,7 @@ def test_kernels_and_matrices_move_and_nothing_else(network):
 
 
 def test_tables_move_where_that_is_asked_for(network):
-    assert set(gaussian(network, tables=True)) == KERNELS | TABLES
+    assert set(gaussian(network, perturb_positions=True)) == KERNELS | TABLES
 
 
 # What leaves it unchanged: invariances.

@@ -107,18 +107,20 @@ def test_of_least_squares_it_is_a_parabola():
     images = torch.randn(7, 3, 2, 2, generator=generator, dtype=torch.float64)
     targets = torch.randn(7, 2, generator=generator, dtype=torch.float64)
     (plane,) = random_planes(model, points=5)
-    found = landscape(model, [(images, targets)], [plane], loss=squares)
+    surface = landscape(model, [(images, targets)], [plane], loss=squares)
     x = images.flatten(1)
     residual = model(images).detach() - targets
     d1, d2 = (x @ d["1.weight"].T for d in (plane.first, plane.second))
-    a, b = (torch.tensor(c)[:, None, None] for c in (found.a, found.b))
+    a, b = (torch.tensor(c)[:, None, None] for c in (surface.a, surface.b))
     values = ((residual + a * d1 + b * d2) ** 2).sum(2) / 2
-    np.testing.assert_allclose(found.nll, values.mean(1), rtol=1e-12)
-    np.testing.assert_allclose(found.nll_error, values.std(1) / 7**0.5, rtol=1e-12)
-    center = values[(found.a == 0) & (found.b == 0)]
-    np.testing.assert_allclose(found.rise, (values - center).mean(1), atol=1e-12)
-    np.testing.assert_allclose(found.rise_error, (values - center).std(1) / 7**0.5, atol=1e-12)
-    bend = curvature_at_origin(found)
+    np.testing.assert_allclose(surface.nll, values.mean(1), rtol=1e-12)
+    np.testing.assert_allclose(surface.nll_error, values.std(1) / 7**0.5, rtol=1e-12)
+    center = values[(surface.a == 0) & (surface.b == 0)]
+    np.testing.assert_allclose(surface.rise, (values - center).mean(1), atol=1e-12)
+    np.testing.assert_allclose(
+        surface.rise_error, (values - center).std(1) / 7**0.5, atol=1e-12
+    )
+    bend = curvature_at_origin(surface)
     np.testing.assert_allclose(bend.fitted, [(d**2).sum() / 7 for d in (d1, d2)])
     np.testing.assert_allclose(bend.slope, [(d * residual).sum() / 7 for d in (d1, d2)])
 
@@ -131,12 +133,12 @@ def test_the_middle_curves_as_the_hessian_says(small, batches):
     )  # a ReLU has kinks within a step
     exact = [(x.double(), y) for x, y in batches]
     planes = random_planes(small, points=5, reach=0.01, pairs=2)
-    found = curvature_at_origin(
+    curvature = curvature_at_origin(
         landscape(small, exact, planes), planes, Objective(small, exact)
     )
-    np.testing.assert_allclose(found.fitted, found.hessian, rtol=1e-5)
-    assert len(found) == 4
-    assert abs(found.hessian).min() > 1e-3
+    np.testing.assert_allclose(curvature.fitted, curvature.hessian, rtol=1e-5)
+    assert len(curvature) == 4
+    assert abs(curvature.hessian).min() > 1e-3
     decayed = Objective(small, exact, weight_decay=0.1)
     with pytest.raises(InputError, match=r"objective must have weight_decay=0, .* got 0\.1"):
         curvature_at_origin(landscape(small, exact, planes), planes, decayed)
@@ -147,17 +149,17 @@ def test_the_middle_curves_as_the_hessian_says(small, batches):
 
 
 def test_a_landscape_without_its_middle_has_no_curvature(small, batches):
-    found = landscape(small, batches, lines(small))
+    surface = landscape(small, batches, lines(small))
     with pytest.raises(
         InputError, match="landscape must contain the model's weights at the center"
     ):
-        curvature_at_origin(found.select(found.a != 0))
+        curvature_at_origin(surface.select(surface.a != 0))
 
 
 def test_the_l2_term_is_that_of_the_moved_weights(small, batches):
     planes = random_planes(small, points=3, pairs=2)
-    found = landscape(small, batches, planes, weight_decay=0.1, decayed="*.weight")
-    for pair, a, b, l2 in zip(found.pair, found.a, found.b, found.l2, strict=True):
+    surface = landscape(small, batches, planes, weight_decay=0.1, decayed="*.weight")
+    for pair, a, b, l2 in zip(surface.pair, surface.a, surface.b, surface.l2, strict=True):
         there = moved(small, planes[pair], a, b)
         decayed = [p.detach() for n, p in there.named_parameters() if "weight" in n]
         norms = sum(float((p.double() ** 2).sum()) for p in decayed)
@@ -170,9 +172,9 @@ def test_logits_that_overflow_a_softmax_have_their_finite_loss():
     with torch.no_grad():
         model[1].weight.copy_(weight)
     images = torch.tensor([[1.0, 3.0, 0.0]])[..., None, None]
-    found = landscape(model, [(images, torch.tensor([0]))], random_planes(model, points=3))
-    assert found.nll[4] == pytest.approx(2e30, rel=1e-6)
-    assert np.isfinite(found.nll).all()
+    surface = landscape(model, [(images, torch.tensor([0]))], random_planes(model, points=3))
+    assert surface.nll[4] == pytest.approx(2e30, rel=1e-6)
+    assert np.isfinite(surface.nll).all()
 
 
 def test_the_accuracy_of_soft_targets_is_of_their_most_probable_class(small):
@@ -239,17 +241,17 @@ def test_every_model_has_its_own_loss_at_every_point(name):
         n: (t, t.clone(), t.stride()) for n, t in model.state_dict(keep_vars=True).items()
     }
     logits = model(images)
-    planes = random_planes(model, points=3, reach=0.5, tables=True)
-    found = landscape(model, batches, planes)
+    planes = random_planes(model, points=3, reach=0.5, perturb_positions=True)
+    surface = landscape(model, batches, planes)
     for i in (0, 4, 5, 8):
-        there = moved(model, planes[0], found.a[i], found.b[i])
+        there = moved(model, planes[0], surface.a[i], surface.b[i])
         for module in there.modules():  # what was computed of other weights
             if getattr(module, "attention_bias_cache", None):
                 module.attention_bias_cache.clear()
         loss, accuracy = plainly(there, batches)
-        assert found.nll[i] == pytest.approx(loss, rel=1e-4)
-        assert found.accuracy[i] == accuracy
-    assert len(set(found.nll.tolist())) == 9
+        assert surface.nll[i] == pytest.approx(loss, rel=1e-4)
+        assert surface.accuracy[i] == accuracy
+    assert len(set(surface.nll.tolist())) == 9
     for n, tensor in model.state_dict(keep_vars=True).items():
         same, values, stride = before[n]
         assert tensor is same
@@ -262,13 +264,13 @@ def test_every_model_has_its_own_loss_at_every_point(name):
 def test_reestimated_statistics_are_those_of_torch(small, batches):
     (plane,) = random_planes(small, points=3)
     images = torch.cat([x for x, _ in batches])
-    found = landscape(small, batches, [plane], batch_norm="reestimated", batch_size=12)
+    surface = landscape(small, batches, [plane], batch_norm="reestimated", batch_size=12)
     for i in range(9):
-        there = moved(small, plane, found.a[i], found.b[i])
+        there = moved(small, plane, surface.a[i], surface.b[i])
         update_bn([images], there)
-        assert found.nll[i] == pytest.approx(plainly(there.eval(), batches)[0], rel=1e-5)
+        assert surface.nll[i] == pytest.approx(plainly(there.eval(), batches)[0], rel=1e-5)
     frozen = landscape(small, batches, [plane])
-    assert abs(frozen.nll - found.nll).max() > 0.01
+    assert abs(frozen.nll - surface.nll).max() > 0.01
 
 
 def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
@@ -277,9 +279,9 @@ def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
         other[3].weight.mul_(0.5)
         other[8].bias.add_(0.3)
     plane = plane_through(small, [other.state_dict()], points=5, margin=0.5)
-    found = landscape(small, batches, [plane])
-    there = found.a.tolist().index(1.0)
-    assert found.nll[there] == pytest.approx(plainly(other, batches)[0], rel=1e-5)
+    surface = landscape(small, batches, [plane])
+    there = surface.a.tolist().index(1.0)
+    assert surface.nll[there] == pytest.approx(plainly(other, batches)[0], rel=1e-5)
 
 
 def test_half_precision_is_near(small, batches):
@@ -301,9 +303,9 @@ def test_half_precision_is_near(small, batches):
 
 @pytest.mark.parametrize("size", [1, 4, 12, 100])
 def test_the_cut_into_batches_does_not_matter(small, batches, size):
-    whole = landscape(small, batches, random_planes(small, points=3))
+    uncut = landscape(small, batches, random_planes(small, points=3))
     cut = landscape(small, batches, random_planes(small, points=3), batch_size=size)
-    np.testing.assert_allclose(cut.nll, whole.nll, rtol=1e-5)
+    np.testing.assert_allclose(cut.nll, uncut.nll, rtol=1e-5)
     assert cut.provenance.batch_size == min(size, 12)
 
 
@@ -327,11 +329,11 @@ class DrawnAnew:
 
 
 def test_every_point_sees_the_same_samples(small, batches):
-    drawn = DrawnAnew(batches)
-    found = landscape(small, drawn, lines(small))
-    assert drawn.passes == 1
+    redrawn = DrawnAnew(batches)
+    surface = landscape(small, redrawn, lines(small))
+    assert redrawn.passes == 1
     fixed = landscape(small, [(x + 1, y) for x, y in batches], lines(small))
-    np.testing.assert_array_equal(found.nll, fixed.nll)
+    np.testing.assert_array_equal(surface.nll, fixed.nll)
 
 
 def test_a_model_that_wants_its_maps_channels_first_gets_them(small, batches):
@@ -340,5 +342,5 @@ def test_a_model_that_wants_its_maps_channels_first_gets_them(small, batches):
             return x.view(len(x), -1)[:, :5]
 
     model = nn.Sequential(small[0], small[3].eval(), Viewing()).eval()
-    found = landscape(model, batches, lines(model))
-    assert found.nll[1] == pytest.approx(plainly(model, batches)[0], rel=1e-6)
+    surface = landscape(model, batches, lines(model))
+    assert surface.nll[1] == pytest.approx(plainly(model, batches)[0], rel=1e-6)

@@ -41,5 +41,5 @@ def test_two_processes_share_the_points_and_give_the_same_bits(tmp_path, monkeyp
         np.testing.assert_array_equal(ours.columns()[name], column)
         np.testing.assert_array_equal(theirs.columns()[name], column)
     assert ours.provenance.processes == 2
-    kept = {file.name: len(np.load(file)["number"]) for file in tmp_path.glob("part.*")}
-    assert kept == {"part.0": 9, "part.1": 9}  # of the 18 points
+    points = {file.name: len(np.load(file)["number"]) for file in tmp_path.glob("part.*")}
+    assert points == {"part.0": 9, "part.1": 9}  # of the 18 points

@@ -104,7 +104,7 @@ def test_an_interrupted_and_resumed_run_gives_the_same_bits(small, batches, tmp_
         landscape(small, batches, planes, resume=path, run=interrupted_after(12))
     assert all(torch.equal(t, state[n]) for n, t in small.state_dict().items())
     left = []
-    found = landscape(
+    surface = landscape(
         small,
         batches,
         planes,
@@ -112,9 +112,9 @@ def test_an_interrupted_and_resumed_run_gives_the_same_bits(small, batches, tmp_
         run=Run(progress=lambda n, _: left.append(len(n)) or n),
     )
     assert left == [1 + 7]  # the weights themselves, and the points that were missing
-    whole = landscape(small, batches, planes)
-    for name, column in whole.columns().items():
-        np.testing.assert_array_equal(column, found.columns()[name])
+    uninterrupted = landscape(small, batches, planes)
+    for name, column in uninterrupted.columns().items():
+        np.testing.assert_array_equal(column, surface.columns()[name])
     discard_partial(path)
     assert list(tmp_path.iterdir()) == []
 
@@ -134,7 +134,7 @@ def test_a_run_can_be_interrupted_again_and_by_other_processes(small, batches, t
         with (tmp_path / f"part.{rank}").open("wb") as file:
             np.savez(file, **half)
     left = []
-    found = landscape(
+    surface = landscape(
         small,
         batches,
         planes,
@@ -142,7 +142,7 @@ def test_a_run_can_be_interrupted_again_and_by_other_processes(small, batches, t
         run=Run(progress=lambda n, _: left.append(len(n)) or n),
     )
     assert left == [1 + 9]
-    np.testing.assert_array_equal(found.nll, landscape(small, batches, planes).nll)
+    np.testing.assert_array_equal(surface.nll, landscape(small, batches, planes).nll)
 
 
 @pytest.mark.parametrize("what", ["model", "data", "settings"])
@@ -180,9 +180,9 @@ def test_losses_that_are_not_finite_are_kept_and_told(batches):
 
     model = Exploding().eval()
     plane = plane_along(model, {"w": torch.ones(5, 3)}, points=3)
-    found = landscape(model, batches, [plane])
-    assert np.isfinite(found.nll).tolist() == [True, True, False]
-    assert "the NLL is not finite at 1 of 3 points" in map(str, found.findings())
+    surface = landscape(model, batches, [plane])
+    assert np.isfinite(surface.nll).tolist() == [True, True, False]
+    assert "the NLL is not finite at 1 of 3 points" in map(str, surface.findings())
 
 
 def test_a_loss_that_is_not_finite_at_the_weights_is_refused(small, batches):
@@ -265,16 +265,16 @@ def test_everything_is_as_it_was_after_a_failure_too(small, batches):
 
 
 def test_it_is_written_and_read(small, batches, tmp_path):
-    found = landscape(small, batches, random_planes(small, points=3, pairs=2))
-    found.save(tmp_path / "x.npz")
-    assert type(found).load(tmp_path / "x.npz") == found
-    assert found.classes == 5
-    assert found.provenance.images == 12
+    surface = landscape(small, batches, random_planes(small, points=3, pairs=2))
+    surface.save(tmp_path / "x.npz")
+    assert type(surface).load(tmp_path / "x.npz") == surface
+    assert surface.classes == 5
+    assert surface.provenance.images == 12
 
 
 def test_nll_and_l2_add_up_to_the_objective(small, batches):
-    found = landscape(small, batches, lines(small), weight_decay=0.1)
-    np.testing.assert_array_equal(found.objective, found.nll + found.l2)
+    surface = landscape(small, batches, lines(small), weight_decay=0.1)
+    np.testing.assert_array_equal(surface.objective, surface.nll + surface.l2)
 
 
 def test_a_deadline_ends_it_between_two_batches(small, batches):

@@ -65,9 +65,9 @@ def test_the_plane_goes_through_the_checkpoints(model):
     plane = plane_through(model, [one, two])
     torch.testing.assert_close(at(model, plane, 1, 0), vector(one))
     # The second lies where its two coordinates say; found by least squares.
-    own = vector(dict(model.named_parameters())).detach()
-    axes = torch.stack([at(model, plane, *e) - own for e in ((1, 0), (0, 1))])
-    place = torch.linalg.lstsq(axes.T, vector(two) - own).solution
+    origin = vector(dict(model.named_parameters())).detach()
+    axes = torch.stack([at(model, plane, *e) - origin for e in ((1, 0), (0, 1))])
+    place = torch.linalg.lstsq(axes.T, vector(two) - origin).solution
     torch.testing.assert_close(at(model, plane, *place.tolist()), vector(two))
     assert plane.a[0] < min(0, place[0]) <= max(1, place[0]) < plane.a[-1]
     assert plane.b[0] < 0 < place[1] < plane.b[-1]
@@ -76,10 +76,10 @@ def test_the_plane_goes_through_the_checkpoints(model):
 def test_distances_in_the_plane_are_those_of_the_weights(model):
     one = other(model, 1)
     plane = plane_through(model, [one, other(model, 2)])
-    own = vector(dict(model.named_parameters())).detach()
-    unit = (vector(one) - own).norm()
+    origin = vector(dict(model.named_parameters())).detach()
+    unit = (vector(one) - origin).norm()
     for a, b in ((0.3, 0.4), (-2.0, 1.0), (0.0, 1.0)):
-        far = (at(model, plane, a, b) - own).norm()
+        far = (at(model, plane, a, b) - origin).norm()
         assert float(far / unit) == pytest.approx(np.hypot(a, b))
 
 
@@ -112,8 +112,8 @@ def test_parallel_directions_are_refused(model):
 
 def test_checkpoints_in_one_line_with_the_model_are_refused(model):
     one = other(model, 1)
-    own = dict(model.named_parameters())
-    half = {name: (own[name].detach() + one[name]) / 2 for name in one}
+    weights = dict(model.named_parameters())
+    half = {name: (weights[name].detach() + one[name]) / 2 for name in one}
     with pytest.raises(InputError, match="checkpoints must not be collinear with the model"):
         plane_through(model, [one, half])
 

@@ -45,7 +45,7 @@ def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
     """r^2/4 (d1' H d1 + d2' H d2), with H of least squares the second moment of the inputs."""
     model, batches = linear
     radii = (0.03, 0.1, 0.5, 1.0, 3.0)
-    found, _ = rings(model, batches, radii=radii, angles=angles, pairs=3, loss=squares)
+    result, _ = rings(model, batches, radii=radii, angles=angles, pairs=3, loss=squares)
     x = batches[0][0].flatten(1)
     planes = random_planes(model, pairs=3)
     for pair, plane in enumerate(planes):
@@ -54,16 +54,16 @@ def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
             for d in (plane.first, plane.second)
         )
         for radius in radii:
-            mean = found.pair_means("frozen", radius)[pair]
+            mean = result.pair_means("frozen", radius)[pair]
             assert mean == pytest.approx(radius**2 / 4 * curvature, rel=1e-9)
 
 
 def test_every_point_is_at_its_distance(linear):
     """Against a surface that has the same point on its grid."""
     model, batches = linear
-    found, _ = rings(model, batches, radii=(0.5,), angles=4, pairs=1, loss=squares)
+    result, _ = rings(model, batches, radii=(0.5,), angles=4, pairs=1, loss=squares)
     surface = landscape(model, batches, random_planes(model, points=5), loss=squares)
-    for angle, rise in zip(found.angle, found.rise, strict=True):
+    for angle, rise in zip(result.angle, result.rise, strict=True):
         a, b = 0.5 * np.cos(angle), 0.5 * np.sin(angle)
         at = np.hypot(surface.a - a, surface.b - b).argmin()
         assert rise == pytest.approx(surface.rise[at], rel=1e-12)
@@ -108,8 +108,8 @@ def test_the_interval_over_pairs_covers_the_mean_over_all_directions(pairs):
     for _ in range(simulations):
         d = rng.normal(size=(pairs, 2, 200))
         curvature = (d**2 * eigenvalues).sum((1, 2))
-        found = rings_of({"frozen": np.repeat(0.5**2 / 4 * curvature[:, None], 4, axis=1)})
-        (ring,) = found.summary()
+        result = rings_of({"frozen": np.repeat(0.5**2 / 4 * curvature[:, None], 4, axis=1)})
+        (ring,) = result.summary()
         inside += ring.low <= 0.5**2 / 2 * eigenvalues.sum() <= ring.high
     assert 0.92 <= inside / simulations <= 0.97
 
@@ -119,41 +119,43 @@ def test_the_interval_over_pairs_covers_the_mean_over_all_directions(pairs):
 
 def test_a_model_with_batch_norm_has_both_treatments(normalized):
     model, batches = normalized
-    found, _ = rings(model, batches, angles=4)
-    assert set(found.batch_norm) == {"frozen", "reestimated"}
-    assert len(found) == 2 * 3 * 3 * 4
+    result, _ = rings(model, batches, angles=4)
+    assert set(result.batch_norm) == {"frozen", "reestimated"}
+    assert len(result) == 2 * 3 * 3 * 4
     for treatment in ("frozen", "reestimated"):
         surface = landscape(
             model, batches, random_planes(model, points=5, pairs=3), batch_norm=treatment
         )
-        rows = found.select(
-            (found.batch_norm == treatment) & (found.radius == 0.5) & (found.pair == 1)
+        rows = result.select(
+            (result.batch_norm == treatment) & (result.radius == 0.5) & (result.pair == 1)
         )
         for angle, rise in zip(rows.angle, rows.rise, strict=True):
             place = surface.a - 0.5 * np.cos(angle), surface.b - 0.5 * np.sin(angle)
             far = np.where(surface.pair == 1, np.hypot(*place), np.inf)
             assert rise == pytest.approx(surface.rise[far.argmin()], rel=1e-9)
-    text = str([str(finding) for finding in found.findings()])
+    text = str([str(finding) for finding in result.findings()])
     assert "frozen BatchNorm statistics" in text
     assert "re-estimated BatchNorm statistics" in text
 
 
 def test_a_model_without_batch_norm_has_one_and_answers_for_both(linear):
     model, batches = linear
-    found, per_image = rings(model, batches, angles=4, loss=squares)
-    assert set(found.batch_norm) == {"frozen"}
-    frozen, estimated = found.answers()
+    result, per_image = rings(model, batches, angles=4, loss=squares)
+    assert set(result.batch_norm) == {"frozen"}
+    frozen, estimated = result.answers()
     assert frozen.value == estimated.value
     assert frozen.quantity.startswith("NLL increase at distance 0.5 (BatchNorm frozen)")
-    assert "NLL increase at distance 1 (BatchNorm re-estimated)" in per_image.quantities
-    assert "BatchNorm" not in str(found.findings()[0])
+    label = "NLL increase at distance 1 (BatchNorm re-estimated)"
+    assert f"{label}, in the same 3 direction pairs" in per_image.quantities
+    assert frozen.quantity in result.per_direction_pair().quantities
+    assert "BatchNorm" not in str(result.findings()[0])
 
 
 @pytest.mark.parametrize(("factor", "codes"), [(10.0, ["VP105"]), (1.2, [])])
 def test_treatments_that_disagree_are_a_finding(factor, codes):
     frozen = np.array([[1.0, 3], [4, 4], [8, 10]])
-    found = rings_of({"frozen": factor * frozen, "reestimated": frozen})
-    assert [f.code for f in found.findings() if f.code] == codes
+    result = rings_of({"frozen": factor * frozen, "reestimated": frozen})
+    assert [f.code for f in result.findings() if f.code] == codes
 
 
 # Images.
@@ -161,11 +163,11 @@ def test_treatments_that_disagree_are_a_finding(factor, codes):
 
 def test_the_values_of_single_images_average_to_the_increase(normalized):
     model, batches = normalized
-    found, per_image = rings(model, batches, angles=4)
-    for ring in found.summary():
+    result, per_image = rings(model, batches, angles=4)
+    for ring in result.summary():
         name = f"NLL increase at distance {ring.radius:g} (BatchNorm "
         name += "frozen)" if ring.batch_norm == "frozen" else "re-estimated)"
-        images, values = per_image.values_of(name)
+        images, values = per_image.values_of(f"{name}, in the same 3 direction pairs")
         assert values.mean() == pytest.approx(ring.rise, rel=1e-9)
         assert len(images) == 10
 
@@ -204,11 +206,11 @@ def test_a_seed_gives_the_same_directions(linear):
 
 
 def test_findings_name_the_split_and_points_that_are_not_finite():
-    found = rings_of({"frozen": [[1, np.inf], [4, 4], [8, 10]]}).with_provenance(split="train")
-    texts = [str(finding) for finding in found.findings()]
+    result = rings_of({"frozen": [[1, np.inf], [4, 4], [8, 10]]}).with_provenance(split="train")
+    texts = [str(finding) for finding in result.findings()]
     assert texts[0].startswith("NLL of training images rises by inf at distance 0.5")
     assert texts[1] == "the NLL is not finite at 1 of 6 points"
-    assert str(replace(found, rise=np.ones(6)).findings()[0]).startswith("NLL of training")
+    assert str(replace(result, rise=np.ones(6)).findings()[0]).startswith("NLL of training")
 
 
 @pytest.mark.parametrize(

@@ -37,44 +37,44 @@ def walk():
 
 def test_polar_coordinates_of_a_right_triangle():
     # From (3, 0) over (0, 2) to the origin.
-    found = trajectory(*path((3.0, 0.0, 5.0), (0.0, 2.0, 5.0), (0.0, 0.0, 5.0)))
-    np.testing.assert_allclose(found.radius, [1, 2 / 3, 0])
-    np.testing.assert_allclose(found.angle, [0, pi / 2, np.nan], atol=1e-7)
-    np.testing.assert_allclose(found.step, [np.nan, sqrt(13), 2])
-    assert found.distance == 3
+    result = trajectory(*path((3.0, 0.0, 5.0), (0.0, 2.0, 5.0), (0.0, 0.0, 5.0)))
+    np.testing.assert_allclose(result.radius, [1, 2 / 3, 0])
+    np.testing.assert_allclose(result.angle, [0, pi / 2, np.nan], atol=1e-7)
+    np.testing.assert_allclose(result.step, [np.nan, sqrt(13), 2])
+    assert result.distance == 3
 
 
 def test_behind_the_end_the_angle_is_pi():
-    found = trajectory(*path((1.0, 0.0, 0.0), (-0.5, 0.0, 0.0), (0.0, 0.0, 0.0)))
-    assert found.angle[1] == pytest.approx(pi)
+    result = trajectory(*path((1.0, 0.0, 0.0), (-0.5, 0.0, 0.0), (0.0, 0.0, 0.0)))
+    assert result.angle[1] == pytest.approx(pi)
 
 
 def test_a_straight_path_has_one_component():
-    found = trajectory(*path((0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (3.0, 3.0, 0.0)))
-    assert found.first_share == pytest.approx(1)
-    np.testing.assert_allclose(np.diff(found.first), [sqrt(2), 2 * sqrt(2)])
-    np.testing.assert_allclose(found.second, 0, atol=1e-6)
+    result = trajectory(*path((0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (3.0, 3.0, 0.0)))
+    assert result.first_share == pytest.approx(1)
+    np.testing.assert_allclose(np.diff(result.first), [sqrt(2), 2 * sqrt(2)])
+    np.testing.assert_allclose(result.second, 0, atol=1e-6)
 
 
 def test_the_components_of_a_cross():
     # Deviations of 2 along one axis and of 1 along another, about their mean.
-    found = trajectory(
+    result = trajectory(
         *path((2.0, 0.0, 7.0), (0.0, 1.0, 7.0), (0.0, -1.0, 7.0), (-2.0, 0.0, 7.0))
     )
-    assert found.first_share == pytest.approx(8 / 10)
-    np.testing.assert_allclose(found.first, [-2, 0, 0, 2], atol=1e-9)
-    np.testing.assert_allclose(abs(found.second), [0, 1, 1, 0], atol=1e-9)
+    assert result.first_share == pytest.approx(8 / 10)
+    np.testing.assert_allclose(result.first, [-2, 0, 0, 2], atol=1e-9)
+    np.testing.assert_allclose(abs(result.second), [0, 1, 1, 0], atol=1e-9)
 
 
 # Against another implementation.
 
 
 def test_agrees_with_a_singular_value_decomposition(walk):
-    found = trajectory(*walk)
+    result = trajectory(*walk)
     places = np.stack([np.append(s["head"].numpy(), s["rest"].numpy()) for s in walk[1]])
     u, s, _ = np.linalg.svd(places - places.mean(0), full_matrices=False)
     for i, (ours, share) in enumerate(
-        ((found.first, found.first_share), (found.second, found.second_share))
+        ((result.first, result.first_share), (result.second, result.second_share))
     ):
         np.testing.assert_allclose(abs(ours), abs(u[:, i] * s[i]), atol=1e-9)
         assert share == pytest.approx(s[i] ** 2 / (s**2).sum())
@@ -84,15 +84,15 @@ def test_projections_are_those_of_least_squares(walk):
     model, snapshots = walk
     first = {"head": torch.tensor([1.0, 2.0])}
     second = {"head": torch.tensor([0.0, 1.0]), "rest": torch.tensor([1.0, 0.0, 1.0, 0.0])}
-    found = project(model, plane_along(model, first, second), snapshots)
+    projection = project(model, plane_along(model, first, second), snapshots)
     axes = np.array([[1, 2, 0, 0, 0, 0], [0, 1, 1, 0, 1, 0]], dtype=float)
     places = np.stack([np.append(s["head"].numpy(), s["rest"].numpy()) for s in snapshots])
     steps = places - places[-1]
     expected, *_ = np.linalg.lstsq(axes.T, steps.T, rcond=None)
-    np.testing.assert_allclose([found.a, found.b], expected, atol=1e-9)
+    np.testing.assert_allclose([projection.a, projection.b], expected, atol=1e-9)
     within = ((axes.T @ expected) ** 2).sum(0)[:-1] / (steps**2).sum(1)[:-1]
-    np.testing.assert_allclose(found.share[:-1], within)
-    assert found.share[-1] == 1  # the model's own weights lie in every plane
+    np.testing.assert_allclose(projection.share[:-1], within)
+    assert projection.share[-1] == 1  # the model's own weights lie in every plane
 
 
 # What leaves it unchanged: invariances.
@@ -122,14 +122,19 @@ def test_the_main_plane_holds_a_path_of_two_dimensions():
     places = ((2.0, 1.0, 0.0), (1.0, 2.0, 1.0), (0.0, 0.0, 0.0))
     model, snapshots = path(*places)
     plane = principal_plane(model, snapshots)
-    found = project(model, plane, snapshots)
-    np.testing.assert_allclose(found.share, 1)
-    assert np.abs(found.a).max() == pytest.approx(1)
-    assert np.abs(found.b).max() == pytest.approx(1)
-    own = {n: p.detach() for n, p in model.named_parameters()}
+    projection = project(model, plane, snapshots)
+    np.testing.assert_allclose(projection.share, 1)
+    assert np.abs(projection.a).max() == pytest.approx(1)
+    assert np.abs(projection.b).max() == pytest.approx(1)
+    weights = {n: p.detach() for n, p in model.named_parameters()}
     for i, place in enumerate(places):
         there = torch.cat(
-            [own[n] + found.a[i] * plane.first[n] + found.b[i] * plane.second[n] for n in own]
+            [
+                weights[n]
+                + projection.a[i] * plane.first[n]
+                + projection.b[i] * plane.second[n]
+                for n in weights
+            ]
         )
         np.testing.assert_allclose(there, place, atol=1e-9)
 

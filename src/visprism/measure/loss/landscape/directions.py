@@ -34,7 +34,7 @@ def gaussian(
     model: nn.Module,
     *use: object,
     normalization: str = "filter",
-    tables: bool = False,
+    perturb_positions: bool = False,
     seed: int = 0,
 ) -> Direction:
     """A normally distributed direction, normalized.
@@ -46,13 +46,14 @@ def gaussian(
     axis, over all filters instead of within one, and class tokens move.
 
     Biases, parameters of norms, LayerScale and class tokens are fixed, and so are tables of
-    positions unless `tables` is true.
+    positions unless `perturb_positions` is true.
 
     Args:
         model: the model whose parameters move.
         *use: distinguishes directions of the same seed.
         normalization: "filter", "layer", "none" or "paper".
-        tables: whether tables of positions move too, entry by entry.
+        perturb_positions: whether the direction also changes position embeddings and tables of
+            relative positions, each entry normalized separately.
         seed: of the random numbers.
 
     Raises:
@@ -68,7 +69,7 @@ def gaussian(
     moves = _moves_in_paper if normalization == "paper" else _moves
     direction = {}
     for name, parameter, module in named_parameters(model):
-        if moves(name, parameter, module, tables=tables):
+        if moves(name, parameter, module, perturb_positions=perturb_positions):
             # Drawn on the CPU, so that all devices have the same direction.
             noise = torch.randn(
                 parameter.shape, generator=stream(seed, "direction", *use, name)
@@ -134,18 +135,26 @@ NORMALIZATIONS: dict[str, Callable[[Tensor, Tensor, nn.Module, bool], Tensor]] =
 }
 
 
-def _moves(name: str, parameter: Tensor, module: nn.Module, *, tables: bool) -> bool:
+def _moves(name: str, parameter: Tensor, module: nn.Module, *, perturb_positions: bool) -> bool:
     last = name.rpartition(".")[2]
     sides = sum(side > 1 for side in parameter.shape)
     if isinstance(module, _NORM_LAYERS):
         return False
     if _is_table(last, parameter, module):
-        return tables and sides >= 2
+        return perturb_positions and sides >= 2
     return parameter.ndim >= 2 and (last == "weight" or sides >= 2)
 
 
-def _moves_in_paper(name: str, parameter: Tensor, module: nn.Module, *, tables: bool) -> bool:  # noqa: ARG001
-    return parameter.ndim >= 2 and (tables or not any(part in name for part in _PAPER_FIXED))
+def _moves_in_paper(
+    name: str,
+    parameter: Tensor,
+    module: nn.Module,  # noqa: ARG001
+    *,
+    perturb_positions: bool,
+) -> bool:
+    return parameter.ndim >= 2 and (
+        perturb_positions or not any(part in name for part in _PAPER_FIXED)
+    )
 
 
 def _is_table(name: str, parameter: Tensor, module: nn.Module) -> bool:

@@ -28,7 +28,7 @@ def planes_around(
     points: int = 21,
     reach: float = 1.0,
     normalization: str = "filter",
-    tables: bool = False,
+    perturb_positions: bool = False,
     run: Run = DEFAULT_RUN,
 ) -> tuple[list[Plane], Projection | None]:
     """Planes through the model's weights, and the projection of checkpoints onto the plane.
@@ -48,7 +48,7 @@ def planes_around(
         points: grid points along each axis; odd.
         reach: half width of the grid.
         normalization: of random directions; see `gaussian`.
-        tables: whether position embeddings move in random directions.
+        perturb_positions: whether random directions also change position embeddings.
         run: seed, device, progress and deadline.
 
     Raises:
@@ -67,7 +67,7 @@ def planes_around(
         points=points,
         reach=reach,
         normalization=normalization,
-        tables=tables,
+        perturb_positions=perturb_positions,
         seed=run.seed,
     )
     return planes, None

@@ -52,7 +52,7 @@ def random_planes(
     reach: float = 1.0,
     lines: bool = False,
     normalization: str = "filter",
-    tables: bool = False,
+    perturb_positions: bool = False,
     seed: int = 0,
 ) -> list[Plane]:
     """Planes through the model's weights along pairs of random directions.
@@ -64,7 +64,7 @@ def random_planes(
         reach: the grid covers [-reach, reach] in both directions.
         lines: whether there is only one direction.
         normalization: of the directions; see `directions.gaussian`.
-        tables: whether tables of positions move too.
+        perturb_positions: whether random directions also change position embeddings.
         seed: of the directions.
 
     Raises:
@@ -79,7 +79,12 @@ def random_planes(
 
     def direction(pair: int, number: int) -> Direction:
         return gaussian(
-            model, pair, number, normalization=normalization, tables=tables, seed=seed
+            model,
+            pair,
+            number,
+            normalization=normalization,
+            perturb_positions=perturb_positions,
+            seed=seed,
         )
 
     return [

@@ -37,7 +37,7 @@ def rings(
     loss: Loss = cross_entropy,
     treatments: Sequence[BatchNorm] | None = None,
     normalization: str = "filter",
-    tables: bool = False,
+    perturb_positions: bool = False,
     batch_size: int | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Rings, PerImage]:
@@ -62,7 +62,7 @@ def rings(
         loss: of logits and targets, one value for each image.
         treatments: of BatchNorm; None: "frozen", and "reestimated" where the model has any.
         normalization: of the directions; see `gaussian`.
-        tables: whether tables of positions move too.
+        perturb_positions: whether random directions also change position embeddings.
         batch_size: images per batch; by default the fastest size.
         run: device and precision, seed of the directions, progress, provenance, deadline.
 
@@ -84,7 +84,11 @@ def rings(
     for treatment in treatments:
         check_batch_norm(treatment, Evaluation.supported, "landscapes")
     planes = random_planes(
-        model, pairs=pairs, normalization=normalization, tables=tables, seed=run.seed
+        model,
+        pairs=pairs,
+        normalization=normalization,
+        perturb_positions=perturb_positions,
+        seed=run.seed,
     )
     samples = cache_batches(batches, batch_size=batch_size, compute=run.compute)
     circle = 2 * np.pi * np.arange(angles) / angles
@@ -153,11 +157,13 @@ def _per_image(
     result: Rings, means: dict[str, dict[float, np.ndarray]], samples: CachedBatches
 ) -> PerImage:
     """The mean increase of each image; for both treatments where there is no BatchNorm."""
+    pairs = f"in the same {len(np.unique(result.pair))} direction pairs"
     quantities: dict[str, np.ndarray] = {}
     for treatment, by_radius in means.items():
         names = [treatment] if result.has_batch_norm else list(BATCH_NORM_LABELS)
         for radius, values in by_radius.items():
-            quantities |= dict.fromkeys((rise_label(radius, name) for name in names), values)
+            labels = (f"{rise_label(radius, name)}, {pairs}" for name in names)
+            quantities |= dict.fromkeys(labels, values)
     images = len(samples)
     return PerImage(
         quantity=np.repeat(list(quantities), images),

@@ -1,4 +1,4 @@
-"""State files: the state of a run on disk, with a checksum and the state before it."""
+"""Training checkpoints on disk: the last one and the one before it, each with a checksum."""
 
 import errno
 import io
@@ -25,13 +25,13 @@ _CHUNK = 2**20  # bytes
 _log = logging.getLogger(__name__)
 
 
-def write_state(folder: Path, state: Mapping[str, Any]) -> None:
+def write_checkpoint(folder: Path, checkpoint: Mapping[str, Any]) -> None:
     """Write ``last.ckpt``, whole or not at all; the file before it becomes ``previous.ckpt``.
 
     If that file is damaged, ``previous.ckpt`` stays until the new one is written.
 
     Raises:
-        InputError: if it cannot be written, as on a full disk; the last valid state stays.
+        InputError: if it cannot be written, as on a full disk; the last valid one stays.
     """
     path = folder / LAST
     target = None
@@ -40,7 +40,7 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
             with scratch.open("wb") as file:
                 file.write(_MARK + bytes(_DIGEST))
                 target = _Digesting(file)
-                torch.save(dict(state), cast(IO[bytes], target))
+                torch.save(dict(checkpoint), cast(IO[bytes], target))
                 file.seek(len(_MARK))
                 file.write(target.digest.digest())
                 file.flush()
@@ -51,21 +51,22 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
         cause = error if isinstance(error, OSError) else target and target.failure
         if cause is None:
             raise
-        valid = valid_state(folder)
+        valid = valid_checkpoint(folder)
         remedy = f"resume from {valid.name}" if valid else "start again"
         full = cause.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
         reason = f"{cause.strerror}: the disk is full" if full else cause.strerror
         raise InputError(
-            f"the checkpoint of step {state['step']} could not be written to {folder} "
-            f"({reason}). {'Free some space' if full else 'Remove the cause'}, and {remedy}."
+            f"the training checkpoint of step {checkpoint['step']} could not be written to "
+            f"{folder} ({reason}). {'Free some space' if full else 'Remove the cause'}, and "
+            f"{remedy}."
         ) from error
 
 
-def read_state(folder: Path) -> dict[str, Any] | None:
-    """The last state, or the one before if it is damaged; None for a new run.
+def read_checkpoint(folder: Path) -> dict[str, Any] | None:
+    """The last training checkpoint, or the one before if it is damaged; None for a new run.
 
     Raises:
-        InputError: if there are state files, and none is valid.
+        InputError: if there are training checkpoints, and none is valid.
     """
     paths = [folder / name for name in (LAST, PREVIOUS) if (folder / name).exists()]
     for path in paths:
@@ -78,8 +79,9 @@ def read_state(folder: Path) -> dict[str, Any] | None:
         _log.warning("%s %s and was not used%s", path, fault, more)
     if paths:
         raise InputError(
-            f"no checkpoint in {folder} is valid ({', '.join(p.name for p in paths)}). Remove "
-            "them to start again, or name another folder."
+            f"no training checkpoint in {folder} is valid "
+            f"({', '.join(p.name for p in paths)}). Remove them to start again, or name "
+            "another folder."
         )
     return None
 
@@ -87,7 +89,7 @@ def read_state(folder: Path) -> dict[str, Any] | None:
 def prepare_folder(folder: Path) -> str | None:
     """Create the folder, and remove the unfinished files of a process that was killed.
 
-    Returns the reason why no state can be written there, or None.
+    Returns the reason why no checkpoint can be written there, or None.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,19 +104,19 @@ def prepare_folder(folder: Path) -> str | None:
     return f"{misplaced} must not be a folder. Move it away." if misplaced else None
 
 
-def valid_state(folder: Path) -> Path | None:
-    """The file that `read_state` would read, or None."""
+def valid_checkpoint(folder: Path) -> Path | None:
+    """The file that `read_checkpoint` would read, or None."""
     paths = (folder / LAST, folder / PREVIOUS)
     return next((path for path in paths if path.exists() and _fault(path) is None), None)
 
 
 def _fault(path: Path) -> str | None:
-    """Why a state file is not used; None for a valid one."""
+    """Why a training checkpoint is not used; None for a valid one."""
     digest = blake2b(digest_size=_DIGEST)
     try:
         with path.open("rb") as file:
             if file.read(len(_MARK)) != _MARK:
-                return "is not a checkpoint of visprism"
+                return "is not a training checkpoint of visprism"
             expected = file.read(_DIGEST)
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)

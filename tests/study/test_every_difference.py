@@ -1,0 +1,88 @@
+"""Every number with an interval has a paired difference between two models, or a reason.
+
+The table of a study matches both by the name of the quantity (src/visprism/study/table.py).
+"""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from visprism.models import load_model
+from visprism.study import examine
+from visprism.study.subjects import DataOptions
+
+# Numbers without a paired difference, by the beginning of their names.
+REASONS = {
+    "largest accuracy drop": "a selected maximum, of other blocks in each model",
+    "block structure": "over groups of batches, and a model of one stage has none",
+    "temperature": "a parameter that is fitted to each model on its own",
+    "debiased ECE after temperature scaling": "of each model at its own temperature",
+}
+OPTIONS = {
+    "landscape": {"points": 3, "angles": 4},
+    "hessian": {"mini_batch": 4, "k": 2},
+    "sharpness": {"mini_batch": 4, "directions": 3},
+    "adversarial": {"steps": 1},
+    "corruptions": {"corruptions": ("fog",), "severities": (3,)},
+}
+
+
+@pytest.fixture(scope="module")
+def study():
+    models = {name: load_model("vit_pico_patch4_32.shapes") for name in "ab"}
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in models["b"].model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            parameter.add_(0.3 * parameter.std() * noise if parameter.numel() > 1 else 0)
+    return examine(
+        models,
+        "shapes?cues=conflict",
+        analyses=[*OPTIONS, "calibration", "ablation", "frequency-noise", "shape-bias"],
+        options=OPTIONS,
+        images=DataOptions(limit=40),
+        minutes=None,
+        on_error="raise",
+    )
+
+
+def test_every_number_with_an_interval_has_a_paired_difference(study):
+    rows = [r for r in study.table() if all(np.isfinite(a.low) for a in r.cells.values())]
+    assert len(rows) > 15
+    without = [r.quantity for r in rows if r.difference is None and len(r.cells) == 2]
+    unexplained = [q for q in without if not q.startswith(tuple(REASONS))]
+    assert not unexplained
+
+
+def test_a_difference_is_that_of_the_two_numbers_beside_it(study):
+    for row in study.table():
+        if row.difference is not None and row.difference.form == "difference":
+            expected = row.cells["b"].value - row.cells["a"].value
+            assert row.difference.value == pytest.approx(expected, abs=1e-6), row.quantity
+
+
+def test_a_difference_of_landscapes_has_students_interval_over_direction_pairs(study):
+    rings = [study[name]["landscape"] for name in "ab"]
+    (row,) = [r for r in study.table() if "frozen" in r.quantity]
+    means = [
+        np.array([r.rise[(r.pair == k) & (r.radius == 0.5)].mean() for k in range(3)])
+        for r in rings
+    ]
+    difference = means[1] - means[0]
+    expected = stats.t.interval(0.95, 2, difference.mean(), stats.sem(difference))
+    np.testing.assert_allclose([row.difference.low, row.difference.high], expected, rtol=1e-6)
+    assert row.difference.over == "direction pairs"
+
+
+def test_a_difference_of_sharpness_has_students_interval_over_mini_batches(study):
+    values = []
+    for name in "ab":
+        result = study[name]["sharpness"]
+        values.append(result.sharpness[result.measure == "sam"])
+    difference = values[1] - values[0]
+    n = len(difference)
+    expected = stats.t.interval(0.95, n - 1, difference.mean(), stats.sem(difference))
+    (row,) = [r for r in study.table() if "gradient, at distance" in r.quantity]
+    np.testing.assert_allclose([row.difference.low, row.difference.high], expected, rtol=1e-6)
+    assert row.difference.over == "mini-batches"
