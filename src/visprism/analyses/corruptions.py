@@ -31,7 +31,7 @@ class Corruptions(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS | Needs.PIXELS
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     claims = ("C11",)
     source = "Hendrycks & Dietterich (2019)"
     sections = (
@@ -58,8 +58,9 @@ class Corruptions(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict the evaluation images without and with each corruption."""
-        batches = {CLEAN: subject.batches()} | {
-            (name, severity): subject.batches(change=change_of(name, severity, run.seed))
+        run = subject.for_outputs(run)
+        batches = {CLEAN: subject.predictions(run)} | {
+            (name, severity): subject.output_batches(run, change_of(name, severity, run.seed))
             for name in self.corruptions
             for severity in self.severities
         }

@@ -53,7 +53,7 @@ def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
     assert predictions.targets.tolist() == [0, 1, 2, 3, 4] * 2
     assert predictions.provenance.images == len(predictions) == 10
     assert predictions.provenance.image_shape == (3, 4, 4)
-    assert predictions.provenance.batch_size == 4
+    assert predictions.provenance.batch_size == 10  # joined: the images are small
 
 
 def test_stochastic_passes_differ_by_dropout_alone_and_the_model_stays_as_it_was(model, pairs):

@@ -22,6 +22,7 @@ from visprism.measure.batches import Batch
 from visprism.measure.outputs.calibration import calibration
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predict import predict
+from visprism.measure.outputs.predictions import Predictions
 from visprism.results.per_image import PerImage
 from visprism.results.predictions import Outcomes
 from visprism.results.robustness import (
@@ -38,7 +39,7 @@ _Change = tuple[float, float, float]  # value and ends of its interval
 
 def robustness(
     model: nn.Module | Sequence[nn.Module],
-    corrupted: Mapping[Condition, Iterable[Batch]],
+    corrupted: Mapping[Condition, Iterable[Batch] | Predictions],
     *,
     cutoff: float | Sequence[float] = 0.9,
     bins: int = 10,
@@ -53,8 +54,8 @@ def robustness(
 
     Args:
         model: in evaluation mode; or several, an ensemble.
-        corrupted: labeled batches of each (corruption, severity); `CLEAN` is the condition of
-            clean images.
+        corrupted: labeled batches of each (corruption, severity), or the predictions of them;
+            `CLEAN` is the condition of clean images.
         cutoff: of the confidence; see `calibration`.
         bins: of the calibration errors.
         samples: stochastic passes; see `predict`.
@@ -74,8 +75,10 @@ def robustness(
     silent = replace(run, progress=None)
     by_condition: dict[Condition, Outcomes] = {}
     for condition in run.track(list(corrupted), "conditions"):
-        predictions = predict(model, corrupted[condition], samples=samples, run=silent)
-        by_condition[condition] = outcomes(predictions)
+        batches = corrupted[condition]
+        if not isinstance(batches, Predictions):
+            batches = predict(model, batches, samples=samples, run=silent)
+        by_condition[condition] = outcomes(batches)
     clean = by_condition.get(CLEAN)
     parts = [
         _rows(condition, result, clean, cutoff, bins)
