@@ -181,7 +181,7 @@ def _pools(graph: Graph, part: CutSegment) -> bool:
 
 
 def _with_neighbors(row: Sequence[Segment]) -> list[Segment]:
-    """Segments without weights (norms, changes of layout) joined to the block that they prepare."""
+    """Segments without weights (norms, layouts) joined to the block that they prepare."""
     result: list[Segment] = []
     waiting: tuple[CutSegment, ...] = ()
     for segment in row:
@@ -198,8 +198,8 @@ def _with_neighbors(row: Sequence[Segment]) -> list[Segment]:
 def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
     """The last segments as one head: what is pooled, or pointwise and without a skip.
 
-    Not if they do the same work as a segment before, in modules with names that differ only in numbers; nor
-    where there is no head, as the last segment gives a feature map.
+    Not if they do the same work as a segment before, in modules with names that differ only in
+    numbers; nor where there is no head, as the last segment gives a feature map.
     """
     if not has_head(graph, row):
         return row

@@ -19,6 +19,7 @@ from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.perturbation_ball import Attack
 from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.measure.outputs.predictions import Predictions
 from visprism.results.per_image import PerImage
 from visprism.results.perturbations import WORST_CASE, Adversarial
 
@@ -30,6 +31,7 @@ def adversarial(
     *,
     mean: Sequence[float],
     std: Sequence[float],
+    clean: Predictions | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Adversarial, PerImage]:
     """Robust accuracy: images classified correctly without and under each attack.
@@ -45,6 +47,7 @@ def adversarial(
         attacks: one or several.
         mean: of the normalization, by channel.
         std: of the normalization, by channel.
+        clean: predictions of the same images, where they exist already.
         run: device, precision, seed of random starts and signs, and progress.
 
     Returns:
@@ -76,7 +79,7 @@ def adversarial(
         return attacked.pixels
 
     paired, provenance = evaluate_perturbed(
-        model, batches, space, len(attacks), perturb, run=run
+        model, batches, space, len(attacks), perturb, clean=clean, run=run
     )
     rows = [*_rows(attacks, paired, add_up(flat).numpy()), *_worst_cases(attacks, paired)]
     return _result(rows, paired, provenance)
@@ -105,8 +108,8 @@ def _rows(
             attack=attack,
             name=attack.name,
             loss=attack.loss if attack.gradients else "",
-            steps={"random": 0, "fgsm": 1, "pgd": attack.steps}[attack.name],
-            restarts=attack.restarts if attack.name == "pgd" else 1,
+            steps=attack.steps if attack.iterative else attack.gradients,
+            restarts=attack.restarts if attack.iterative else 1,
             correct=clean * paired.correct[:, 1 + i],
             losses=paired.losses[:, 1 + i],
             zero_gradient=flat[i, 0] / max(1, flat[i, 1]) if attack.gradients else np.nan,
@@ -189,7 +192,7 @@ def _name(row: _Row) -> str:
     a = row.attack
     size = f"{255 * a.epsilon:.3g}/255" if a.norm == "linf" else f"{a.epsilon:.3g}"
     parts = [f"robust accuracy, {row.name}", row.loss, f"{a.norm} {size}"]
-    if row.name == "pgd":
+    if row.name == a.name and a.iterative:
         parts.append(f"{row.steps} steps, {row.restarts} restarts")
     if a.frequency is not None:
         parts.append(f"{a.frequency:.3g} π rad/pixel")
