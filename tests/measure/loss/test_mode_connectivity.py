@@ -155,9 +155,7 @@ def test_the_sentence_names_barrier_and_batch_norm():
 
 def test_what_does_not_fit_is_refused():
     images = data(8)
-    with pytest.raises(
-        InputError, match=r"checkpoint b must have an entry '0.weight'"
-    ):
+    with pytest.raises(InputError, match=r"checkpoint b must have an entry '0.weight'"):
         mode_connectivity(normalized(0), {"b": linear(0).state_dict()}, [images])
     with pytest.raises(InputError, match="points must be at least 3, got 2"):
         mode_connectivity(normalized(0), {"b": {}}, [images], points=2)
