@@ -173,6 +173,21 @@ def test_without_pyarrow_the_user_is_told_what_to_install(write, monkeypatch):
         load_data(f"parquet:{path}")
 
 
+def test_row_groups_are_read_once_in_any_order(write, monkeypatch):
+    groups = []
+    read = parquet.ParquetFile.read_row_group
+
+    def counted(file, group, **options):
+        groups.append(group)
+        return read(file, group, **options)
+
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", counted)
+    images = load_data(f"parquet:{write(labels=(0, 1) * 10)}")
+    for order in (range(20), range(19, -1, -1), [0, 19] * 5):
+        images.read(order)
+    assert sorted(groups) == list(range(10))
+
+
 def test_two_threads_never_read_a_file_at_once(write, monkeypatch):
     # pyarrow's reader crashes the process then, as when two models go through one image set.
     at_once = []
@@ -185,6 +200,7 @@ def test_two_threads_never_read_a_file_at_once(write, monkeypatch):
         inside.release()
         return read(file, group, **options)
 
+    monkeypatch.setattr("visprism.data.parquet._MOST_BYTES", 0)  # groups are read repeatedly
     images = load_data(f"parquet:{write(labels=(0, 1) * 10)}")
     monkeypatch.setattr(parquet.ParquetFile, "read_row_group", watched)
     threads = [threading.Thread(target=images.read, args=[range(20)]) for _ in range(3)]

@@ -7,8 +7,9 @@ from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
+from visprism.data.crops import CropCache, Crops
 from visprism.data.image_set import ImageSet
-from visprism.data.study_images import ordered
+from visprism.data.study_images import PictureImages, ordered
 from visprism.data.tensor_images import from_pixels, tensor_images, to_pixels
 
 WAY = Preprocessing((4, 4), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
@@ -111,3 +112,59 @@ def test_targets_that_are_no_class_indices_are_refused():
         tensor_images([(images, torch.zeros(3, dtype=torch.long))])
     with pytest.raises(InputError, match="of type float32"):
         tensor_images([(images, torch.zeros(2))])
+
+
+# Crops in memory.
+
+
+class CountedReads:
+    """Random images of 12x12 pixels, and how often each was read."""
+
+    def __init__(self, number):
+        self.reads = np.zeros(number, dtype=int)
+        pixels = np.random.default_rng(0).integers(0, 256, (number, 12, 12, 3))
+        self._pictures = [Image.fromarray(p.astype(np.uint8)) for p in pixels]
+
+    def image_set(self):
+        def read(indices):
+            np.add.at(self.reads, list(indices), 1)
+            return [self._pictures[i] for i in indices]
+
+        return ImageSet("x", "", ("a", "b"), np.arange(len(self.reads)) % 2, read)
+
+
+def test_images_are_decoded_once_whatever_the_batch_size_and_normalization():
+    source = CountedReads(20)
+    images = PictureImages(source.image_set())
+    passes = [
+        (Preprocessing((8, 8)), 4, 20),
+        (Preprocessing((8, 8), mean=(0.0,) * 3, std=(1.0,) * 3), 7, 13),
+        (Preprocessing((8, 8)), 20, None),
+    ]
+    for way, size, limit in passes:
+        seen = torch.cat([x for x, _ in images.batches(way, batch_size=size, limit=limit)])
+        anew = PictureImages(CountedReads(20).image_set()).batches(way, batch_size=20)[0][0]
+        assert torch.equal(seen, anew[:limit])
+    assert source.reads.tolist() == [1] * 20
+    images.pixels(Preprocessing((8, 8)), 3, 9)
+    assert source.reads.tolist() == [1] * 20
+    list(images.batches(Preprocessing((6, 6)), batch_size=4))
+    assert source.reads.tolist() == [2] * 20
+
+
+def test_a_change_of_pixels_does_not_reach_the_crops_in_memory():
+    images, way = PictureImages(CountedReads(6).image_set()), Preprocessing((12, 12))
+    before = images.pixels(way, 0, 6)
+    list(images.batches(way, batch_size=3, change=lambda x, _: x.zero_()))
+    assert torch.equal(images.pixels(way, 0, 6), before)
+
+
+def test_crops_beyond_the_memory_are_decoded_again():
+    source, way = CountedReads(10), Preprocessing((12, 12))
+    crops = Crops(source.image_set(), way, most_bytes=6 * 3 * 12 * 12)
+    first, again = (torch.cat([crops(range(i, i + 4)) for i in (0, 4)]) for _ in range(2))
+    assert torch.equal(first, again)
+    assert source.reads.tolist() == [1] * 4 + [2] * 4 + [0] * 2
+    cache = CropCache(most_bytes=6 * 3 * 12 * 12)
+    assert cache.of(source.image_set(), way).nbytes == 6 * 3 * 12 * 12
+    assert cache.of(source.image_set(), Preprocessing((4, 4))).nbytes == 0

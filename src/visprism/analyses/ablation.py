@@ -24,7 +24,7 @@ class Ablation(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS
+    needs = Needs.TARGETS | Needs.OUTPUTS
     source = (
         "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016); Morcos et al. (2018) for "
         "replacements"
@@ -73,6 +73,7 @@ class Ablation(Analysis):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn."""
         with_tokens = "tokens" in self.parts
+        run = subject.for_outputs(run)
         rows, kinds, per_image = ablation(
             subject.anatomy,
             subject.batches(self._batch_size(subject)),

@@ -23,7 +23,7 @@ class Adversarial(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS | Needs.PIXELS | Needs.GRADIENTS
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS | Needs.GRADIENTS
     source = (
         "Goodfellow et al. (2015); Madry et al. (2018); Carlini & Wagner (2017); Croce & Hein "
         "(2020) for APGD"
@@ -69,12 +69,14 @@ class Adversarial(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Attack the images."""
+        run = subject.for_outputs(run)
         return adversarial(
             subject.model,
-            subject.batches(),
+            subject.output_batches(run),
             self._attacks(),
             mean=subject.known_preprocessing.mean,
             std=subject.known_preprocessing.std,
+            clean=subject.predictions(run),
             run=run,
         )
 

@@ -37,6 +37,7 @@ class Needs(Flag):
     GRADIENTS = auto()  # a model that can be differentiated
     TRAINING_IMAGES = auto()  # describes the training loss: training images where there are any
     TEXTURES = auto()  # images whose shape and texture are of different classes
+    OUTPUTS = auto()  # many passes that return logits only; shares the clean predictions
     TWO_MODELS = auto()  # compares models; measures nothing on one alone
 
 

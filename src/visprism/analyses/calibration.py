@@ -7,7 +7,14 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.outputs import calibration, outcomes, predict, reliability, risk_coverage
+from visprism.measure.outputs import (
+    Predictions,
+    calibration,
+    outcomes,
+    predict,
+    reliability,
+    risk_coverage,
+)
 from visprism.measure.outputs.temperature import temperature_if_finite
 from visprism.results.base import Result
 from visprism.results.calibration import Calibration as CalibrationResult
@@ -27,7 +34,7 @@ class Calibration(Analysis):
 
     name = "calibration"
     group = "predictions"
-    needs = Needs.TARGETS
+    needs = Needs.TARGETS | Needs.OUTPUTS
     share = 0.0
     claims = ("C12",)
     source = "Guo et al. (2017); Park & Kim (2022), app. C"
@@ -75,23 +82,21 @@ class Calibration(Analysis):
         (0.9,), "confidences above which predictions count as certain", minimum=0, below=1
     )
     samples: int = option(1, "number of passes with dropout, averaged", minimum=1)
-    resamples: int = option(400, "number of bootstrap resamples", minimum=0)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict the evaluation images once, and measure everything on the predictions."""
-        predictions = predict(subject.model, subject.batches(), samples=self.samples, run=run)
+        predictions = self._predictions(subject, run)
         result = outcomes(predictions)
-        metrics = calibration(
-            result,
-            cutoff=self.cutoff,
-            bins=self.bins,
-            resamples=self.resamples,
-            seed=run.seed,
-        )
+        metrics = calibration(result, cutoff=self.cutoff, bins=self.bins)
         diagram = reliability(result, bins=self.bins)
         scaling = temperature_if_finite(predictions, seed=run.seed)
         curve = risk_coverage(result)
         return metrics, diagram, curve, scaling, result, result.per_image()
+
+    def _predictions(self, subject: Subject, run: Run) -> Predictions:
+        if self.samples == 1:
+            return subject.predictions(run)
+        return predict(subject.model, subject.batches(), samples=self.samples, run=run)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002
         """Error consistency, and the difference of the debiased ECE."""

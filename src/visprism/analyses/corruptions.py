@@ -31,7 +31,7 @@ class Corruptions(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS | Needs.PIXELS
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     claims = ("C11",)
     source = "Hendrycks & Dietterich (2019)"
     sections = (
@@ -55,18 +55,16 @@ class Corruptions(Analysis):
         (1, 2, 3, 4, 5), "severities from 1 (mild) to 5 (severe)", minimum=1, maximum=5
     )
     bins: int = option(10, "number of bins of the confidence", minimum=1)
-    resamples: int = option(400, "number of bootstrap resamples", minimum=0)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict the evaluation images without and with each corruption."""
-        batches = {CLEAN: subject.batches()} | {
-            (name, severity): subject.batches(change=change_of(name, severity, run.seed))
+        run = subject.for_outputs(run)
+        batches = {CLEAN: subject.predictions(run)} | {
+            (name, severity): subject.output_batches(run, change_of(name, severity, run.seed))
             for name in self.corruptions
             for severity in self.severities
         }
-        result, per_image = robustness(
-            subject.model, batches, bins=self.bins, resamples=self.resamples, run=run
-        )
+        result, per_image = robustness(subject.model, batches, bins=self.bins, run=run)
         return result, result.corruption_errors(), per_image
 
     def cost(self, subject: Subject) -> Cost:

@@ -22,7 +22,7 @@ class FourierSensitivity(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS | Needs.PIXELS
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     source = "Yin et al. (2019), fig. 3"
     default = False
     sections = (
@@ -42,14 +42,16 @@ class FourierSensitivity(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure the error rate under each frequency."""
+        run = subject.for_outputs(run)
         return fourier_sensitivity(
             subject.model,
-            subject.batches(),
+            subject.output_batches(run),
             mean=subject.known_preprocessing.mean,
             std=subject.known_preprocessing.std,
             rms=self.rms,
             max_frequency=self.max_frequency,
             frequency_step=self.frequency_step,
+            clean=subject.predictions(run),
             run=run,
         )
 

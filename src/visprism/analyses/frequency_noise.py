@@ -24,7 +24,7 @@ class FrequencyNoise(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS | Needs.PIXELS
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     source = "Park & Kim (2022), fig. 2b"
     claims = ("C7",)
     sections = (
@@ -67,9 +67,10 @@ class FrequencyNoise(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure accuracy under noise of each band."""
+        run = subject.for_outputs(run)
         return noise_contrasts(
             subject.anatomy,
-            subject.batches(),
+            subject.output_batches(run),
             mean=subject.known_preprocessing.mean,
             std=subject.known_preprocessing.std,
             frequencies=self.frequencies,
@@ -77,6 +78,7 @@ class FrequencyNoise(Analysis):
             band_shape=self.band_shape,
             protocol=self.protocol,
             paper_amplitude=self.paper_amplitude,
+            clean=subject.predictions(run),
             run=run,
         )
 

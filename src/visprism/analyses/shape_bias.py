@@ -10,7 +10,6 @@ from visprism.core.run import Run
 from visprism.measure.outputs import (
     by_category,
     classes_of,
-    predict,
     shape_bias,
     shape_bias_by_image,
 )
@@ -25,7 +24,7 @@ class ShapeBias(Analysis):
 
     name = "shape-bias"
     group = "robustness"
-    needs = Needs.TEXTURES
+    needs = Needs.TEXTURES | Needs.OUTPUTS
     share = 0.0
     source = "Geirhos et al. (2019)"
     sections = (
@@ -39,10 +38,10 @@ class ShapeBias(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
-        """Predict the evaluation images once."""
+        """Compare the decisions with shapes and textures."""
         names, textures = subject.images.class_names, subject.images.textures
         assert textures is not None  # see `needs`
-        predictions = predict(subject.model, subject.batches(), run=run)
+        predictions = subject.predictions(run)
         classes = classes_of(names, predictions.num_classes)
         decisions = by_category(predictions, classes)
         textures = textures[: len(predictions)]

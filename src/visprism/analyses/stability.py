@@ -30,7 +30,7 @@ class Stability(Analysis):
     group = "robustness"
     min_images = 16
     max_images = 512
-    needs = Needs.TARGETS | Needs.PIXELS
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     source = "Hendrycks & Dietterich (2019), sec. 3.2 and 4.2"
     default = False
     sections = (
@@ -55,7 +55,7 @@ class Stability(Analysis):
             )
             for name in self.perturbations
         }
-        return stability(subject.model, sequences, run=run)
+        return stability(subject.model, sequences, run=subject.for_outputs(run))
 
     def cost(self, subject: Subject) -> Cost:
         """One pass per frame, and the time to make the frames."""

@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from visprism.analyses.output_passes import OutputPasses
 from visprism.anatomy import Anatomy, attentions, dissect
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data.study_images import PictureImages, PixelChange, StudyImages
 from visprism.data.tensor_images import tensor_images
+from visprism.measure.outputs import Predictions
 from visprism.results.base import Result
 
-BATCH_SIZE = 16  # images of a forward pass, unless asked for otherwise
+BATCH_SIZE = 16  # images of a forward pass over feature maps, unless asked for otherwise
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Subject:
     weight_decay: float | None = None  # of the recipe that the checkpoint was trained by
     decayed: str = "all"  # the parameters that the recipe's weight decay applies to
     limit: int | None = None  # number of images to measure; None: all
-    batch_size: int = BATCH_SIZE
+    batch_size: int = BATCH_SIZE  # of passes over feature maps, and of mini-batches
+    output_batch_size: int | None = None  # of passes that return logits only; None: selected
+    passes: OutputPasses = field(default_factory=OutputPasses, repr=False, compare=False)
     extra: Mapping[str, Any] = field(default_factory=dict)  # for analyses of plug-ins
 
     @property
@@ -80,6 +84,19 @@ class Subject:
             limit=self.limit,
             change=change,
         )
+
+    def for_outputs(self, run: Run) -> Run:
+        """The run with the inference settings of the model; see `select_inference`."""
+        return replace(run, inference=self.passes.select(self, run))
+
+    def output_batches(self, run: Run, change: PixelChange | None = None) -> Sequence:
+        """The evaluation images in batches as the settings of a run `for_outputs` have them."""
+        size = None if run.inference is None else run.inference.batch_size
+        return self.batches(size, change)
+
+    def predictions(self, run: Run) -> Predictions:
+        """The model's predictions of the evaluation images, computed once for all analyses."""
+        return self.passes.predictions(self, run)
 
     def training_batches(self, batch_size: int | None = None) -> Sequence:
         """The training images, for quantities of the training loss."""

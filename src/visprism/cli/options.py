@@ -127,9 +127,9 @@ def data_options(to: Container) -> None:
     to.add_argument(
         "--batch-size",
         type=positive,
-        default=16,
         metavar="N",
-        help="images per forward pass (default: 16)",
+        help="images per forward pass (default: 16; selected by image size for passes that "
+        "return logits only)",
     )
     to.add_argument(
         "--skip-bad",

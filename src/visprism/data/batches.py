@@ -21,6 +21,7 @@ _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 Batch = tuple[Float[Tensor, "b 3 h w"], Int64[Tensor, " b"]]
 # Changes crops in eight bits, given the indices of their images.
 Change = Callable[[UInt8[Tensor, "b 3 h w"], Sequence[int]], UInt8[Tensor, "b 3 h w"]]
+Crop = Callable[[Sequence[int]], UInt8[Tensor, "b 3 h w"]]  # crops by the indices of images
 
 
 def unchanged(images: UInt8[Tensor, "b 3 h w"], indices: Sequence[int]) -> Tensor:  # noqa: ARG001
@@ -78,6 +79,7 @@ class Batches(Sequence):
     batch_size: int
     numbers: range  # of the batches, from 0
     change: Change = unchanged  # of the crops, before they are normalized
+    crops: Crop | None = None  # that are in memory; None: images are read and cropped
 
     def __len__(self) -> int:
         """Number of batches; the last one may be smaller."""
@@ -109,7 +111,10 @@ class Batches(Sequence):
     def _prepared(self, number: int) -> Batch:
         start = number * self.batch_size
         positions = range(start, min(start + self.batch_size, len(self.image_set)))
-        crops = stacked(self.image_set.read(positions), self.preprocessing)
+        if self.crops is None:
+            crops = stacked(self.image_set.read(positions), self.preprocessing)
+        else:
+            crops = self.crops(positions)
         images = self.change(crops, positions)
         targets = torch.from_numpy(self.image_set.targets[positions.start : positions.stop])
         return normalized(images, self.preprocessing), targets
@@ -121,6 +126,7 @@ def batches(
     batch_size: int,
     *,
     change: Change = unchanged,
+    crops: Crop | None = None,
 ) -> Batches:
     """The image set preprocessed for a model; a thread prepares the next batch.
 
@@ -130,6 +136,7 @@ def batches(
         batch_size: images of a batch; the last one may have fewer.
         change: maps the crops in eight bits and their indices in the image set to the crops
             that the model gets.
+        crops: returns the crops of images by their indices, where these are in memory.
 
     Raises:
         InputError: if the batch size is not positive, or the interpolation is unknown.
@@ -143,4 +150,4 @@ def batches(
         )
     number = -(-len(image_set) // batch_size)
     preprocessing = framing(image_set, preprocessing)
-    return Batches(image_set, preprocessing, batch_size, range(number), change)
+    return Batches(image_set, preprocessing, batch_size, range(number), change, crops)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyarrow import ChunkedArray, DataType, Schema
     from pyarrow.parquet import ParquetFile
 
+_MOST_BYTES = 2**28  # of row groups in memory
+
 
 def _split_of(file: Path, root: Path) -> str:
     """The split in a file's name, as ``train-00000-of-00002.parquet``, or its folder's."""
@@ -40,7 +42,10 @@ def _features(schema: "Schema") -> dict[str, Any]:
 
 
 class _Rows:
-    """The cells of one column over several files, one row group of which is in memory."""
+    """The cells of one column over several files; up to 256 MiB of row groups are in memory.
+
+    Images are read in random order, in which any two of a batch lie in different groups.
+    """
 
     def __init__(self, files: Sequence["ParquetFile"], column: str) -> None:
         self._column = column
@@ -48,7 +53,9 @@ class _Rows:
         counts = [file.metadata.row_group(g).num_rows for file, g in self._groups]
         self._starts = np.cumsum([0, *counts])
         self._one_at_a_time = Lock()  # pyarrow's reader of a file crashes in two threads
-        self._cells = lru_cache(maxsize=2)(self._load)  # two: a batch may lie across a border
+        sizes = [file.metadata.row_group(g).total_byte_size for file, g in self._groups]
+        largest = max(1, *sizes, 0)
+        self._cells = lru_cache(maxsize=max(2, _MOST_BYTES // largest))(self._load)
 
     def _load(self, group: int) -> "ChunkedArray":
         file, g = self._groups[group]

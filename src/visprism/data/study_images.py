@@ -7,7 +7,7 @@ of what a larger limit selects.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -19,6 +19,7 @@ from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
 from visprism.data.batches import batches
+from visprism.data.crops import CropCache
 from visprism.data.fixed_augmentation import fixed_augmentation
 from visprism.data.image_set import NO_CLASS, ImageSet
 from visprism.data.memory import default_preprocessing
@@ -94,9 +95,13 @@ class StudyImages(ABC):
 
 @dataclass(frozen=True)
 class PictureImages(StudyImages):
-    """Images that are decoded when needed, with the preprocessing of each model."""
+    """Images that are decoded when needed, with the preprocessing of each model.
+
+    Up to 512 MiB of crops stay in memory, so that all analyses and models share them.
+    """
 
     image_set: ImageSet
+    _cache: CropCache = field(default_factory=CropCache, repr=False, compare=False)
 
     @property
     def name(self) -> str:  # pyrefly: ignore
@@ -156,8 +161,9 @@ class PictureImages(StudyImages):
         image_set = self.image_set
         if limit is not None and limit < len(image_set):
             image_set = image_set.subset(np.arange(limit))
+        crops = self._cache.of(self.image_set, required(preprocessing))
         options = {} if change is None else {"change": change}
-        return batches(image_set, required(preprocessing), batch_size, **options)
+        return batches(image_set, required(preprocessing), batch_size, crops=crops, **options)
 
     def fixed_augmentation(
         self,
@@ -178,10 +184,8 @@ class PictureImages(StudyImages):
         self, preprocessing: Preprocessing | None, start: int, stop: int
     ) -> UInt8[Tensor, "b c h w"]:
         """Pixels of some of the images in eight bits, cropped but not normalized."""
-        from visprism.data.memory import in_memory
-
-        image_set = self.image_set.subset(np.arange(start, min(stop, len(self))))
-        return in_memory(image_set, required(preprocessing))[0]
+        crops = self._cache.of(self.image_set, required(preprocessing))
+        return crops(range(start, min(stop, len(self))))
 
     def fingerprint(self) -> str:
         """A digest of the source, the split, and the targets in order."""

@@ -9,6 +9,7 @@ from typing import Any
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
+from visprism.core.inference import Inference
 from visprism.core.options import option_values, parsed_options
 from visprism.core.processes import gather
 from visprism.core.run import Run, TimeBudgetError
@@ -46,6 +47,7 @@ class Examination:
         budget = self.budget
         self.store.header.pop("keys", None)  # an interrupted study has no complete list
         workload = self._workload()
+        self._decide_inference(workload)
         remaining = [a for a in self.analyses if workload.applicable[a.name]]
         plan = self._planned(workload, remaining, budget)
         self.notify(Planned(plan, tuple(map(_preparation, self.subjects))))
@@ -133,6 +135,26 @@ class Examination:
         images = min(decision["images"] for decision in decided.values())
         seconds = workload.seconds(analyses, images)
         return replace(step, analyses=analyses, images=images, seconds=seconds)
+
+    def _decide_inference(self, workload: Workload) -> None:
+        """Keep how outputs are computed, so that a resumed study computes them the same way."""
+        decisions = self.store.header.setdefault("inference", {})
+        for subject in workload.subjects_of(
+            [a for a in self.analyses if Needs.OUTPUTS in a.needs]
+        ):
+            compute = self.run.compute
+            key = key_of(
+                model=self._identity(subject),
+                preprocessing=str(subject.preprocessing),
+                batch_size=subject.output_batch_size,
+                device=compute.torch_device.type,
+                precision=compute.precision,
+            )
+            stored = gather(decisions.get(key))[0]
+            if stored is not None:
+                subject.passes.settings = Inference.from_json(stored)
+            decisions[key] = subject.passes.select(subject, self.run).to_json()
+        self.store.write()
 
     def _decide(self, step: Step) -> None:
         """Keep how an analysis runs, so that a resumed study runs it in the same way."""
@@ -266,7 +288,7 @@ class Examination:
             analysis=analysis.name,
             options=option_values(analysis),
             images=subjects[0].num_images,
-            batch_size=subjects[0].batch_size,
+            batch_size=(subjects[0].batch_size, subjects[0].output_batch_size),
             precision=self.run.compute.precision,
             study=self.store.header.get("images"),
             training=self.store.header.get("training images"),
@@ -307,14 +329,20 @@ def _pairs(subjects: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
 
 def _preparation(subject: Subject) -> str:
     """How a model is given the images, and who says so."""
-    way = subject.preprocessing
+    way, settings = subject.preprocessing, subject.passes.settings
     if way is None:
-        return f"{subject.name}: {subject.num_images} images as they are"
-    mean, std = (", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std))
-    return (
-        f"{subject.name}: {subject.num_images} images, {way}, mean ({mean}), "
-        f"standard deviation ({std})"
-    )
+        text = f"{subject.name}: {subject.num_images} images as they are"
+    else:
+        mean, std = (", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std))
+        text = (
+            f"{subject.name}: {subject.num_images} images, {way}, mean ({mean}), "
+            f"standard deviation ({std})"
+        )
+    if settings is None:
+        return text
+    size = settings.batch_size or subject.batch_size
+    how = ", ".join(filter(None, [f"batches of {size}", settings.sentence()]))
+    return f"{text}; outputs: {how}"
 
 
 def _failure(model: str, analysis: str, error: Exception) -> Failure:

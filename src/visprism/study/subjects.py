@@ -29,7 +29,8 @@ class DataOptions:
     split: str | None = None  # of the evaluation images; None: test images where there are any
     limit: int | None = None  # at most this number of images
     size: tuple[int, int] | None = None  # (height, width); None: as each model states
-    batch_size: int = BATCH_SIZE
+    # Images of a forward pass; None: 16, or as selected for passes that return logits only.
+    batch_size: int | None = None
     skip_bad: bool = False  # leave out images that cannot be read
 
 
@@ -116,8 +117,7 @@ def subjects_of(
 def _check_options(options: DataOptions, data: Any) -> None:  # noqa: ANN401
     for name in ("batch_size", "limit"):
         value = getattr(options, name)
-        missing = value is None and name == "limit"
-        if not missing and not (isinstance(value, int) and value >= 1):
+        if value is not None and not (isinstance(value, int) and value >= 1):
             raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
     if options.split is not None and not isinstance(data, str):
         raise InputError(
@@ -161,7 +161,7 @@ def images_of(
         if pictures is not None:
             return ordered(pictures, seed=seed, limit=options.limit)
         way = preprocessing or normalization_of(data)
-        loader = DataLoader(data, batch_size=options.batch_size)
+        loader = DataLoader(data, batch_size=options.batch_size or BATCH_SIZE)
         return tensor_images(loader, limit=options.limit, preprocessing=way)
     if isinstance(data, Iterable):
         return tensor_images(data, limit=options.limit, preprocessing=preprocessing)
@@ -221,7 +221,8 @@ def _subject(
         trained=model.trained,
         weight_decay=model.recipe.get("weight_decay"),
         decayed=str(model.recipe.get("decay_params", "all")),
-        batch_size=options.batch_size,
+        batch_size=options.batch_size or BATCH_SIZE,
+        output_batch_size=options.batch_size,
     )
 
 

@@ -181,7 +181,5 @@ def test_the_sentence_names_a_maximum_and_its_baseline(patches):
 def test_a_model_without_logits_is_refused():
     model = nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU()).eval()
     images = torch.randn(2, 3, SIDE, SIDE)
-    with pytest.raises(
-        InputError, match=r"Sequential must return logits \(images, cl"
-    ):
+    with pytest.raises(InputError, match=r"Sequential must return logits \(images, cl"):
         attribution(dissect(model, images), [images])

@@ -14,6 +14,7 @@ from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.run import Run, TimeBudgetError
+from visprism.measure.inference.batch_norm_folding import foldable, folded
 from visprism.measure.loss import (
     Objective,
     Products,
@@ -21,7 +22,6 @@ from visprism.measure.loss import (
     hvp,
     smoothed_cross_entropy,
 )
-from visprism.measure.loss.batch_norm_folding import foldable, folded
 
 
 def dense(model, images, targets, names=None):

@@ -53,7 +53,7 @@ def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
     assert predictions.targets.tolist() == [0, 1, 2, 3, 4] * 2
     assert predictions.provenance.images == len(predictions) == 10
     assert predictions.provenance.image_shape == (3, 4, 4)
-    assert predictions.provenance.batch_size == 4
+    assert predictions.provenance.batch_size == 10  # joined: the images are small
 
 
 def test_stochastic_passes_differ_by_dropout_alone_and_the_model_stays_as_it_was(model, pairs):
@@ -89,7 +89,7 @@ def test_several_models_are_an_ensemble(model, pairs, script):
     predictions = predict([model, other], pairs)
     torch.testing.assert_close(predictions.logits[0], predict(model, pairs).logits)
     torch.testing.assert_close(predictions.logits[1], predict(other, pairs).logits)
-    assert calibration(predictions, resamples=0).passes == 2
+    assert calibration(predictions).passes == 2
 
 
 # Dropout.
@@ -263,9 +263,7 @@ def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():
     for given in (p, p.half(), p.bfloat16(), p[:1].expand(2, 20, 4)):
         with pytest.raises(InputError, match="logits must not be probabilities"):
             Predictions(given, t)
-    ours, theirs = (
-        calibration(Predictions(x, t), resamples=0).value for x in (logits, p.log())
-    )
+    ours, theirs = (calibration(Predictions(x, t)).value for x in (logits, p.log()))
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6, equal_nan=True)
 
 

@@ -10,10 +10,7 @@ from visprism.anatomy import Images, pixels
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.measure.batches import first_images, on_device, with_targets
-
-# Pixels of a batch where the user sets no batch size: the output of a layer then still fits
-# into the caches of a CPU, and fills a GPU.
-_PIXELS = {"cpu": 2**16, "other": 2**22}
+from visprism.measure.inference import default_batch_size
 
 
 @dataclass(frozen=True)
@@ -69,8 +66,7 @@ def cache_batches(
         sizes = ", ".join(sorted("x".join(map(str, shape)) for shape in shapes))
         raise InputError(f"images must have one shape, got {sizes}. Resize them.")
     (shape,) = shapes
-    kind = "cpu" if compute.torch_device.type == "cpu" else "other"
-    size = batch_size or max(8, _PIXELS[kind] // max(1, shape[-1] * shape[-2]))
+    size = batch_size or default_batch_size(parts[0][0], compute)
     images = [on_device(part, compute) for part in _split([i for i, _ in parts], size)]
     targets = torch.cat([targets for _, targets in parts]).to(compute.torch_device).split(size)
     return CachedBatches(tuple(zip(images, targets, strict=True)), tuple(shape))

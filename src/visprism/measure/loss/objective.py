@@ -20,8 +20,8 @@ from visprism.measure.batches import (
     first_images,
     on_device,
 )
+from visprism.measure.inference.batch_norm_folding import Pair, foldable, folded
 from visprism.measure.loss.batch_norm import BatchNorm, check_batch_norm
-from visprism.measure.loss.batch_norm_folding import Pair, foldable, folded
 from visprism.measure.loss.double_backward import differentiable
 from visprism.measure.loss.losses import Loss, cross_entropy, losses_of
 from visprism.measure.loss.parameter_selection import Selection, selected

@@ -19,6 +19,7 @@ from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.perturbation_ball import Attack
 from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.measure.outputs.predictions import Predictions
 from visprism.results.per_image import PerImage
 from visprism.results.perturbations import WORST_CASE, Adversarial
 
@@ -30,6 +31,7 @@ def adversarial(
     *,
     mean: Sequence[float],
     std: Sequence[float],
+    clean: Predictions | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Adversarial, PerImage]:
     """Robust accuracy: images classified correctly without and under each attack.
@@ -45,6 +47,7 @@ def adversarial(
         attacks: one or several.
         mean: of the normalization, by channel.
         std: of the normalization, by channel.
+        clean: predictions of the same images, where they exist already.
         run: device, precision, seed of random starts and signs, and progress.
 
     Returns:
@@ -76,7 +79,7 @@ def adversarial(
         return attacked.pixels
 
     paired, provenance = evaluate_perturbed(
-        model, batches, space, len(attacks), perturb, run=run
+        model, batches, space, len(attacks), perturb, clean=clean, run=run
     )
     rows = [*_rows(attacks, paired, add_up(flat).numpy()), *_worst_cases(attacks, paired)]
     return _result(rows, paired, provenance)

@@ -18,6 +18,7 @@ from visprism.core.statistics import mean_interval
 from visprism.measure.batches import Batch
 from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.measure.outputs.predictions import Predictions
 from visprism.results.per_image import PerImage
 from visprism.results.perturbations import FourierSensitivity
 
@@ -31,6 +32,7 @@ def fourier_sensitivity(
     rms: float = 0.1,
     max_frequency: int = 8,
     frequency_step: int = 1,
+    clean: Predictions | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[FourierSensitivity, PerImage]:
     """Error rate under noise of each single frequency of the Fourier basis.
@@ -52,6 +54,7 @@ def fourier_sensitivity(
             a norm of 4 for CIFAR-10, which is 0.125, and of 15.7 for ImageNet, which is 0.07.
         max_frequency: highest frequency, in cycles over a side of the image.
         frequency_step: distance between frequencies in cycles.
+        clean: predictions of the same images, where they exist already.
         run: device, precision, seed of the signs, and progress.
 
     Returns:
@@ -85,7 +88,7 @@ def fourier_sensitivity(
         return pixels + _signs(pixels, (run.seed, condition), indices) * wave * amplitude
 
     paired, provenance = evaluate_perturbed(
-        model, batches, PixelSpace(mean, std), len(half), perturb, run=run
+        model, batches, PixelSpace(mean, std), len(half), perturb, clean=clean, run=run
     )
     columns = paired.columns()
     # Both ends of each basis image; frequency 0 has one.

@@ -32,6 +32,7 @@ from visprism.measure.outputs.bands import (
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
 from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.measure.outputs.predictions import Predictions
 from visprism.results.base import Result
 from visprism.results.frequency_contrasts import (
     CONTRAST,
@@ -57,6 +58,7 @@ def frequency_noise(
     band_shape: str = "square",
     protocol: str = "default",
     paper_amplitude: float = PAPER_AMPLITUDE,
+    clean: Predictions | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[FrequencyRobustness, PerImage]:
     """Accuracy drop under noise of each frequency band, paired by image.
@@ -82,6 +84,7 @@ def frequency_noise(
         band_shape: "square" or "round".
         protocol: "default" or "paper".
         paper_amplitude: amplitude of the paper's noise, in normalized images.
+        clean: predictions of the same images, where they exist already.
         run: device, precision, seed of the noise, and progress.
 
     Returns:
@@ -113,7 +116,7 @@ def frequency_noise(
         return pixels + noise
 
     paired, provenance = evaluate_perturbed(
-        model, batches, space, len(frequencies), perturb, run=run
+        model, batches, space, len(frequencies), perturb, clean=clean, run=run
     )
     power = add_up(power)
     strength = (power[:, 0] / power[:, 1]).sqrt().numpy()

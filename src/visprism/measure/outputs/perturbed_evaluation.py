@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from visprism.anatomy import forward
-from visprism.core.devices import Compute
+from visprism.core.errors import InputError
 from visprism.core.processes import share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
+from visprism.measure.inference import inference
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.measure.outputs.predictions import Predictions
@@ -30,6 +30,7 @@ def evaluate_perturbed(
     conditions: int,
     perturb: Perturbation,
     *,
+    clean: Predictions | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Paired, Provenance]:
     """Correctness and NLL of each image without and with each change of its pixels.
@@ -40,7 +41,9 @@ def evaluate_perturbed(
         space: how pixels are normalized.
         conditions: number of changes.
         perturb: the change of each condition.
-        run: device, precision and progress.
+        clean: the model's predictions of the same images in the same order, which then are not
+            computed.
+        run: device, precision, inference settings and progress.
 
     Raises:
         InputError: if the model is in training mode, images have no labels or are not in
@@ -50,7 +53,7 @@ def evaluate_perturbed(
     paired = Paired(conditions)
     shape, largest = (), 0
     with ExitStack() as stack:
-        stack.enter_context(run.compute.borrow(model))
+        predict = stack.enter_context(inference(model, run.inference, run.compute))
         shared = share(batches)
         tick = stack.enter_context(run.ticks(shared, 1 + conditions, "perturbed images"))
         for start, batch in positioned(shared):
@@ -59,16 +62,29 @@ def evaluate_perturbed(
             pixels = space.pixels(images)
             shape, largest = tuple(pixels.shape[1:]), max(largest, len(targets))
             indices = range(start, start + len(targets))
-            logits = _logits(model, space.normalized(pixels), run.compute)
+            if clean is None:
+                logits = predict(space.normalized(pixels)).float().cpu()
+            else:
+                logits = _rows(clean, targets, start)
             paired.reference(Predictions(logits, targets).logits, targets, start)
             for condition in range(conditions):
                 tick()
                 new = perturb(condition, pixels, targets.to(pixels.device), indices)
-                paired.add(condition, _logits(model, space.normalized(new), run.compute))
+                paired.add(condition, predict(space.normalized(new)).float().cpu())
     paired = paired.gathered()
     return paired, run.measured(images=paired.images, batch_size=largest, image_shape=shape)
 
 
-def _logits(model: nn.Module, images: Pixels, compute: Compute) -> Float[Tensor, "b k"]:
-    with torch.no_grad(), compute.autocast():
-        return forward(model, images).float().cpu()
+def _rows(clean: Predictions, targets: Int64[Tensor, " b"], start: int) -> Float[Tensor, "b k"]:
+    """The logits of a batch among those of all images.
+
+    Raises:
+        InputError: if these are predictions of other images, or of several passes.
+    """
+    rows = slice(start, start + len(targets))
+    if clean.logits.ndim != 2 or not torch.equal(clean.targets[rows], targets):
+        raise InputError(
+            "clean must be predictions of one pass over the same images in the same order, got "
+            f"{len(clean)} predictions whose targets differ from image {start} on"
+        )
+    return clean.logits[rows]

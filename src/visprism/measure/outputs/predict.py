@@ -2,17 +2,26 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.anatomy import Images, batch_size, forward, pixels
-from visprism.core.devices import Compute
+from visprism.anatomy import Images, batch_size, pixels
 from visprism.core.errors import InputError
+from visprism.core.inference import Inference
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled
+from visprism.measure.inference import (
+    Forward,
+    grouped,
+    inference,
+    peek,
+    regrouped,
+    select_inference,
+)
 from visprism.measure.outputs.dropout import dropout_modules, stochastic
 from visprism.measure.outputs.predictions import Predictions
 
@@ -31,6 +40,10 @@ def predict(
     With `samples` above 1 every batch passes through the model that many times with dropout
     active and nothing else in training mode (Monte Carlo dropout). Several models are an
     ensemble. Both give a stack of logits, whose probabilities the metrics average.
+
+    Without `run.inference` each model runs as `select_inference` selects on the first batch: in
+    batches of another size, channels-last and with folded BatchNorm where its logits stay what
+    they are. Stochastic passes run as the model is written.
 
     Several processes share the batches; the images stay in their order. Costs the forward
     passes and the memory of the logits.
@@ -51,28 +64,67 @@ def predict(
     """
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
+    first, batches = peek(batches)
+    how = _how(models, first, samples, run)
     parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
-    with torch.no_grad(), ExitStack() as stack:
-        for member in models:
-            stack.enter_context(run.compute.borrow(member))
-        for turn, batch in enumerate(run.track_share(batches, "predictions")):
-            images, targets = labeled(batch, run.compute)
-            shape = tuple(pixels(images).shape[1:])
+    largest = 0
+    with ExitStack() as stack:
+        forwards = [
+            stack.enter_context(inference(member, choice, run.compute))
+            for member, choice in zip(models, how.choices, strict=True)
+        ]
+        for turn, group in enumerate(run.track_share(how.groups(batches), "predictions")):
+            checked = (labeled(batch, run.compute) for batch in group)
             number = rank() + turn * world_size()
-            logits = torch.stack(_passes(models, images, samples, run, number))
+            of_group: list[_BatchLogits] = []
+            for images, targets in regrouped(checked, how.size):
+                shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
+                passes = _passes(models, forwards, images, samples, run, number)
+                of_group.append((torch.stack(passes), targets))
+            logits, targets = zip(*of_group, strict=True)
+            parts.append((torch.cat(logits, dim=1), torch.cat(targets)))
             if samples > 1 and not turn:
-                _check_stochastic(models, logits, samples)
-            parts.append((logits, targets))
-    parts, shape = _gathered(parts, shape)
+                _check_stochastic(models, parts[0][0], samples)
+    parts, shape, largest = _gathered(parts, shape, largest)
     targets = torch.cat([targets for _, targets in parts])
     logits = torch.cat([logits for logits, _ in parts], dim=1)
     provenance = run.measured(
         images=len(targets),
-        batch_size=max(len(targets) for _, targets in parts),
+        batch_size=largest,
         image_shape=shape,
+        inference="; ".join(dict.fromkeys(choice.sentence() for choice in how.choices)),
     )
     return Predictions(logits if len(logits) > 1 else logits[0], targets, provenance)
+
+
+@dataclass(frozen=True)
+class _How:
+    """How the passes of several models run on the same batches."""
+
+    choices: Sequence[Inference]
+    number: int = 1  # of given batches that are read together
+    size: int | None = None  # images of a forward pass; None: batches as they are given
+
+    def groups(self, batches: Iterable[Batch]) -> Iterable[Iterable[Batch]]:
+        return grouped(batches, self.number)
+
+
+def _how(
+    models: Sequence[nn.Module],
+    first: Batch | None,
+    samples: int,
+    run: Run,
+) -> _How:
+    """The settings given, or those selected on the first batch; the same in every process."""
+    if run.inference is not None or samples > 1 or first is None:
+        given = run.inference if samples == 1 else None
+        return _How([given or Inference()] * len(models))
+    images, targets = labeled(first, run.compute)
+    choices = gather([select_inference(model, images, run.compute) for model in models])[0]
+    sizes = [choice.batch_size for choice in choices if choice.batch_size is not None]
+    size = min(sizes) if len(sizes) == len(choices) else None
+    return _How(choices, 1 if size is None else max(1, size // len(targets)), size)
 
 
 def _check(models: Sequence[nn.Module], samples: int) -> None:
@@ -90,17 +142,22 @@ def _check(models: Sequence[nn.Module], samples: int) -> None:
 
 
 def _passes(
-    models: Sequence[nn.Module], images: Images, samples: int, run: Run, batch: int
+    models: Sequence[nn.Module],
+    forwards: Sequence[Forward],
+    images: Images,
+    samples: int,
+    run: Run,
+    batch: int,
 ) -> list[Float[Tensor, "b k"]]:
     """Logits of each model and pass in turn."""
     passes = []
-    for which, model in enumerate(models):
+    for which, (model, forward) in enumerate(zip(models, forwards, strict=True)):
         if samples == 1:
-            passes.append(_logits(model, images, run.compute))
+            passes.append(_logits(model, forward, images))
             continue
         for sample in range(samples):
             with stochastic(model, run.compute, run.seed, batch, which, sample):
-                passes.append(_logits(model, images, run.compute))
+                passes.append(_logits(model, forward, images))
     return passes
 
 
@@ -116,9 +173,8 @@ def _check_stochastic(
             )
 
 
-def _logits(model: nn.Module, images: Images, compute: Compute) -> Float[Tensor, "b k"]:
-    with compute.autocast():
-        logits = forward(model, images)
+def _logits(model: nn.Module, forward: Forward, images: Images) -> Float[Tensor, "b k"]:
+    logits = forward(images)
     if logits.ndim != 2 or len(logits) != batch_size(images):
         raise InputError(
             f"output of the model must be logits (images, classes), got {tuple(logits.shape)} "
@@ -129,18 +185,19 @@ def _logits(model: nn.Module, images: Images, compute: Compute) -> Float[Tensor,
 
 
 def _gathered(
-    parts: list[_BatchLogits], shape: tuple[int, ...]
-) -> tuple[list[_BatchLogits], tuple[int, ...]]:
-    """The logits of all processes, in the order of the batches.
+    parts: list[_BatchLogits], shape: tuple[int, ...], largest: int
+) -> tuple[list[_BatchLogits], tuple[int, ...], int]:
+    """The logits of all processes, in the order of the batches, and the largest batch.
 
     Raises:
         InputError: if there are none.
     """
-    ranks = gather((parts, shape))
-    longest = max(len(batches) for batches, _ in ranks)
+    ranks = gather((parts, shape, largest))
+    longest = max(len(batches) for batches, *_ in ranks)
     if not longest:
         raise InputError("data must hold at least one image, got none")
     united = [
-        batches[turn] for turn in range(longest) for batches, _ in ranks if turn < len(batches)
+        batches[turn] for turn in range(longest) for batches, *_ in ranks if turn < len(batches)
     ]
-    return united, next(shape for batches, shape in ranks if batches)
+    shape = next(shape for batches, shape, _ in ranks if batches)
+    return united, shape, max(largest for *_, largest in ranks)

@@ -22,6 +22,7 @@ from visprism.measure.batches import Batch
 from visprism.measure.outputs.calibration import calibration
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predict import predict
+from visprism.measure.outputs.predictions import Predictions
 from visprism.results.per_image import PerImage
 from visprism.results.predictions import Outcomes
 from visprism.results.robustness import (
@@ -38,11 +39,10 @@ _Change = tuple[float, float, float]  # value and ends of its interval
 
 def robustness(
     model: nn.Module | Sequence[nn.Module],
-    corrupted: Mapping[Condition, Iterable[Batch]],
+    corrupted: Mapping[Condition, Iterable[Batch] | Predictions],
     *,
     cutoff: float | Sequence[float] = 0.9,
     bins: int = 10,
-    resamples: int = 400,
     samples: int = 1,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Robustness, PerImage]:
@@ -54,13 +54,12 @@ def robustness(
 
     Args:
         model: in evaluation mode; or several, an ensemble.
-        corrupted: labeled batches of each (corruption, severity); `CLEAN` is the condition of
-            clean images.
+        corrupted: labeled batches of each (corruption, severity), or the predictions of them;
+            `CLEAN` is the condition of clean images.
         cutoff: of the confidence; see `calibration`.
         bins: of the calibration errors.
-        resamples: of the bootstrap.
         samples: stochastic passes; see `predict`.
-        run: device, precision, progress, and the seed of the bootstrap and of dropout.
+        run: device, precision, progress, and the seed of dropout.
 
     Returns:
         The metrics; for each image its accuracy, NLL and drop of accuracy from the clean image
@@ -76,11 +75,13 @@ def robustness(
     silent = replace(run, progress=None)
     by_condition: dict[Condition, Outcomes] = {}
     for condition in run.track(list(corrupted), "conditions"):
-        predictions = predict(model, corrupted[condition], samples=samples, run=silent)
-        by_condition[condition] = outcomes(predictions)
+        batches = corrupted[condition]
+        if not isinstance(batches, Predictions):
+            batches = predict(model, batches, samples=samples, run=silent)
+        by_condition[condition] = outcomes(batches)
     clean = by_condition.get(CLEAN)
     parts = [
-        _rows(condition, result, clean, cutoff, bins, resamples, run.seed)
+        _rows(condition, result, clean, cutoff, bins)
         for condition, result in by_condition.items()
     ]
     last = next(reversed(by_condition.values()))
@@ -106,11 +107,9 @@ def _rows(
     clean: Outcomes | None,
     cutoff: float | Sequence[float],
     bins: int,
-    resamples: int,
-    seed: int,
 ) -> dict[str, np.ndarray]:
     """The rows of one condition, as columns."""
-    metrics = calibration(result, cutoff=cutoff, bins=bins, resamples=resamples, seed=seed)
+    metrics = calibration(result, cutoff=cutoff, bins=bins)
     columns = {k: v for k, v in vars(metrics).items() if isinstance(v, np.ndarray)}
     changes = np.full((3, len(metrics)), nan)
     if clean is not None and condition != CLEAN and _same_images([clean, result]):

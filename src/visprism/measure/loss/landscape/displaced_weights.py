@@ -1,12 +1,13 @@
 """Displaced weights: a model's weights at another point for a while."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import forward
+from visprism.measure.inference.memory_format import channels_last_kernels, to_channels_last
 from visprism.measure.loss.cached_batches import CachedBatches
 from visprism.measure.loss.landscape.directions import Direction, named_parameters
 
@@ -73,42 +74,21 @@ def channels_last(model: nn.Module, samples: CachedBatches) -> Iterator[CachedBa
     Where the model fails with it, because it views feature maps as contiguous, nothing is
     changed. Models without 4-D kernels do not gain from it.
     """
-    kernels = [p for _, p, _ in named_parameters(model) if p.ndim == 4]
-    original = [kernel.data for kernel in kernels]
-    try:
-        for kernel in kernels:
-            kernel.data = kernel.data.contiguous(memory_format=torch.channels_last)
-        converted = _converted(samples) if kernels else samples
+    if not any(parameter.ndim == 4 for parameter in model.parameters()):
+        yield samples
+        return
+    with ExitStack() as stack:
+        stack.enter_context(channels_last_kernels(model))
+        converted = _converted(samples)
         if not _runs(model, converted):
-            _restore(kernels, original)
+            stack.close()
             converted = samples
         yield converted
-    finally:
-        _restore(kernels, original)
-
-
-def _restore(kernels: list[nn.Parameter], original: list[Tensor]) -> None:
-    for kernel, data in zip(kernels, original, strict=True):
-        kernel.data = data
 
 
 def _converted(samples: CachedBatches) -> CachedBatches:
-    def convert(tensor: Tensor) -> Tensor:
-        last = torch.channels_last
-        return tensor.contiguous(memory_format=last) if tensor.ndim == 4 else tensor
-
-    return CachedBatches(
-        tuple(
-            (
-                {name: convert(t) for name, t in images.items()}
-                if not isinstance(images, Tensor)
-                else convert(images),
-                targets,
-            )
-            for images, targets in samples.batches
-        ),
-        samples.image_shape,
-    )
+    batches = ((to_channels_last(images), targets) for images, targets in samples.batches)
+    return CachedBatches(tuple(batches), samples.image_shape)
 
 
 def _runs(model: nn.Module, samples: CachedBatches) -> bool:

@@ -13,8 +13,8 @@ from visprism.anatomy import check_repeatable
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.run import Run
+from visprism.measure.inference.batch_norm_folding import foldable, folded
 from visprism.measure.loss.batch_norm import BatchNorm, preserved_statistics, reestimate
-from visprism.measure.loss.batch_norm_folding import foldable, folded
 from visprism.measure.loss.cached_batches import CachedBatches
 from visprism.measure.loss.landscape.displaced_weights import channels_last, displaced_weights
 from visprism.measure.loss.landscape.planes import Plane

@@ -22,6 +22,7 @@ from visprism.anatomy import Images, forward
 from visprism.anatomy.trace.operations import tensors_in
 
 Pair = tuple[str, str]  # names of a convolution and of its norm
+_Map = Callable[[Tensor], Tensor]
 _ABSENT = object()  # the value of an attribute that is not there
 
 
@@ -31,7 +32,7 @@ def foldable(model: nn.Module, images: Images) -> tuple[Pair, ...]:
     Modules with hooks or a replaced ``forward``, such as those of accelerate, are skipped: what
     they compute is unknown. Runs the model once on `images`, which may be few.
     """
-    named = [(name, m) for name, m in model.named_modules() if not _is_patched(m)]
+    named = [(name, m) for name, m in model.named_modules() if not is_patched(m)]
     norms = {m: name for name, m in named if _after(m) is not None}
     convolutions: dict[nn.Module, str] = {m: n for n, m in named if type(m) is nn.Conv2d}
     if not norms or not convolutions:
@@ -67,12 +68,30 @@ def foldable(model: nn.Module, images: Images) -> tuple[Pair, ...]:
 
 @contextmanager
 def folded(model: nn.Module, pairs: Sequence[Pair]) -> Iterator[None]:
-    """Inside, each convolution does what its norm would do, with the parameters of both."""
+    """Inside, each convolution does what its norm would do, as a function of the parameters."""
+    with _replaced(model, pairs, _differentiable):
+        yield
+
+
+@contextmanager
+def folded_constants(model: nn.Module, pairs: Sequence[Pair]) -> Iterator[None]:
+    """The same for passes without derivatives in the parameters: kernels are computed once.
+
+    Costs the memory of the kernels.
+    """
+    with _replaced(model, pairs, _constant):
+        yield
+
+
+@contextmanager
+def _replaced(
+    model: nn.Module, pairs: Sequence[Pair], fused: Callable[[nn.Conv2d, nn.BatchNorm2d], _Map]
+) -> Iterator[None]:
     modules = [(model.get_submodule(a), model.get_submodule(b)) for a, b in pairs]
     before = [(vars(m), vars(m).get("forward", _ABSENT)) for pair in modules for m in pair]
     try:
         for convolution, norm in modules:
-            convolution.forward = _both(convolution, norm)  # pyrefly: ignore
+            convolution.forward = fused(convolution, norm)  # pyrefly: ignore
             norm.forward = _after(norm)  # pyrefly: ignore
         yield
     finally:
@@ -83,29 +102,37 @@ def folded(model: nn.Module, pairs: Sequence[Pair]) -> Iterator[None]:
                 attributes["forward"] = method
 
 
-def _is_patched(module: nn.Module) -> bool:
+def is_patched(module: nn.Module) -> bool:
     """Whether a call of the module does more, or other, than its class says."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
     return "forward" in vars(module) or any(hooks) or bool(module._backward_pre_hooks)
 
 
-def _both(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> Callable[[Tensor], Tensor]:
-    def forward(x: Tensor) -> Tensor:
-        assert norm.running_var is not None  # see `_after`
-        assert norm.running_mean is not None
-        scale = (norm.running_var + norm.eps).rsqrt()
-        shift = -norm.running_mean
-        if convolution.bias is not None:
-            shift = shift + convolution.bias
-        if norm.affine:
-            scale = scale * norm.weight
-        shift = shift * scale
-        if norm.affine:
-            shift = shift + norm.bias
-        weight = convolution.weight * scale[:, None, None, None]
-        return convolution._conv_forward(x, weight, shift)
+def _differentiable(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> _Map:
+    return lambda x: convolution._conv_forward(x, *_kernel(convolution, norm))
 
-    return forward
+
+@torch.no_grad()
+def _constant(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> _Map:
+    dtype = convolution.weight.dtype  # that of a norm may be another
+    kernel, shift = (tensor.to(dtype) for tensor in _kernel(convolution, norm))
+    return lambda x: convolution._conv_forward(x, kernel, shift)
+
+
+def _kernel(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Kernel and bias of both as one convolution."""
+    assert norm.running_var is not None  # see `_after`
+    assert norm.running_mean is not None
+    scale = (norm.running_var + norm.eps).rsqrt()
+    shift = -norm.running_mean
+    if convolution.bias is not None:
+        shift = shift + convolution.bias
+    if norm.affine:
+        scale = scale * norm.weight
+    shift = shift * scale
+    if norm.affine:
+        shift = shift + norm.bias
+    return convolution.weight * scale[:, None, None, None], shift
 
 
 def _after(module: nn.Module) -> Callable[[Tensor], Tensor] | None:

@@ -1,0 +1,171 @@
+"""What predictions cost beside the best plain loop, on the same images in the same run.
+
+The plain loop is ``for images in batches: model(images)`` without gradients. Its best form is
+searched over batch sizes, channels-last, and BatchNorm that torch folds into a copy of the
+model. `visprism.predict` is given batches of 16 and selects for itself. Ways take turns, so
+that what else the machine does hits them alike; seconds are medians over the rounds, and the
+ratio is the median of the ratios of each round.
+
+    python benchmarks/evaluate.py                  # prints the table
+    python benchmarks/evaluate.py --precision bf16
+    python benchmarks/evaluate.py --write          # and writes benchmarks/results/evaluate.json
+
+Claim: predictions take at most 1.1 times as long as the best plain loop.
+"""
+
+import argparse
+import copy
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+import timm
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from visprism.core.devices import CPU, Compute
+from visprism.core.run import Run
+from visprism.measure.inference import select_inference
+from visprism.measure.outputs import predict
+from visprism.models import load_model
+
+RESULTS = Path(__file__).parent / "results" / "evaluate.json"
+# name: (side of the images, share of --images, batch sizes of the search)
+CASES = {
+    "resnet20.cifar10": (32, 1.0, (16, 32, 64, 128, 256)),
+    "vit_nano_patch4_32.cifar10": (32, 1.0, (16, 32, 64, 128, 256)),
+    "timm:resnet18": (224, 0.1, (4, 8, 16, 32)),
+    "timm:vit_tiny_patch16_224": (224, 0.1, (4, 8, 16, 32)),
+}
+GIVEN = 16  # images of the batches that `predict` is given
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--images", type=int, default=1024, help="images of 32x32 pixels")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--models", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    arguments = parser.parse_args()
+    compute = Compute(precision=arguments.precision)
+    rows = []
+    print(f"{'model':<28}{'best loop':>10}{'loop of 16':>11}{'predict':>9}{'ratio':>7}")
+    for name in arguments.models:
+        row = measured(name, arguments.images, arguments.rounds, compute)
+        rows.append(row)
+        print(
+            f"{name:<28}{row['best_loop_seconds']:10.3f}{row['loop_of_16_seconds']:11.3f}"
+            f"{row['predict_seconds']:9.3f}{row['ratio']:7.2f}  {row['best_loop']}",
+            flush=True,
+        )
+    if arguments.write:
+        RESULTS.parent.mkdir(exist_ok=True)
+        content = {"setting": setting(arguments), "rows": rows}
+        RESULTS.write_text(json.dumps(content, indent=2) + "\n")
+        print(f"wrote {RESULTS}")
+
+
+def measured(name: str, number: int, rounds: int, compute: Compute) -> dict:
+    side, share, sizes = CASES[name]
+    model = timm.create_model(name[5:]) if name.startswith("timm:") else load_model(name).model
+    model = model.eval()
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(int(number * share), 3, side, side, generator=generator)
+    targets = torch.zeros(len(images), dtype=torch.long)
+    given = list(zip(images.split(GIVEN), targets.split(GIVEN), strict=True))
+    loops = {
+        (size, layout): loop(model, images, size, layout, compute)
+        for size, layout in product(sizes, ("plain", "channels-last", "folded", "both"))
+    }
+    few = len(images) // 4
+    costs = {key: min(timed(run, few) for _ in range(2)) for key, run in loops.items()}
+    best = min(costs, key=costs.__getitem__)
+    ways: dict[str, Callable[[int | None], object]] = {
+        "best_loop": loops[best],
+        "loop_of_16": loop(model, images, GIVEN, "plain", compute),
+        "predict": lambda _: predict(model, given, run=Run(compute)),
+    }
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, run in ways.items():
+            seconds[way].append(timed(run, None))
+    ratios = [a / b for a, b in zip(seconds["predict"], seconds["best_loop"], strict=True)]
+    settings = select_inference(model, images[:16], compute)
+    return {
+        "model": name,
+        "images": len(images),
+        "side": side,
+        **{f"{way}_seconds": median(values) for way, values in seconds.items()},
+        "ratio": median(ratios),
+        "ratios": ratios,
+        "best_loop": f"batches of {best[0]}, {best[1]}",
+        "predict": f"batches of {settings.batch_size}, {settings.sentence()}",
+    }
+
+
+def loop(
+    model: nn.Module, images: Tensor, size: int, layout: str, compute: Compute
+) -> Callable[[int | None], list[Tensor]]:
+    """The plain loop over the first images, all by default."""
+    form = copy.deepcopy(model)
+    if layout in ("folded", "both"):
+        fold(form, images[:2])
+    last = torch.channels_last if layout in ("channels-last", "both") else None
+    if last is not None:
+        form = form.to(memory_format=last)
+
+    def run(number: int | None) -> list[Tensor]:
+        mixed = nullcontext() if compute.precision == "fp32" else compute.autocast()
+        with torch.inference_mode(), mixed:
+            batches = images[:number].split(size)
+            if last is None:
+                return [form(batch) for batch in batches]
+            return [form(batch.contiguous(memory_format=last)) for batch in batches]
+
+    return run
+
+
+def fold(model: nn.Module, images: Tensor) -> None:
+    """Fold each BatchNorm into the convolution before it, as torch does, in place."""
+    settings = select_inference(model, images, CPU)
+    for convolution, norm in settings.folds:
+        before, after = model.get_submodule(convolution), model.get_submodule(norm)
+        fused = fuse_conv_bn_eval(before, after)
+        before.weight, before.bias = fused.weight, fused.bias
+        owner, _, name = norm.rpartition(".")
+        setattr(model.get_submodule(owner), name, getattr(after, "act", nn.Identity()))
+
+
+def timed(run: Callable[[int | None], object], number: int | None) -> float:
+    begin = time.perf_counter()
+    run(number)
+    return time.perf_counter() - begin
+
+
+def setting(arguments: argparse.Namespace) -> dict:
+    return {
+        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, "
+        f"{torch.backends.cpu.get_cpu_capability()}",
+        "threads": torch.get_num_threads(),
+        "load_before": os.getloadavg()[0],
+        "rounds": arguments.rounds,
+        "precision": arguments.precision,
+        "versions": {
+            name: version(name) for name in ("visprism", "torch", "torchvision", "timm")
+        },
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+if __name__ == "__main__":
+    main()

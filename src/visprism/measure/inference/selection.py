@@ -1,0 +1,161 @@
+"""Selection: the inference settings of a model, verified against the model as it is written.
+
+The selection reads no clock: two runs on one machine select the same settings, so that their
+results are equal bit for bit. Precision is never changed.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from visprism.anatomy import Images, batch_size, first_images, forward, pixels
+from visprism.core.devices import PRECISIONS, Compute
+from visprism.core.inference import Inference
+from visprism.measure.batches import on_device
+from visprism.measure.inference.batch_norm_folding import foldable, is_patched
+from visprism.measure.inference.forward import inference
+
+VERIFIED_IMAGES = 16  # on which the settings are compared with the model as it is written
+_TOLERANCE, _ROUNDINGS = 1e-4, 8  # of the largest logit; in roundings of lower precisions
+# Pixels of a batch: the output of a layer then still fits into the caches of a CPU, and fills
+# a GPU.
+_PIXELS = {"cpu": 2**16, "other": 2**22}
+_SMALLEST = 8  # images of a batch
+_MODEL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
+
+
+def default_batch_size(images: Images, compute: Compute) -> int:
+    """Number of images of a forward pass for images of this size, on this kind of device."""
+    height, width = pixels(images).shape[-2:]
+    kind = "cpu" if compute.torch_device.type == "cpu" else "other"
+    return max(_SMALLEST, _PIXELS[kind] // max(1, height * width))
+
+
+@torch.no_grad()
+def select_inference(
+    model: nn.Module, images: Images, compute: Compute, *, size: int | None = None
+) -> Inference:
+    """The fastest settings whose logits are those of the model as it is written.
+
+    Up to 16 images run through the model as it is written, and, in two parts, with the
+    settings. The largest class of each image must be the same, and no logit may differ by more
+    than 1e-4 of the largest one (in bf16 and fp16, 8 roundings). Tried in turn: channels-last
+    with folded BatchNorm, each of both alone, and neither. Where parts of a batch give other
+    logits than the batch, batches stay as they are given.
+
+    Models that are compiled, scripted, quantized, replicated or have hooks run as written:
+    what else depends on their modules is unknown. Buffers and the random state are restored.
+
+    Cost: two to six forward passes of at most 16 images.
+
+    Args:
+        model: in evaluation mode.
+        images: the first ones of those that will be measured.
+        compute: device and precision.
+        size: images of a forward pass; by default a number for images of this size.
+    """
+    reason = _unsupported(model)
+    if reason:
+        return Inference(size, reason=reason)
+    few = on_device(first_images(images, VERIFIED_IMAGES), compute)
+    size = size or default_batch_size(images, compute)
+    with compute.borrow(model), _restored_state(model, compute):
+        with compute.autocast():
+            expected = forward(model, few)
+            folds = foldable(model, first_images(few, 2))
+        if expected.ndim != 2 or len(expected) != batch_size(few):
+            return Inference(None, reason="its output is not one vector of logits per image")
+        formats = (True, False) if _gains_from_channels_last(model, compute) else (False,)
+        for pairs in dict.fromkeys((folds, ())):
+            for last in formats:
+                settings = Inference(size, channels_last=last, folds=pairs)
+                if _agrees(model, settings, few, expected, compute):
+                    return settings
+    return Inference(None, reason="its logits depend on the other images of a batch")
+
+
+def _agrees(
+    model: nn.Module,
+    settings: Inference,
+    images: Images,
+    expected: Float[Tensor, "b k"],
+    compute: Compute,
+) -> bool:
+    """Whether two parts of a batch give the logits of the batch."""
+    number = batch_size(images)
+    first = first_images(images, -(-number // 2))
+    parts = [first] if number == 1 else [first, _rest(images, batch_size(first))]
+    try:
+        with inference(model, settings, compute) as run:
+            logits = torch.cat([run(part) for part in parts])
+    except _MODEL_ERRORS:  # as where feature maps are viewed as contiguous
+        return False
+    if logits.shape != expected.shape or logits.dtype != expected.dtype:
+        return False
+    rounding = torch.finfo(PRECISIONS[compute.precision]).eps
+    reach = max(_TOLERANCE, 0.0 if compute.precision == "fp32" else _ROUNDINGS * rounding)
+    near = (logits - expected).abs().max() <= reach * expected.abs().max()
+    return bool(near and torch.equal(logits.argmax(1), expected.argmax(1)))
+
+
+def _rest(images: Images, start: int) -> Images:
+    if isinstance(images, Tensor):
+        return images[start:]
+    number = batch_size(images)
+    return {n: t[start:] if len(t) == number else t for n, t in images.items()}
+
+
+def _gains_from_channels_last(model: nn.Module, compute: Compute) -> bool:
+    """Whether kernels for this format are faster; on a GPU those of low precision are."""
+    fast = compute.torch_device.type == "cpu" or compute.precision != "fp32"
+    return fast and any(isinstance(module, nn.Conv2d) for module in model.modules())
+
+
+@contextmanager
+def _restored_state(model: nn.Module, compute: Compute) -> Iterator[None]:
+    """Inside, passes may change buffers and draw random numbers; on exit both are restored."""
+    device = compute.torch_device
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            for buffer, before in buffers:
+                buffer.copy_(before)
+
+
+def _unsupported(model: nn.Module) -> str:
+    """Why nothing of a model is changed; "" if something may be."""
+    modules = list(model.modules())
+    replicated = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    tensors = [*model.parameters(), *model.buffers()]
+    checks = {
+        "it is scripted": any(isinstance(m, torch.jit.ScriptModule) for m in modules),
+        "it is compiled": any(map(_is_compiled, modules)),
+        "it has hooks or a replaced forward": any(map(is_patched, modules)),
+        "it is replicated": any(isinstance(m, replicated) for m in modules),
+        "it is quantized": any(map(_is_quantized, modules)),
+        "its tensors are not dense": not all(map(_is_dense, tensors)),
+    }
+    return next((reason for reason, applies in checks.items() if applies), "")
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    dynamo = sys.modules.get("torch._dynamo")  # takes seconds to import
+    optimized = dynamo is not None and isinstance(module, dynamo.OptimizedModule)
+    return optimized or module._compiled_call_impl is not None
+
+
+def _is_quantized(module: nn.Module) -> bool:
+    quantized = sys.modules.get("torch.ao.nn.quantized.modules.utils")
+    return quantized is not None and isinstance(module, quantized.WeightedQuantizedModule)
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether a tensor holds its numbers as they are, in memory."""
+    plain = type(tensor) in (Tensor, nn.Parameter, nn.Buffer)
+    return plain and tensor.layout is torch.strided and not tensor.is_quantized

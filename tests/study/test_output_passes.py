@@ -1,0 +1,185 @@
+"""Passes for logits in a study (src/visprism/analyses/output_passes.py)."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.analyses import ANALYSES
+from visprism.analyses.subject import subject_of
+from visprism.core.errors import InputError
+from visprism.core.inference import Inference
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.run import Run
+from visprism.measure.outputs import adversarial, frequency_noise, predict
+from visprism.measure.outputs.perturbation_ball import Attack
+from visprism.study import examine
+from visprism.study.events import Planned
+from visprism.study.subjects import DataOptions
+
+NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+WAY = Preprocessing((32, 32), **NORMALIZATION)
+
+
+class Net(nn.Module):
+    """A convolution with BatchNorm, and logits; counts the images of its passes."""
+
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.conv, self.norm = nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6)
+            self.head = nn.Linear(6, 5)
+            self.train()(torch.randn(16, 3, 32, 32))
+        self.eval()
+
+    def forward(self, x):
+        return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
+
+
+@pytest.fixture
+def model():
+    return Net()
+
+
+@pytest.fixture
+def data():
+    """100 images of 32x32 pixels in eight bits, normalized, in batches of 10."""
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.randint(256, (100, 3, 32, 32), generator=generator) / 255
+    targets = torch.randint(5, (100,), generator=generator)
+    return list(zip(((pixels - 0.5) / 0.25).split(10), targets.split(10), strict=True))
+
+
+@pytest.fixture
+def subject(model, data):
+    return subject_of(model, data, preprocessing=WAY)
+
+
+@pytest.fixture
+def images_of_passes(monkeypatch):
+    """Number of images of each pass over clean images."""
+    numbers = []
+
+    def counted(model, batches, **options):
+        numbers.append(sum(len(targets) for _, targets in batches))
+        return predict(model, batches, **options)
+
+    monkeypatch.setattr("visprism.analyses.output_passes.predict", counted)
+    return numbers
+
+
+# Clean predictions.
+
+
+def test_clean_predictions_are_computed_once_for_all_analyses(model, data, images_of_passes):
+    study = examine(
+        {"net": model},
+        data,
+        analyses=["calibration", "frequency-noise", "fourier-sensitivity", "adversarial"],
+        options={
+            "frequency-noise": {"frequencies": (0.25, 0.75)},
+            "fourier-sensitivity": {"max_frequency": 1, "frequency_step": 1},
+            "adversarial": {"attacks": ("fgsm",)},
+        },
+        preprocessing=WAY,
+        minutes=None,
+    )
+    assert not study.failures
+    assert images_of_passes == [100]
+    accuracies = {
+        study["net"][name].clean_accuracy for name in ("frequency-noise", "adversarial")
+    }
+    assert accuracies == {study["net"]["calibration"].of("accuracy")}
+
+
+def test_predictions_do_not_depend_on_the_order_of_the_calls(subject, images_of_passes):
+    run = Run()
+    full = replace(subject, passes=type(subject.passes)()).predictions(run)
+    first = subject.limited(70).predictions(run)
+    again = subject.limited(30).predictions(run)
+    then = subject.predictions(run)
+    assert images_of_passes == [100, 100]  # 64 images are a batch, and batches are full
+    for predictions in (first, again, then):
+        number = len(predictions)
+        assert torch.equal(predictions.logits, full.logits[:number])
+        assert torch.equal(predictions.targets, full.targets[:number])
+        assert predictions.provenance.images == number
+    subject.passes.clean = None
+    assert torch.equal(subject.limited(64).predictions(run).logits, full.logits[:64])
+    assert torch.equal(subject.predictions(run).logits, full.logits)
+    assert images_of_passes[2:] == [64, 36]
+
+
+def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
+    run = Run(inference=Inference())
+    clean = predict(model, data, run=run)
+    for measure in (
+        lambda **options: frequency_noise(
+            model, data, frequencies=(0.5,), run=run, **NORMALIZATION, **options
+        ),
+        lambda **options: adversarial(
+            model, data, [Attack("fgsm")], run=run, **NORMALIZATION, **options
+        ),
+    ):
+        without, given = (measure(**o)[0].columns() for o in ({}, {"clean": clean}))
+        for name, values in without.items():
+            if values.dtype.kind == "f":
+                np.testing.assert_allclose(given[name], values, rtol=1e-4, atol=1e-6)
+
+
+def test_predictions_of_other_images_are_refused(model, data):
+    clean = predict(model, data[::-1])
+    with pytest.raises(InputError, match="clean must be predictions of one pass over the same"):
+        frequency_noise(model, data, clean=clean, **NORMALIZATION)
+
+
+# Settings.
+
+
+def test_settings_stand_in_the_plan_the_provenance_and_the_index(model, data, tmp_path):
+    events = []
+    study = examine(
+        {"net": model}, data, analyses=["calibration"], out=tmp_path, minutes=None,
+        listener=events.append,
+    )  # fmt: skip
+    (plan,) = (event for event in events if isinstance(event, Planned))
+    text = "outputs: batches of 64, channels-last, 1 BatchNorm layer folded"
+    assert plan.preparation[0].endswith(text)
+    provenance = study["net"]["calibration"].provenance
+    assert provenance.inference == "channels-last, 1 BatchNorm layer folded"
+    assert provenance.batch_size == 64
+    (stored,) = json.loads((tmp_path / "study.json").read_text())["header"][
+        "inference"
+    ].values()
+    assert Inference.from_json(stored) == Inference(64, True, (("conv", "norm"),))  # noqa: FBT003
+
+
+def test_a_resumed_study_keeps_the_settings_of_the_index(model, data, tmp_path):
+    options = {"minutes": None, "out": tmp_path, "preprocessing": WAY}
+    examine(model, data, analyses=["calibration"], **options)
+    index = json.loads((tmp_path / "study.json").read_text())
+    (key,) = index["header"]["inference"]
+    index["header"]["inference"][key] = Inference(7).to_json()  # as another machine selected
+    (tmp_path / "study.json").write_text(json.dumps(index))
+    noise = ANALYSES["frequency-noise"](frequencies=(0.5,))
+    study = examine(model, data, analyses=[noise], **options)
+    provenance = study[study.models[0]]["frequency-noise"].provenance
+    assert (provenance.batch_size, provenance.inference) == (7, "")
+
+
+def test_a_batch_size_that_the_user_names_is_used(model, data):
+    study = examine(
+        {"net": model}, data, analyses=["calibration"], images=DataOptions(batch_size=9)
+    )
+    assert study["net"]["calibration"].provenance.batch_size == 9
+
+
+def test_analyses_of_feature_maps_alone_select_nothing(model, data, monkeypatch):
+    monkeypatch.setattr("visprism.analyses.output_passes.select_inference", None)
+    study = examine({"net": model}, data, analyses=["variance"], minutes=None)
+    assert not study.failures
+    assert study["net"]["variance"].provenance.inference == ""
