@@ -19,7 +19,9 @@ from visprism.measure.batches import on_device
 from visprism.measure.inference.batch_norm_folding import foldable, is_patched
 from visprism.measure.inference.forward import inference
 
-VERIFIED_IMAGES = 16  # on which the settings are compared with the model as it is written
+# Images on which the settings are compared with the model as it is written. More would take
+# longer than a tenth of a pass over 200 images.
+VERIFIED_IMAGES = 8
 _TOLERANCE, _ROUNDINGS = 1e-4, 8  # of the largest logit; in roundings of lower precisions
 # Pixels of a batch: the output of a layer then still fits into the caches of a CPU, and fills
 # a GPU.
@@ -41,7 +43,7 @@ def select_inference(
 ) -> Inference:
     """The fastest settings whose logits are those of the model as it is written.
 
-    Up to 16 images run through the model as it is written, and, in two parts, with the
+    Up to 8 images run through the model as it is written, and, in two parts, with the
     settings. The largest class of each image must be the same, and no logit may differ by more
     than 1e-4 of the largest one (in bf16 and fp16, 8 roundings). Tried in turn: channels-last
     with folded BatchNorm, each of both alone, and neither. Where parts of a batch give other
@@ -50,7 +52,7 @@ def select_inference(
     Models that are compiled, scripted, quantized, replicated or have hooks run as written:
     what else depends on their modules is unknown. Buffers and the random state are restored.
 
-    Cost: two to six forward passes of at most 16 images.
+    Cost: two to six forward passes of at most 8 images.
 
     Args:
         model: in evaluation mode.
