@@ -64,8 +64,8 @@ def predict(
     """
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
-    first, batches = peek(batches)
-    how = _how(models, first, samples, run)
+    first, number_of_batches, batches = peek(batches)
+    how = _how(models, first, number_of_batches, samples, run)
     parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
     largest = 0
@@ -113,6 +113,7 @@ class _How:
 def _how(
     models: Sequence[nn.Module],
     first: Batch | None,
+    number: int | None,
     samples: int,
     run: Run,
 ) -> _How:
@@ -121,7 +122,9 @@ def _how(
         given = run.inference if samples == 1 else None
         return _How([given or Inference()] * len(models))
     images, targets = labeled(first, run.compute)
-    choices = gather([select_inference(model, images, run.compute) for model in models])[0]
+    total = None if number is None else number * len(targets)
+    selected = [select_inference(m, images, run.compute, total=total) for m in models]
+    choices = gather(selected)[0]
     sizes = [choice.batch_size for choice in choices if choice.batch_size is not None]
     size = min(sizes) if len(sizes) == len(choices) else None
     return _How(choices, 1 if size is None else max(1, size // len(targets)), size)
