@@ -218,6 +218,11 @@ def test_few_images_are_verified_of_few(total, number):
     assert verified_images(total) == number
 
 
+def test_batches_of_one_image_stay_as_they_are():
+    settings = select_inference(with_statistics(ReadTwice()), images(1), CPU)
+    assert settings == Inference(None, channels_last=True, folds=(("stem", "bn"),))
+
+
 # The model as it is written, where something else could depend on its modules.
 
 

@@ -77,7 +77,8 @@ def select_inference(
     if reason:
         return Inference(size, reason=reason)
     few = on_device(first_images(images, verified_images(total)), compute)
-    size = size or default_batch_size(images, compute)
+    if size is None and batch_size(few) > 1:  # one image does not show what a batch does
+        size = default_batch_size(images, compute)
     with compute.borrow(model), _restored_state(model, compute):
         with compute.autocast():
             expected = forward(model, few)
