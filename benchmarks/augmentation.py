@@ -68,7 +68,13 @@ def compared(batch_size: int, arguments: argparse.Namespace) -> list[dict]:
     pixels = smooth_noise(arguments.images, generator)
     targets = torch.randint(0, CLASSES, (arguments.images,), generator=generator)
     memory_feed = MemoryFeed(
-        pixels.to(device), targets.to(device), CLASSES, batch_size, STRONG, WAY, 0
+        pixels.to(device),
+        targets.to(device),
+        num_classes=CLASSES,
+        batch_size=batch_size,
+        augmentation=STRONG,
+        preprocessing=WAY,
+        seed=0,
     )
     ways: dict[str, Callable[[int], Iterable]] = {
         "visprism": memory_feed.epoch,

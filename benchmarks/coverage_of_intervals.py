@@ -2,25 +2,36 @@
 
 Each interval that a result prints is computed by the library from samples whose truth is known.
 A sample without an interval (too few images, too few wrong predictions) does not count: the
-share of samples that have one stands beside the coverage. Run it from the repository::
+share of samples that have one stands next to the coverage. Counts are integers, and their
+coverage at one truth may be anywhere between 0.90 and 0.99 with any method. Their truth is
+therefore drawn uniformly from a range for each sample. Run it from the repository::
 
-    python benchmarks/coverage_of_intervals.py --samples 1000
+    python benchmarks/coverage_of_intervals.py
 
-and read `benchmarks/results/interval_coverage.json`. It takes some 5 minutes on one core.
+and read `benchmarks/results/interval_coverage.json`. It takes some 10 minutes on one core.
 """
 
 import argparse
 import json
+import os
+import platform
+import subprocess
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from visprism.core.auroc import auroc_interval
+from visprism.core.kappa import kappa_interval
 from visprism.core.statistics import (
+    mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
     standard_error,
@@ -32,6 +43,7 @@ from visprism.measure.outputs.calibration import calibration
 from visprism.measure.outputs.predictions import Predictions
 from visprism.measure.outputs.stability import _interval as flip_interval
 from visprism.measure.outputs.temperature import temperature
+from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
 from visprism.results.hessian_statistics import (
     average_positive,
@@ -41,7 +53,6 @@ from visprism.results.hessian_statistics import (
 from visprism.results.predictions import (
     Outcomes,
     calibration_differences,
-    error_consistency,
 )
 
 RESULTS = Path(__file__).parent / "results" / "interval_coverage.json"
@@ -61,7 +72,6 @@ class Case:
     units: int  # images, mini-batches, seeds, ...
     truth: float
     draw: Callable[[Generator], Ends]
-    cost: int = 1  # samples are divided by it
 
 
 @dataclass(frozen=True)
@@ -81,13 +91,14 @@ def main() -> None:
     """Simulate all cases and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--samples", type=int, default=1000, help="samples of each situation")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the samples")
     parser.add_argument("--only", default="", help="intervals whose name contains this text")
     options = parser.parse_args()
     torch.set_num_threads(1)
     start, rows = time.perf_counter(), []
     for case in cases():
         if options.only in case.interval:
-            rows.append(covered(case, max(20, options.samples // case.cost)))
+            rows.append(covered(case, options.samples, options.seed))
             print(
                 f"{case.interval:<38} {case.situation:<44} {case.units:>5} "
                 f"{rows[-1].coverage:.3f} of {rows[-1].have_interval:.2f}",
@@ -96,16 +107,33 @@ def main() -> None:
     if not options.only:
         table = {
             "nominal": 0.95,
+            "setting": setting(options.seed),
             "seconds": round(time.perf_counter() - start),
             "rows": [asdict(row) for row in rows],
         }
         RESULTS.write_text(json.dumps(table, indent=1) + "\n")
 
 
-def covered(case: Case, samples: int) -> Row:
+def setting(seed: int) -> dict[str, object]:
+    """Seed, versions, machine, date and commit of a run."""
+    here = Path(__file__).parent
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True
+    ).stdout.strip()
+    return {
+        "seed": seed,
+        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, one thread",
+        "versions": {n: version(n) for n in ("visprism", "numpy", "scipy", "torch")}
+        | {"python": platform.python_version()},
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit,
+    }
+
+
+def covered(case: Case, samples: int, seed: int) -> Row:
     """Coverage among the samples that have an interval; each case has its own seed."""
     name = f"{case.interval} {case.situation} {case.units}"
-    generator = np.random.default_rng(zlib.crc32(name.encode()))
+    generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
     ends = np.array([case.draw(generator) for _ in range(samples)])
     given = np.isfinite(ends).all(1)
     inside = (ends[:, 0] <= case.truth) & (case.truth <= ends[:, 1])
@@ -132,61 +160,127 @@ def cases() -> Iterator[Case]:
 
 
 def fractions() -> Iterator[Case]:
-    """Wilson's interval, and that of a difference of two fractions of the same images."""
+    """Intervals of fractions of images, of their differences, and of shares of tokens."""
     for n in (50, 200, 1000):
-        for p in (0.5, 0.8, 0.93, 0.99):
+        for p in ((0.4, 0.6), (0.7, 0.9), (0.9, 0.97), (0.97, 1.0)):
 
-            def accuracy(g: Generator, n: int = n, p: float = p) -> Ends:
-                (low,), (high,) = wilson(np.array([g.binomial(n, p)]), np.array([n]))
-                return low, high
+            def accuracy(g: Generator, n: int = n, p: tuple = p) -> Ends:
+                truth = g.uniform(*p)
+                (low,), (high,) = wilson(np.array([g.binomial(n, truth)]), np.array([n]))
+                return low - truth, high - truth
 
             printed = "accuracy, robust accuracy, shape bias, fractions at a cut-off"
-            yield Case("Wilson", printed, f"fraction {p}", n, p, accuracy)
-        for lost, gained in ((0.02, 0.0), (0.05, 0.01), (0.3, 0.02), (0.1, 0.1)):
+            yield Case("Wilson", printed, f"fraction {p[0]} to {p[1]}", n, 0.0, accuracy)
+    for n in (100, 200, 1000):
+        for lost, gained in (
+            ((0.01, 0.03), (0.0, 0.0)),
+            ((0.03, 0.07), (0.005, 0.015)),
+            ((0.2, 0.4), (0.01, 0.03)),
+            ((0.05, 0.15), (0.05, 0.15)),
+        ):
 
             def drop(g: Generator, n: int = n, q: tuple = (lost, gained)) -> Ends:
-                a, b, _ = g.multinomial(n, [*q, 1 - sum(q)])
-                return paired_proportions_interval(int(a), int(b), n)
+                lost, gained = g.uniform(*q[0]), g.uniform(*q[1])
+                a, b, _ = g.multinomial(n, [lost, gained, 1 - lost - gained])
+                low, high = paired_proportions_interval(int(a), int(b), n)
+                return low - lost + gained, high - lost + gained
 
             printed = "accuracy drops of ablation, noise, attacks and corruptions"
-            situation = f"{lost} lost, {gained} gained"
-            yield Case("Bonett and Price", printed, situation, n, lost - gained, drop)
+            situation = f"{lost[0]} to {lost[1]} lost, {gained[0]} to {gained[1]} gained"
+            yield Case("Bonett and Price", printed, situation, n, 0.0, drop)
+    for n in (128, 512):
+        for share, spread in ((0.002, 20.0), (0.02, 2.0), (0.3, 5.0)):
+            beta = share * spread, (1 - share) * spread
+
+            def tokens(g: Generator, n: int = n, beta: tuple = beta) -> Ends:
+                values = g.binomial(196, g.beta(*beta, size=n)) / 196
+                error = values.std(ddof=1) / n**0.5
+                ends = mean_fraction_interval(*np.array([[values.mean()], [error]]), n)
+                return float(ends[0][0]), float(ends[1][0])
+
+            printed = "shares of outlier tokens and of heads with a sink, by block"
+            situation = f"share {share}, {spread} pseudo-counts"
+            yield Case("mean of token shares", printed, situation, n, share, tokens)
+    for m, n in ((50, 50), (200, 1000)):
+        for area in (0.7, 0.95, 0.99):
+            gap = float(2**0.5 * torch.special.ndtri(torch.tensor(area, dtype=torch.float64)))
+
+            def separated(g: Generator, sizes: tuple = (m, n), gap: float = gap) -> Ends:
+                a, b = g.normal(size=sizes[0]), g.normal(size=sizes[1]) + gap
+                below = (a[:, None] < b).mean(1), (a[:, None] < b).mean(0)
+                error = sum(v.var(ddof=1) / len(v) for v in below) ** 0.5
+                ends = auroc_interval(*np.array([[below[0].mean()], [error]]), *sizes)
+                return float(ends[0][0]), float(ends[1][0])
+
+            printed = "detection of other data"
+            yield Case("AUROC", printed, f"{area}, normal scores", m + n, area, separated)
+
+
+# Losses of images: draws, and their mean.
+LOSSES: dict[str, tuple[Callable[[Generator, int], np.ndarray], float]] = {
+    "Weibull with shape 0.6": (lambda g, n: g.weibull(0.6, n), 1.504575),
+    "exponential for 10 %": (lambda g, n: (g.random(n) < 0.1) * g.exponential(size=n), 0.1),
+    "log-normal, sigma 1.2": (lambda g, n: g.lognormal(0, 1.2, n), float(np.exp(0.72))),
+    "Pareto with shape 5": (lambda g, n: g.pareto(5, n), 0.25),
+}
 
 
 def means() -> Iterator[Case]:
     """Means over images of losses, of fractions of conditions, and of their differences."""
     for n in (64, 128, 512):
-        for rate, groups in ((0.1, 15), (0.5, 15), (0.02, 30)):
-            beta = rate, 1 - rate  # a correlation of 0.5 between the conditions of one image
+        for rate, groups in (((0.05, 0.15), 15), ((0.4, 0.6), 15), ((0.03, 0.07), 30)):
 
-            def flips(g: Generator, n: int = n, beta: tuple = beta, k: int = groups) -> Ends:
-                return flip_interval(g.binomial(k, g.beta(*beta, size=n)) / k)
+            def flips(g: Generator, n: int = n, rate: tuple = rate, k: int = groups) -> Ends:
+                truth = g.uniform(*rate)  # a correlation of 0.5 between conditions of an image
+                chances = g.beta(truth, 1 - truth, size=n)
+                low, high = flip_interval(g.binomial(k, chances) / k)
+                return low - truth, high - truth
 
             printed = "accuracy on corrupted images, flip rate"
-            situation = f"fraction {rate} of {groups} conditions"
-            yield Case("mean of fractions", printed, situation, n, rate, flips)
-        for lost, gained, k in ((0.02, 0.0, 4), (0.05, 0.01, 4), (0.3, 0.02, 15)):
+            situation = f"{rate[0]} to {rate[1]} of {groups} conditions"
+            yield Case("mean of fractions", printed, situation, n, 0.0, flips)
+        for lost, gained, k in (
+            ((0.03, 0.06), 0.0, 4),
+            ((0.03, 0.07), 0.01, 4),
+            ((0.2, 0.4), 0.02, 15),
+        ):
 
-            def contrast(g: Generator, n: int = n, q: tuple = (lost, gained, k)) -> Ends:
-                u = g.random((n, q[2]))
-                return mean_interval(((u < q[0]) * 1.0 - (u > 1 - q[1])).mean(1))
+            def contrast(
+                g: Generator, n: int = n, lost: tuple = lost, gained: float = gained, k: int = k
+            ) -> Ends:
+                truth = g.uniform(*lost)
+                u = g.random((n, k))
+                low, high = mean_interval(((u < truth) * 1.0 - (u > 1 - gained)).mean(1))
+                return low - truth + gained, high - truth + gained
 
             printed = "mean drops, contrasts of kinds and of frequency bands"
-            situation = f"{lost} lost, {gained} gained in {k} conditions"
-            yield Case("mean of drops", printed, situation, n, lost - gained, contrast)
-        for scale, spread in ((1.0, 2.0), (2.0, 2.0), (2.0, 4.0)):
-            model = BinaryModel(scale, spread)
+            situation = f"{lost[0]} to {lost[1]} lost, {gained} gained in {k} conditions"
+            yield Case("mean of drops", printed, situation, n, 0.0, contrast)
+        for name, (draw, truth) in LOSSES.items():
+
+            def skewed(g: Generator, n: int = n, draw: Callable = draw) -> Ends:
+                return mean_interval(draw(g, n))
+
+            yield Case("mean of losses", "NLL, Brier score", name, n, truth, skewed)
+        for model in TWO_CLASSES:
+            scale, spread = model.scale, model.spread
             for metric in ("nll", "signed_ece", "aurc"):
 
                 def loss(
                     g: Generator, n: int = n, m: BinaryModel = model, of: str = metric
                 ) -> Ends:
-                    resamples = 200 if of == "aurc" else 0
-                    return calibration(m.sample(g, n), resamples=resamples).interval(of)
+                    return calibration(m.sample(g, n)).interval(of)
 
                 situation = f"logits of {spread} times {scale}"
-                truth, cost = model.truth(metric), 4
-                yield Case(f"mean {metric}", "NLL, ECE, AURC", situation, n, truth, loss, cost)
+                truth = model.truth(metric)
+                yield Case(f"mean {metric}", "NLL, ECE, AURC", situation, n, truth, loss)
+        for rate in (0.1, 0.3):
+
+            def independent(g: Generator, n: int = n, rate: float = rate) -> Ends:
+                return calibration(outcomes(g.random(n) >= rate, g.random(n))).interval("aurc")
+
+            situation = f"errors {rate}, whatever the confidence"
+            yield Case("mean aurc", "NLL, ECE, AURC", situation, n, rate, independent)
 
 
 @dataclass(frozen=True)
@@ -206,8 +300,14 @@ class BinaryModel:
 
     def truth(self, metric: str) -> float:
         """The value in many images."""
-        sample = self.sample(np.random.default_rng(0), REFERENCE)
-        return calibration(sample, resamples=0).of(metric)
+        return self._reference.of(metric)
+
+    @cached_property
+    def _reference(self) -> Calibration:
+        return calibration(self.sample(np.random.default_rng(0), REFERENCE))
+
+
+TWO_CLASSES = (BinaryModel(1.0, 2.0), BinaryModel(2.0, 2.0), BinaryModel(2.0, 4.0))
 
 
 def outcomes(
@@ -235,6 +335,7 @@ MODELS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "wrong in both directions": lambda c: c + np.where(c > 0.8, -0.05, 0.1),
     "wrong above 0.9 alone": lambda c: c - np.where(c > 0.9, 0.06, 0),
     "wrong below 0.7 alone": lambda c: c - np.where(c < 0.7, 0.15, 0),
+    "wrong as a wave": lambda c: (c + 0.08 * np.sin(12 * c)).clip(0, 1),
 }
 
 
@@ -252,6 +353,16 @@ def true_ece(name: str) -> float:
 
 def calibration_errors() -> Iterator[Case]:
     """The debiased ECE, its difference, and the temperature."""
+    for gap in (0.0, 0.03):
+        for n in (100, 256, 1000):
+
+            def sure(g: Generator, n: int = n, gap: float = gap) -> Ends:
+                c = 1 - g.beta(0.2, 12, n)  # a mean of 0.984
+                error = calibration_error(c.astype(np.float32), g.random(n) < c - gap)
+                return error.low, error.high
+
+            situation = f"{gap} overconfident, few errors"
+            yield Case("debiased ECE", "debiased ECE", situation, n, gap, sure)
     for name, chance in MODELS.items():
         for n in (100, 256, 1000):
 
@@ -261,7 +372,7 @@ def calibration_errors() -> Iterator[Case]:
                 return error.low, error.high
 
             truth = true_ece(name)
-            yield Case("debiased ECE", "debiased ECE", name, n, truth, ece, 2)
+            yield Case("debiased ECE", "debiased ECE", name, n, truth, ece)
     names = list(MODELS)
     for first, second in ((0, 0), (0, 2), (0, 1), (1, 2), (3, 2), (4, 0), (2, 2)):
         a, b = names[first], names[second]
@@ -279,7 +390,7 @@ def calibration_errors() -> Iterator[Case]:
             return float(result.low[0]), float(result.high[0])
 
         truth = true_ece(b) - true_ece(a)
-        yield Case("difference of ECE", "paired", f"{a}; {b}", 512, truth, difference, 4)
+        yield Case("difference of ECE", "paired", f"{a}; {b}", 512, truth, difference)
     for n, factor in ((100, 2.0), (400, 0.5), (400, 2.0)):
 
         def fitted(g: Generator, n: int = n, factor: float = factor) -> Ends:
@@ -288,7 +399,7 @@ def calibration_errors() -> Iterator[Case]:
             result, _ = temperature(Predictions(factor * z, targets))
             return result.temperature_low, result.temperature_high
 
-        yield Case("temperature", "temperature", f"of {factor}", n, factor, fitted, 5)
+        yield Case("temperature", "temperature", f"of {factor}", n, factor, fitted)
 
 
 def torch_generator(g: Generator) -> torch.Generator:
@@ -308,34 +419,48 @@ def comparisons() -> Iterator[Case]:
         truth = float(np.exp(0.32) * (np.exp(0.2) - 1))
         printed = "differences between two models"
         yield Case("paired differences", printed, "log-normal losses", n, truth, losses)
-        for p in (0.7, 0.9):
-            chance = p**2 + (1 - p) ** 2
+    for n in (64, 200, 1000):
+        for p, q in ((0.75, 0.75), (0.92, 0.9)):
+            for truth in (0.1, 0.6, 0.85, 0.93, 0.98):
+                disagree = (1 - truth) * (p * (1 - q) + q * (1 - p))
+                first, second = (disagree + p - q) / 2, (disagree - p + q) / 2
+                if second < 0:
+                    continue
+                cells = [1 - p - second, second, first, p - first]
 
-            def kappa(g: Generator, n: int = n, p: float = p) -> Ends:
-                common, a, b = g.random((3, n)) < p
-                shared = g.random(n) < 0.5
-                pair = (outcomes(np.where(shared, common, x), np.full(n, 0.9)) for x in (a, b))
-                result = error_consistency(*pair)
-                return result.low, result.high
+                def kappa(g: Generator, n: int = n, cells: list = cells) -> Ends:
+                    counts = g.multinomial(n, cells).reshape(2, 2)
+                    return kappa_interval(counts.astype(np.float64))
 
-            truth = (0.5 + 0.5 * chance - chance) / (1 - chance)
-            yield Case("kappa", "error consistency", f"accuracy {p}", n, truth, kappa)
+                situation = f"{truth}, accuracies {p} and {q}"
+                yield Case("kappa", "error consistency", situation, n, truth, kappa)
 
 
 def eigenvalues() -> Iterator[Case]:
     """NEP, APE and the geometric mean over mini-batches of 5 eigenvalues."""
     for n in (10, 16, 32):
-        for p in (0.01, 0.05, 0.2, 0.5):
+        for p in ((0.005, 0.03), (0.03, 0.1), (0.1, 0.3), (0.3, 0.6)):
             for r in (0.1, 0.4, 0.8):
 
-                def nep(g: Generator, n: int = n, p: float = p, r: float = r) -> Ends:
-                    q = g.beta(p * (1 / r - 1), (1 - p) * (1 / r - 1), size=(n, 1))
-                    return negative_proportion(list(np.where(g.random((n, 5)) < q, -1.0, 1.0)))[
-                        1:
-                    ]
+                def nep(g: Generator, n: int = n, p: tuple = p, r: float = r) -> Ends:
+                    truth, shape = g.uniform(*p), 1 / r - 1
+                    q = g.beta(truth * shape, (1 - truth) * shape, size=(n, 1))
+                    values = np.where(g.random((n, 5)) < q, -1.0, 1.0)
+                    _, low, high = negative_proportion(list(values))
+                    return low - truth, high - truth
 
-                yield Case("NEP", "NEP", f"{p} negative, correlation {r}", n, p, nep)
-        for spread in (0.2, 0.4, 0.6):
+                situation = f"{p[0]} to {p[1]} negative, correlation {r}"
+                yield Case("NEP", "NEP", situation, n, 0.0, nep)
+        for shape in (2.0, 6.0):  # of gamma-distributed mini-batches with a mean of 1
+
+            def gamma_ape(g: Generator, n: int = n, shape: float = shape) -> Ends:
+                scale = g.gamma(shape, 1 / shape, size=(n, 1))
+                return average_positive(list(scale * g.weibull(1.5, size=(n, 5)) / 0.9027453))[
+                    1:
+                ]
+
+            yield Case("APE", "APE", f"gamma with shape {shape}", n, 1.0, gamma_ape)
+        for spread in (0.2, 0.5, 0.9):
             truth = float(np.exp((spread**2 + 0.16) / 2))
             for name, mean, value in (
                 ("APE", average_positive, truth),

@@ -45,7 +45,7 @@ def main() -> None:
     ways: dict[str, Callable[[], object]] = {
         "one read": lambda: predictions.logits.sum(),
         "one pass": lambda: outcomes(predictions),
-        "all metrics": lambda: calibration(predictions, resamples=0),
+        "all metrics": lambda: calibration(predictions),
         "with intervals": lambda: calibration(predictions),
         "torchmetrics, 3": lambda: theirs(predictions),
     }

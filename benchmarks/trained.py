@@ -234,7 +234,7 @@ def evaluate(network: LoadedModel, data: str, limit: int | None = None) -> dict[
     """Accuracy, NLL and ECE on the test images."""
     images = load_data(data, split="test", limit=limit, seed=0)
     test_batches = batches(images, network.preprocessing, BATCH)
-    measured = calibration(predict(network.model, test_batches), resamples=0)
+    measured = calibration(predict(network.model, test_batches))
     accuracy = float(measured.of("accuracy"))
     return {
         "images": len(images),

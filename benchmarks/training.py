@@ -112,7 +112,15 @@ def ours(name: str, pixels: Tensor, targets: Tensor, device: str, precision: str
     # Several batches are augmented at once: those that are timed come from a feed of their own,
     # so that all of their data and nothing else is timed.
     first, rest = (
-        MemoryFeed(pixels[part], targets[part], CLASSES, BATCH, STRONG, WAY, 0)
+        MemoryFeed(
+            pixels[part],
+            targets[part],
+            num_classes=CLASSES,
+            batch_size=BATCH,
+            augmentation=STRONG,
+            preprocessing=WAY,
+            seed=0,
+        )
         for part in (slice(BATCH), slice(BATCH, None))
     )
     engine = Engine(model_of(name), recipe, compute, None)

@@ -1,8 +1,8 @@
-"""Write docs/reference.md from the public names, and the table of commands in README.md.
+"""Write docs/reference.md, the table of commands in README.md, and the tables of options.
 
     python docs/make_reference.py
 
-The groups are those of src/visprism/__init__.pyi. Tests compare both files with the code.
+The groups are those of src/visprism/__init__.pyi. Tests compare all files with the code.
 """
 
 import re
@@ -10,10 +10,13 @@ from importlib import import_module
 from pathlib import Path
 
 import visprism
+from visprism.analyses import ANALYSES
 from visprism.cli.parser import commands
+from visprism.core.options import Option, options_of
 
 FILE = Path(__file__).parent / "reference.md"
 README = Path(__file__).parent.parent / "README.md"
+ANALYSIS_PAGES = Path(__file__).parent / "analyses"
 STUB = Path(visprism.__file__).with_suffix(".pyi")
 
 _STUDY = " MODEL ... --data DATA --out DIR"
@@ -77,6 +80,29 @@ def readme() -> str:
     return re.sub(r"\| command \| shows \|\n(?:\|.*\n)+", lambda _: table, text)
 
 
+def analysis_pages() -> dict[Path, str]:
+    """The page of each analysis that has options, with the present table of options."""
+    pages = {}
+    for name, analysis in ANALYSES.items():
+        path, options = ANALYSIS_PAGES / f"{name}.md", options_of(analysis)
+        if options and path.exists():  # a plug-in has no page here
+            rows = [_option_row(option) for option in options.values()]
+            table = "\n".join(["| option | default | meaning |", "|---|---|---|", *rows, ""])
+            text = path.read_text("utf-8")
+            pages[path] = re.sub(
+                r"\| option \| default \| meaning \|\n(?:\|.*\n)+", lambda _, t=table: t, text
+            )
+    return pages
+
+
+def _option_row(option: Option) -> str:
+    meaning, _, default = option.help.rpartition(" (default: ")
+    flag = f"--{option.name.replace('_', '-')}"
+    return f"| `{flag}` | {default[:-1]} | {meaning} |"
+
+
 if __name__ == "__main__":
+    for path, text in analysis_pages().items():
+        path.write_text(text, encoding="utf-8")
     FILE.write_text(reference(), encoding="utf-8")
     README.write_text(readme(), encoding="utf-8")

@@ -14,7 +14,7 @@ README = (PROJECT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
 BLOCKS = FENCE.findall(README)
 PAGES = [
-    PROJECT / "docs" / name for name in ("harmonize.md", "analyses/attention_as_convolution.md")
+    PROJECT / "docs" / name for name in ("harmonize.md", "analyses/attention-as-convolution.md")
 ]
 # Those of analyses are run by tests/test_plugins.py and tests/test_notebook.py.
 ELSEWHERE = {"your_own_analysis", "examine_your_model"}

@@ -48,7 +48,7 @@ def _trained(name: str, recipe: Recipe, run: Run) -> Trained:
         augmentation=recipe.augmentation,
         seed=recipe.seed,
     )
-    before = calibration(predict(model, test), resamples=0).of("accuracy")
+    before = calibration(predict(model, test)).of("accuracy")
     history = fit(model, train, recipe, test=test, run=run)
     return Trained(
         name=f"{name} (trained)",

@@ -58,7 +58,7 @@ def test_a_readout_needs_as_many_images_as_folds():
 
 
 def test_calibration_measures_everything_on_one_pass():
-    analysis = ANALYSES["calibration"](resamples=20)
+    analysis = ANALYSES["calibration"]()
     metrics, diagram, curve, scaling, outcomes, per_image = measure(analysis, subject())
     assert diagram.ece == pytest.approx(metrics.of("ece"))
     assert curve.aurc == pytest.approx(metrics.of("aurc"))
@@ -69,7 +69,7 @@ def test_calibration_measures_everything_on_one_pass():
 
 
 def test_two_models_are_compared_by_their_errors_and_their_calibration():
-    analysis = ANALYSES["calibration"](resamples=20)
+    analysis = ANALYSES["calibration"]()
     pair = [Measured(s, measure(analysis, s)) for s in (subject(0), subject(1))]
     consistency, difference = analysis.compare(*pair, Run())
     assert consistency.images == 24
@@ -81,9 +81,7 @@ def test_two_models_are_compared_by_their_errors_and_their_calibration():
 
 
 def test_corruptions_are_those_of_the_pixels_before_normalization():
-    analysis = ANALYSES["corruptions"](
-        corruptions=("fog", "contrast"), severities=(5,), resamples=0
-    )
+    analysis = ANALYSES["corruptions"](corruptions=("fog", "contrast"), severities=(5,))
     given = subject()
     result, errors, per_image = measure(analysis, given)
     assert errors.corruption.tolist() == ["fog", "contrast"]

@@ -223,4 +223,4 @@ def test_ctrl_c_while_files_are_written_leaves_the_old_ones(
     assert main([*study_command, str(tmp_path)]) == 130
     assert "2 results are stored" in capsys.readouterr().err
     assert (tmp_path / "report.html").read_text() == "of an earlier run"
-    assert not list(tmp_path.glob(".visprism-*"))
+    assert not list(tmp_path.glob(".visprism*"))

@@ -1,6 +1,7 @@
 """Laws of files: a reader sees the old ones or the new ones, whatever goes wrong."""
 
 import errno
+import re
 import resource
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from visprism.core.errors import InputError, OutputError
-from visprism.core.files import atomic_write, output_folder, write_text
+from visprism.core.files import atomic_write, output_folder, remove_leftovers, write_text
 
 OLD = {"page.html": "old", "figures/a.png": "old a", "figures/b.png": "old b", "mine": "user's"}
 NEW = {"page.html": "new", "figures/a.png": "new a", "table.md": "new", "deep/x/y.npz": "new y"}
@@ -82,7 +83,7 @@ def test_an_error_between_any_two_moves_leaves_the_old_files(
                     replace_all(folder)
         assert len(calls) >= min(number, moves)
         assert content(folder) == (BOTH if number > moves else OLD)
-        assert not list(folder.glob(".visprism-*"))
+        assert not list(folder.glob(".visprism*"))
 
 
 def test_an_error_before_the_first_file_of_a_new_folder_leaves_none(tmp_path, monkeypatch):
@@ -185,3 +186,33 @@ def test_a_folder_that_vanishes_meanwhile_is_named(tmp_path):
         atomic_write(path),
     ):
         shutil.rmtree(path.parent)
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_running_one_writes_stays(tmp_path):
+    program = """
+import os, signal, sys
+from pathlib import Path
+from visprism.core.files import atomic_write, output_folder
+folder = Path(sys.argv[1])
+(folder / "deep").mkdir()
+with atomic_write(folder / "deep" / "a.npz") as scratch, output_folder(folder) as pages:
+    scratch.write_text("half")
+    (pages / "page.html").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    (tmp_path / ".mine.tmp").write_text("a hidden file of the user")
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert done.returncode == -9
+    left = [p.name for p in tmp_path.rglob(".*") if ".tmp" in p.name]
+    assert len(left) == 3
+    with atomic_write(tmp_path / "b.npz") as scratch:
+        elsewhere = scratch.with_name(re.sub(r"[^.]+-(\d+)", r"elsewhere-\1", scratch.name))
+        elsewhere.write_text("of another machine")
+        remove_leftovers(tmp_path)
+        assert scratch.exists()
+    assert {p.name for p in tmp_path.rglob("*")} == {
+        ".mine.tmp",
+        "b.npz",
+        "deep",
+        elsewhere.name,
+    }

@@ -27,8 +27,8 @@ def test_each_lesion_stands_at_its_depth_in_the_color_of_its_kind(made, ax):
         assert colors[place] == color_of(result.kind[i]).lower()
     assert (0.75, 0.05) in colors  # a head of the attention
     assert ax.get_ylabel() == "Accuracy drop, one block ablated"
-    spans = [s.tolist() for s in ax.collections[0].get_segments()]
-    assert [[y for _, y in s] for s in spans] == [[0.06, 0.13], [0.34, 0.45], [-0.02, 0.02]]
+    spans = [collection.get_segments()[0][:, 1] for collection in ax.collections]
+    np.testing.assert_allclose(spans, [[0.06, 0.13], [0.34, 0.45], [-0.02, 0.02]])
     plot(result, ax, quantity="nll_rise")
     assert (0.75, 1.5) in markers(ax)
 

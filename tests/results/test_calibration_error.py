@@ -162,14 +162,32 @@ def test_confidences_of_1_have_an_interval_like_that_of_the_accuracy():
 
 
 def test_a_gap_of_0_has_an_interval_above_0():
-    error = calibration_error(np.full(40, 0.75, np.float32), np.arange(40) < 30)
+    error = calibration_error(np.full(100, 0.75, np.float32), np.arange(100) < 75)
     assert error.value == error.low == 0
-    assert 0.1 < error.high < 0.25
+    assert 0.06 < error.high < 0.15
 
 
-@pytest.mark.parametrize(("images", "wrong"), [(19, 6), (100, 4), (100, 96)])
-def test_few_images_of_either_outcome_have_no_interval(images: int, wrong: int):
+@pytest.mark.parametrize(("images", "given"), [(99, False), (100, True)])
+@pytest.mark.parametrize("wrong", [0, 4, 50])
+def test_there_is_an_interval_from_100_images_on_however_many_are_wrong(
+    images: int, *, given: bool, wrong: int
+):
     confidence = np.full(images, 0.9, np.float32)
     error = calibration_error(confidence, np.arange(images) >= wrong)
-    assert np.isnan([error.low, error.high]).all()
+    assert (np.isfinite([error.low, error.high]) == given).all()
     assert np.isfinite([error.value, error.debiased, error.calibrated]).all()
+
+
+@pytest.mark.parametrize(("images", "gap"), [(100, 0.0), (100, 0.03), (256, 0.03)])
+def test_the_intervals_that_are_printed_cover_it_also_where_few_are_wrong(
+    images: int, gap: float
+):
+    generator = np.random.default_rng(10)
+
+    def draw():
+        confidence = 1 - generator.beta(0.2, 12, images)  # a mean of 0.984
+        return confidence.astype(np.float32), generator.random(images) < confidence - gap
+
+    errors = [calibration_error(*draw()) for _ in range(800)]
+    low, high = np.array([(error.low, error.high) for error in errors]).T
+    assert 0.92 <= np.mean((low <= gap) & (gap <= high)) <= 0.98

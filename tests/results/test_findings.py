@@ -44,7 +44,7 @@ def test_an_accuracy_of_chance_is_a_warning(correct, expected):
     targets = torch.arange(1000) % 10
     predicted = torch.where(torch.arange(1000) < correct, targets, (targets + 1) % 10)
     logits = torch.nn.functional.one_hot(predicted, 10).float() * 3
-    result = calibration(Predictions(logits, targets), resamples=20)
+    result = calibration(Predictions(logits, targets))
     codes = [finding.code for finding in result.findings()]
     assert ("VP101" in codes) is expected
     assert result.of("accuracy") == pytest.approx(correct / 1000)

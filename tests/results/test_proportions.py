@@ -7,10 +7,11 @@ import pytest
 
 from visprism.core.auroc import auroc_interval
 from visprism.core.provenance import Provenance
-from visprism.core.statistics import wilson
+from visprism.core.statistics import mean_fraction_interval, wilson
 from visprism.figures import plot
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.readout import RIDGE, Readouts
+from visprism.results.token_norms import OutlierTokens
 
 BLOCKS = {
     "block": np.array(["a", "b"]),
@@ -87,3 +88,24 @@ def test_sentence_answer_and_figure_of_an_auroc_of_1_have_an_interval_below_1():
     text = str(result.findings()[0])
     assert f"1 [{low[0]:.3g}, 1] at a" in text
     assert f"0.98 [{low[1]:.3g}, {high[1]:.3g}] at b" in text
+
+
+def test_the_figure_of_shares_of_outliers_has_their_interval_within_0_and_1():
+    share, error = np.array([0.0, 0.001]), np.array([0.0, 0.001])
+    result = OutlierTokens(
+        **BLOCKS,
+        share=share,
+        share_error=error,
+        largest=np.ones(2),
+        largest_error=np.zeros(2),
+        threshold=4.0,
+        mean_share=0.0005,
+        mean_share_error=0.0005,
+        provenance=replace(Provenance(), images=IMAGES),
+    )
+    low, high = mean_fraction_interval(share, error, IMAGES)
+    drawn = np.array([c.lines[2][0].get_segments()[0][:, 1] for c in plot(result).containers])
+    np.testing.assert_allclose(drawn, np.stack([low, high], axis=1))
+    assert (drawn >= 0).all()
+    ends = result.intervals_of("largest")
+    np.testing.assert_allclose(ends, np.ones((2, 2)))

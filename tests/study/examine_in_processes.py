@@ -47,7 +47,9 @@ def study_in(folder, analyses=ANALYSES):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print("ready", flush=True)  # noqa: T201
-    with processes():
-        study_in(Path(sys.argv[1]))
-    print("done", flush=True)  # noqa: T201
+    if "BEGUN" in globals():  # run by `runpy`, with a folder and an event
+        globals()["BEGUN"].set()
+        study_in(globals()["FOLDER"])
+    else:
+        with processes():
+            study_in(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ from visprism.study import examine
 from visprism.study.table import Difference, Row
 
 SIDE = 4  # of the token grid
-IMAGES = 20
+IMAGES = 32
 
 
 def network(seed):
@@ -45,6 +45,12 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     text = Row("How bright?", "brightness", "", {}, difference).difference_text()
     assert difference.remark == remark
     assert text.endswith(f" ({remark})" if remark else "]")
+
+
+def test_a_difference_of_fractions_is_in_percentage_points():
+    difference = Difference(0.0123, -0.01, 0.034)
+    assert difference.text("%") == "1.23 percentage points [-1, 3.4]"
+    assert difference.text("pixels") == "0.0123 pixels [-0.01, 0.034]"
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +127,15 @@ def distance(attention, x):
 
 
 def hall_interval(d):
-    """Ends at which Hall's cubic of the studentized mean has the quantiles of Student's t."""
+    """Ends at which Hall's cubic of the studentized mean has quantiles of Student's t."""
     n, s = len(d), d.std(ddof=1)
     b = ((d - d.mean()) ** 3).mean() / s**3 / np.sqrt(n)
 
     def root(t):
         return optimize.brentq(lambda u: u + b * u**2 / 3 + b**2 * u**3 / 27 + b / 6 - t, -9, 9)
 
-    t = stats.t.ppf(0.975, n - 1)
+    excess = (((d - d.mean()) / s) ** 4).mean() - 3 - n * b**2 / 2
+    t = stats.t.ppf(0.975, 2 / (max(excess, 0) / n + 2 / (n - 1)))
     return [d.mean() - root(q) * s / np.sqrt(n) for q in (t, -t)]
 
 

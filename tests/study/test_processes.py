@@ -1,5 +1,6 @@
 """Studies that are killed and resumed, and studies of two processes."""
 
+import multiprocessing
 import runpy
 import subprocess
 import sys
@@ -28,18 +29,30 @@ def undisturbed(program, tmp_path_factory):
     return study, time.monotonic() - start
 
 
-def kill_after(seconds, folder):
+@pytest.fixture(scope="module")
+def forks():
+    """A server that has imported everything and forks a process for each run."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["timm", "visprism.study"])
+    return context
+
+
+def kill_after(seconds, folder, forks):
     """Run the program and kill it; whether it was killed before it was done."""
-    command = [sys.executable, str(PROGRAM), str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return True
-    assert process.returncode == 0
-    return False
+    begun = forks.Event()
+    process = forks.Process(
+        target=runpy.run_path,
+        args=(str(PROGRAM),),
+        kwargs={"init_globals": {"BEGUN": begun, "FOLDER": folder}, "run_name": "__main__"},
+    )
+    process.start()
+    assert begun.wait(120)
+    process.join(seconds)
+    killed = process.exitcode is None
+    process.kill()
+    process.join()
+    assert killed or process.exitcode == 0
+    return killed
 
 
 def assert_equal(study, expected):
@@ -52,19 +65,21 @@ def assert_equal(study, expected):
     assert repr(study.table()) == repr(expected.table())  # NaN is not equal to itself
 
 
-@pytest.mark.parametrize(
-    ("kills", "seed"), [(3, 0), pytest.param(20, 1, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("kills", "seed"), [(3, 0), (20, 1)])
 def test_a_study_that_was_killed_resumes_to_the_same_results(
-    kills, seed, undisturbed, program, tmp_path
+    kills, seed, undisturbed, program, forks, tmp_path
 ):
     expected, seconds = undisturbed
-    moments = np.random.default_rng(seed).uniform(0.05, seconds, kills)
-    killed = sum(kill_after(moment, tmp_path) for moment in moments)
-    assert killed > 0
-    resumed = program["study_in"](tmp_path)
-    assert_equal(resumed, expected)
-    assert_equal(Study.load(tmp_path), expected)
+    generator = np.random.default_rng(seed)
+    killed, folders = 0, [tmp_path / "0"]
+    while killed < kills:
+        if kill_after(generator.uniform(0.0, seconds), folders[-1], forks):
+            killed += 1
+        else:  # this study is complete
+            folders.append(tmp_path / str(len(folders)))
+    assert_equal(program["study_in"](folders[-1]), expected)
+    for folder in folders:
+        assert_equal(Study.load(folder), expected)
     assert not list(tmp_path.rglob("*.tmp*"))
 
 

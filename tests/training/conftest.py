@@ -24,7 +24,13 @@ def _feed(recipe, images=None, targets=None, classes=2):
     if images is None:
         images, targets = _images()
     return MemoryFeed(
-        images, targets, classes, recipe.batch_size, recipe.augmentation, PLAIN, recipe.seed
+        images,
+        targets,
+        num_classes=classes,
+        batch_size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        preprocessing=PLAIN,
+        seed=recipe.seed,
     )
 
 

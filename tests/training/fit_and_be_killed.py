@@ -33,7 +33,15 @@ def trained(folder, progress=None, checkpoint_minutes=0.0):
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 255, (60, 3, 4, 4), generator=generator, dtype=torch.uint8)
     plain = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    feed = MemoryFeed(images, torch.arange(60) % 2, 2, 9, RECIPE.augmentation, plain, 0)
+    feed = MemoryFeed(
+        images,
+        torch.arange(60) % 2,
+        num_classes=2,
+        batch_size=9,
+        augmentation=RECIPE.augmentation,
+        preprocessing=plain,
+        seed=0,
+    )
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = nn.Sequential(

@@ -36,7 +36,15 @@ def trained(folder=None, *, sharded=False, spare=True):
     )
     images = torch.rand(30, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     pixels = (255 * images).byte()
-    feed = MemoryFeed(pixels, torch.arange(30) % 2, 2, 10, recipe.augmentation, PLAIN, 0)
+    feed = MemoryFeed(
+        pixels,
+        torch.arange(30) % 2,
+        num_classes=2,
+        batch_size=10,
+        augmentation=recipe.augmentation,
+        preprocessing=PLAIN,
+        seed=0,
+    )
     with torch.random.fork_rng():
         torch.manual_seed(rank())
         model = Spare()

@@ -396,7 +396,15 @@ def test_a_run_of_version_0_1_is_resumed_as_if_it_had_not_stopped(tmp_path, make
     recipe = load_recipe(str(old / "recipe.yaml"))
     images, targets = make_images()
     way = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    feed = MemoryFeed(images, targets, 2, recipe.batch_size, recipe.augmentation, way, 0)
+    feed = MemoryFeed(
+        images,
+        targets,
+        num_classes=2,
+        batch_size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        preprocessing=way,
+        seed=0,
+    )
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)).eval()
     history = fit(model, feed, recipe, folder=tmp_path / "run")
     expected = read_state_dict(old / "final.safetensors")

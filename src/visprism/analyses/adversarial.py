@@ -17,28 +17,34 @@ from visprism.results.perturbations import Adversarial as RobustAccuracy
 @ANALYSES.register
 @dataclass(frozen=True)
 class Adversarial(Analysis):
-    """Robust accuracy under random, FGSM and PGD perturbations."""
+    """Robust accuracy under random, FGSM, PGD and APGD perturbations."""
 
     name = "adversarial"
     group = "robustness"
     min_images = 16
     max_images = 512
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS | Needs.GRADIENTS
-    source = "Goodfellow et al. (2015); Madry et al. (2018); Carlini & Wagner (2017)"
+    source = (
+        "Goodfellow et al. (2015); Madry et al. (2018); Carlini & Wagner (2017); Croce & Hein "
+        "(2020) for APGD"
+    )
     sections = (
         Section(
             RobustAccuracy,
             "Adversarial robustness",
             "Fraction of images that are classified correctly without and under each attack, "
             "with its 95% interval. The worst case counts images that are correct under all "
-            "attacks of one size; it is an upper bound of the true robust accuracy.",
+            "attacks of one size; it is an upper bound of the true robust accuracy. APGD is "
+            "two of the four attacks of AutoAttack, without FAB and Square.",
         ),
     )
 
-    attacks: tuple[Literal["random", "fgsm", "pgd"], ...] = option(
-        ("random", "fgsm", "pgd"), "attacks"
+    attacks: tuple[Literal["random", "fgsm", "pgd", "apgd", "apgd-t"], ...] = option(
+        ("random", "fgsm", "pgd"),
+        "attacks; apgd is Auto-PGD with the cross-entropy and the DLR loss, apgd-t is targeted "
+        "with the DLR loss",
     )
-    losses: tuple[Literal["cross-entropy", "margin"], ...] = option(
+    losses: tuple[Literal["cross-entropy", "margin", "dlr"], ...] = option(
         ("cross-entropy", "margin"), "losses that PGD maximizes"
     )
     epsilons: tuple[float, ...] = option(
@@ -48,8 +54,11 @@ class Adversarial(Analysis):
         above=0,
     )
     norm: Literal["linf", "l2"] = option("linf", "norm of the perturbation")
-    steps: int = option(10, "number of PGD steps", minimum=1)
-    restarts: int = option(1, "number of random starts of PGD", minimum=1)
+    steps: int = option(10, "number of steps of PGD and APGD; AutoAttack takes 100", minimum=1)
+    restarts: int = option(1, "number of random starts of PGD and APGD", minimum=1)
+    target_classes: int = option(
+        9, "number of other classes that apgd-t aims at, the most likely ones", minimum=1
+    )
     frequencies: tuple[float, ...] = option(
         (),
         "restrict perturbations to frequency bands with these centers, in π rad/pixel; none: "
@@ -92,4 +101,17 @@ class Adversarial(Analysis):
             norm=self.norm,
             steps=self.steps,
             restarts=self.restarts,
+            target_classes=self.target_classes,
         )
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Where the model has too few classes for the DLR loss."""
+        reason = super().inapplicable(subject)
+        if reason is None:
+            fewest = max((attack.min_classes for attack in self._attacks()), default=1)
+            if subject.num_classes < fewest:
+                return (
+                    f"the DLR loss needs at least {fewest} classes, and the model has "
+                    f"{subject.num_classes}"
+                )
+        return reason

@@ -82,19 +82,12 @@ class Calibration(Analysis):
         (0.9,), "confidences above which predictions count as certain", minimum=0, below=1
     )
     samples: int = option(1, "number of passes with dropout, averaged", minimum=1)
-    resamples: int = option(400, "number of bootstrap resamples", minimum=0)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict the evaluation images once, and measure everything on the predictions."""
         predictions = self._predictions(subject, run)
         result = outcomes(predictions)
-        metrics = calibration(
-            result,
-            cutoff=self.cutoff,
-            bins=self.bins,
-            resamples=self.resamples,
-            seed=run.seed,
-        )
+        metrics = calibration(result, cutoff=self.cutoff, bins=self.bins)
         diagram = reliability(result, bins=self.bins)
         scaling = temperature_if_finite(predictions, seed=run.seed)
         curve = risk_coverage(result)

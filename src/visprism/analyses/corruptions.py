@@ -55,7 +55,6 @@ class Corruptions(Analysis):
         (1, 2, 3, 4, 5), "severities from 1 (mild) to 5 (severe)", minimum=1, maximum=5
     )
     bins: int = option(10, "number of bins of the confidence", minimum=1)
-    resamples: int = option(400, "number of bootstrap resamples", minimum=0)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict the evaluation images without and with each corruption."""
@@ -65,9 +64,7 @@ class Corruptions(Analysis):
             for name in self.corruptions
             for severity in self.severities
         }
-        result, per_image = robustness(
-            subject.model, batches, bins=self.bins, resamples=self.resamples, run=run
-        )
+        result, per_image = robustness(subject.model, batches, bins=self.bins, run=run)
         return result, result.corruption_errors(), per_image
 
     def cost(self, subject: Subject) -> Cost:

@@ -14,6 +14,7 @@ from visprism.anatomy.run.ablations import (
     convolutional_blocks,
     head_ablations,
     inner_blocks,
+    quantization,
     replaced_ablation,
 )
 from visprism.anatomy.run.attention_weights import ablate_head, attend
@@ -23,6 +24,7 @@ from visprism.anatomy.run.cached_forward import (
     first_images,
     forward_from_cut,
 )
+from visprism.anatomy.run.quantized_weights import quantized, weights_of
 from visprism.anatomy.run.replaced_parts import (
     ReplacedPart,
     Replacement,
@@ -73,9 +75,12 @@ __all__ = [
     "inner_blocks",
     "layers",
     "pixels",
+    "quantization",
+    "quantized",
     "replace",
     "replaced_ablation",
     "token_parts",
     "watch",
     "watch_tokens",
+    "weights_of",
 ]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import platform
 import re
 import shutil
 import stat
@@ -26,7 +27,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     Raises:
         OutputError: if the file cannot be written; the old one stays.
     """
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
+    scratch = path.with_name(f".{path.name}.{_process()}.tmp{path.suffix}")
     try:
         scratch.touch()
         mode = stat.S_IMODE(scratch.stat().st_mode)  # as the user's umask has it
@@ -38,6 +39,42 @@ def atomic_write(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # the folder may be gone
             scratch.unlink()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files and folders of processes of this machine that were killed."""
+    for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
+        process = _SCRATCH.fullmatch(scratch.name)
+        if process is None or process[1] != _machine() or _runs(int(process[2])):
+            continue
+        if scratch.is_dir():
+            shutil.rmtree(scratch, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                scratch.unlink()
+
+
+_SCRATCH = re.compile(r"\..+\.([^.]+)-(\d+)\.tmp.*")  # machine and process
+
+
+def _process() -> str:
+    """This process, as names of temporary files have it."""
+    return f"{_machine()}-{os.getpid()}"
+
+
+def _machine() -> str:
+    return re.sub(r"\W+", "-", platform.node()) or "local"
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this machine is running, under any user."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def not_written(path: Path, error: OSError) -> OutputError:
@@ -93,7 +130,8 @@ def output_folder(
         try:
             created += [folder for folder in (path, *path.parents) if not folder.exists()]
             path.mkdir(parents=True, exist_ok=True)
-            scratch = TemporaryDirectory(prefix=".visprism-", dir=path)
+            remove_leftovers(path)
+            scratch = TemporaryDirectory(prefix=f".visprism.{_process()}.tmp", dir=path)
         except OSError as error:
             raise InputError(
                 f"out must be a folder that can be written to, got {path} ({error.strerror})"

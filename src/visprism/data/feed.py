@@ -2,7 +2,8 @@
 
 import multiprocessing
 import warnings
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -73,12 +74,10 @@ class Feed(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class MemoryFeed:
-    """Images in memory in eight bits, augmented in batches on their device."""
+@dataclass(frozen=True, kw_only=True)
+class _ShuffledFeed(ABC):
+    """What feeds of both kinds share: settings, the order of images, digests of the data."""
 
-    pixels: UInt8[Tensor, "n c h w"] = field(repr=False)
-    targets: Int64[Tensor, " n"] = field(repr=False)
     num_classes: int
     batch_size: int
     augmentation: Augmentation
@@ -86,9 +85,17 @@ class MemoryFeed:
     seed: int
 
     @property
+    @abstractmethod
     def images(self) -> int:
         """Images of an epoch."""
-        return len(self.pixels)
+
+    @abstractmethod
+    def _classes(self) -> Tensor:
+        """The class of every image."""
+
+    @abstractmethod
+    def _pixels_of(self, indices: Sequence[int]) -> Iterable[Tensor]:
+        """The pixels of some images, without augmentation."""
 
     @property
     def steps(self) -> int:
@@ -98,15 +105,40 @@ class MemoryFeed:
     @property
     def fingerprints(self) -> dict[str, str]:
         """Digests of all classes and of 16 images; see `Feed.fingerprints`."""
-        sampled = self.pixels[sampled_indices(self.images)]
-        digests = {"classes": fingerprint([self.targets])}
-        return digests | {"sampled images": fingerprint([sampled])}
+        sampled = self._pixels_of(sampled_indices(self.images))
+        return {
+            "classes": fingerprint([self._classes()]),
+            "sampled images": fingerprint(sampled),
+        }
+
+    def _order(self, epoch: int) -> tuple[Int64[Tensor, " b"], ...]:
+        """The indices of the images of each batch of an epoch."""
+        return shuffled_batches(self.images, self.batch_size, epoch, self.seed)
+
+
+@dataclass(frozen=True)
+class MemoryFeed(_ShuffledFeed):
+    """Images in memory in eight bits, augmented in batches on their device."""
+
+    pixels: UInt8[Tensor, "n c h w"] = field(repr=False)
+    targets: Int64[Tensor, " n"] = field(repr=False)
+
+    @property
+    def images(self) -> int:
+        """Images of an epoch."""
+        return len(self.pixels)
+
+    def _classes(self) -> Tensor:
+        return self.targets
+
+    def _pixels_of(self, indices: Sequence[int]) -> Iterable[Tensor]:
+        return [self.pixels[indices]]
 
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)
     ) -> Iterator[SoftBatch]:
         """The batches of an epoch; see `Feed.epoch`."""
-        batches = shuffled_batches(self.images, self.batch_size, number, self.seed)
+        batches = self._order(number)
         size = tuple(self.pixels.shape[2:])
         most = _PIXELS.get(self.pixels.device.type, _PIXELS["other"])
         together = max(1, most // (self.batch_size * size[0] * size[1]))
@@ -174,7 +206,15 @@ def memory_feed(
     check_padding(augmentation, preprocessing)
     pixels, targets = in_memory(image_set, preprocessing)
     pixels, targets = (tensor.to(compute.torch_device) for tensor in (pixels, targets))
-    return MemoryFeed(pixels, targets, classes, batch_size, augmentation, preprocessing, seed)
+    return MemoryFeed(
+        pixels,
+        targets,
+        num_classes=classes,
+        batch_size=batch_size,
+        augmentation=augmentation,
+        preprocessing=preprocessing,
+        seed=seed,
+    )
 
 
 def check_trainable(image_set: ImageSet, batch_size: int, num_classes: int | None) -> int:
@@ -238,15 +278,10 @@ Read = UInt8[Tensor, "b 3 h w"] | str  # or the error of an image
 
 
 @dataclass(frozen=True)
-class LoaderFeed:
+class LoaderFeed(_ShuffledFeed):
     """Images that worker processes read in each epoch, such as those of ImageNet."""
 
     image_set: ImageSet
-    num_classes: int
-    batch_size: int
-    augmentation: Augmentation
-    preprocessing: Preprocessing
-    seed: int
     workers: int
     compute: Compute
 
@@ -255,18 +290,11 @@ class LoaderFeed:
         """Images of an epoch."""
         return len(self.image_set)
 
-    @property
-    def steps(self) -> int:
-        """Batches of an epoch; the last may have fewer images."""
-        return -(-self.images // self.batch_size)
+    def _classes(self) -> Tensor:
+        return torch.from_numpy(self.image_set.targets)
 
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        """Digests of all classes and of 16 images; see `Feed.fingerprints`."""
-        pictures = self.image_set.read(sampled_indices(self.images))
-        sampled = [torch.from_numpy(np.array(picture)) for picture in pictures]
-        targets = torch.from_numpy(self.image_set.targets)
-        return {"classes": fingerprint([targets]), "sampled images": fingerprint(sampled)}
+    def _pixels_of(self, indices: Sequence[int]) -> Iterable[Tensor]:
+        return [torch.from_numpy(np.array(picture)) for picture in self.image_set.read(indices)]
 
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)
@@ -276,7 +304,7 @@ class LoaderFeed:
         Raises:
             InputError: if an image cannot be read; it is named.
         """
-        batches = shuffled_batches(self.images, self.batch_size, number, self.seed)
+        batches = self._order(number)
         size, augmentation, seed = self.preprocessing.size, self.augmentation, self.seed
         plans = [
             planned(augmentation, batches[step], size, part, number, step, seed=seed)
@@ -385,5 +413,12 @@ def loader_feed(
             f"{workers}"
         )
     return LoaderFeed(
-        image_set, classes, batch_size, augmentation, preprocessing, seed, workers, compute
+        image_set,
+        workers,
+        compute,
+        num_classes=classes,
+        batch_size=batch_size,
+        augmentation=augmentation,
+        preprocessing=preprocessing,
+        seed=seed,
     )

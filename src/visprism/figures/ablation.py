@@ -41,11 +41,7 @@ def _(
     inner = result.select(inside & (ablated == "block"))
     ax.axhline(0, color=FAINT, linewidth=0.6)
     if len(rows):
-        if quantity == "drop":  # its interval is not symmetric
-            colors = [color_of(kind) for kind in rows.kind.tolist()]
-            ax.vlines(rows.depth, rows.drop_low, rows.drop_high, colors=colors, linewidth=0.8)
-        error = rows.nll_rise_error if quantity == "nll_rise" else np.zeros(len(rows))
-        points(ax, rows, getattr(rows, quantity), error)
+        points(ax, rows, quantity)
         stages(ax, rows)
     for i in range(len(inner)):
         value = getattr(inner, quantity)[i]

@@ -13,9 +13,20 @@ _STYLES = {
     "random": ("#56B4E9", "s"),
     "fgsm": ("#E69F00", "^"),
     "pgd": ("#D55E00", "o"),
+    "apgd": ("#0072B2", "v"),
+    "apgd-t": ("#CC79A7", "P"),
     WORST_CASE: ("#000000", "D"),
 }
-_NAMES = {"random": "random", "fgsm": "FGSM", "pgd": "PGD", "linf": "L∞", "l2": "L2"}
+_NAMES = {
+    "random": "random",
+    "fgsm": "FGSM",
+    "pgd": "PGD",
+    "apgd": "APGD",
+    "apgd-t": "targeted APGD",
+    "linf": "L∞",
+    "l2": "L2",
+}
+_LOSSES = {"margin": " (margin)", "dlr": " (DLR)"}  # the cross-entropy is not named
 
 
 @figure(width=2.7, height=2.2)
@@ -35,7 +46,7 @@ def _(result: Adversarial, ax: Axes) -> Axes:
         at = np.flatnonzero((rows.attack == attack) & (rows.loss == loss) & (rows.norm == norm))
         at = at[np.argsort(place[at], kind="stable")]
         color, marker = _STYLES.get(attack, (FAINT, "X"))
-        name = _NAMES.get(attack, attack) + (" (margin)" if loss == "margin" else "")
+        name = _NAMES.get(attack, attack) + _LOSSES.get(loss, "")
         ax.errorbar(
             place[at],
             rows.accuracy[at],
@@ -46,7 +57,7 @@ def _(result: Adversarial, ax: Axes) -> Axes:
             linewidth=1.0,
             elinewidth=0.8,
             linestyle="-" if norm == "linf" else "--",
-            markerfacecolor="white" if loss == "margin" else color,
+            markerfacecolor="white" if loss in _LOSSES else color,
             label=f"{name}, {_NAMES.get(norm, norm)}",
             gid=tip(f"{name} · {norm}"),
         )

@@ -5,7 +5,6 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from visprism.core.statistics import t_quantile
 from visprism.figures.depth import from_zero
 from visprism.figures.registry import figure
 from visprism.figures.style import FAINT, color_of, tip
@@ -20,20 +19,20 @@ def _(
     quantity: Literal["distance", "entropy", "nmi", "prefix_share", "redundancy"] = "distance",
 ) -> Axes:
     """One point per head with its 95 % interval, and a line through the means of blocks."""
-    values, errors = getattr(result, quantity), getattr(result, f"{quantity}_error")
+    values, (low, high) = getattr(result, quantity), result.intervals_of(quantity)
     names = list(dict.fromkeys(result.block.tolist()))
     members = [result.block == name for name in names]
     depths = [result.depth[rows][0] for rows in members]
     means = [values[rows].mean() for rows in members]
     ax.plot(depths, means, color=FAINT, linewidth=0.9, zorder=1, label="_mean of heads")
-    margins = t_quantile(result.provenance.images) * errors
-    for block, head, depth, value, margin in zip(
-        result.block, result.head, result.depth, values, margins, strict=True
+    lengths = np.stack([values - low, high - values], axis=1)
+    for block, head, depth, value, bar in zip(
+        result.block, result.head, result.depth, values, lengths, strict=True
     ):
         ax.errorbar(
             depth,
             value,
-            yerr=margin if np.isfinite(margin) else None,
+            yerr=bar[:, None] if np.isfinite(bar).all() else None,
             color=color_of("attention"),
             marker="o",
             markersize=2.8,

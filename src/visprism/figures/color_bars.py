@@ -21,8 +21,8 @@ def color_bar(
     label: str = "",
     *,
     scale: Normalize = UNIT,
-    colors: Colormap = SIMILARITY,
-    aspect: float = 24,
+    colors: Colormap | str = SIMILARITY,
+    aspect: int = 24,
     pad: float = 0.02,
     **options: Any,  # noqa: ANN401 (of matplotlib)
 ) -> Colorbar:

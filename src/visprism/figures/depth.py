@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from visprism.core.statistics import t_quantile
 from visprism.figures.color_bars import color_bar
 from visprism.figures.style import (
     ATTENTION_SHADE,
@@ -24,6 +23,7 @@ from visprism.figures.style import (
 from visprism.figures.text import inches
 from visprism.results.base import Result
 from visprism.results.shapes import PerBlock
+from visprism.results.text import interval_text
 
 _KEY_SIZE = 7.0  # points
 _KEY_HANDLE = 0.3  # inches; a marker and the gaps about it
@@ -39,8 +39,8 @@ def shade_of(kind: str, *, subsampling: bool) -> str | None:
     return "attention span" if "attention" in kind else None
 
 
-def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarray) -> Axes:
-    """One point per block with its 95 % interval, and the kind of the block as shading.
+def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
+    """A column by block with its 95 % intervals, and the kinds of the blocks as shading.
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
     inside the span is the change across the block. Attention is gray, subsampling blue.
@@ -56,23 +56,23 @@ def against_depth(ax: Axes, result: PerBlock, value: np.ndarray, error: np.ndarr
         shade = shade_of(str(kind), subsampling=bool(subsampling))
         if shade and end > start:
             ax.axvspan(start, end, color=SHADES[shade], linewidth=0, zorder=0, label=shade)
-    return points(ax, result, value, error)
+    return points(ax, result, quantity)
 
 
-def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Axes:
-    """One point per row with its 95 % interval, against depth.
+def points(ax: Axes, result: Result, quantity: str) -> Axes:
+    """One point per row of a column with its 95 % interval, against depth.
 
     The result has the columns `block`, `kind` and `depth`.
     """
     columns = result.columns()
-    depth = columns["depth"]
-    margin = t_quantile(result.provenance.images) * error
+    depth, value = columns["depth"], np.asarray(getattr(result, quantity), dtype=float)
+    low, high = result.intervals_of(quantity)
     ax.plot(depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
     for i, (name, kind) in enumerate(zip(columns["block"], columns["kind"], strict=True)):
         ax.errorbar(
             depth[i],
             value[i],
-            yerr=margin[i],
+            yerr=[[value[i] - low[i]], [high[i] - value[i]]],
             color=color_of(str(kind)),
             marker=marker_of(str(kind)),
             markersize=3.6,
@@ -84,17 +84,11 @@ def points(ax: Axes, result: Result, value: np.ndarray, error: np.ndarray) -> Ax
             label=str(kind),
             gid=tip(
                 f"{name} · {kind} · depth {depth[i]:.2f} · "
-                f"{_with_interval(float(value[i]), float(margin[i]))}"
+                f"{interval_text(float(value[i]), float(low[i]), float(high[i]))}"
             ),
         )
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth")
     return ax
-
-
-def _with_interval(value: float, half: float) -> str:
-    if not np.isfinite(half):
-        return f"{value:.3g}"
-    return f"{value:.3g} [{value - half:.3g}, {value + half:.3g}]"
 
 
 def stages(ax: Axes, result: Result) -> None:

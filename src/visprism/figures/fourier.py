@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MultipleLocator
 
-from visprism.core.statistics import t_quantile
 from visprism.figures.depth import against_depth, depth_bar, kinds_key
 from visprism.figures.registry import figure
 from visprism.figures.style import DEPTH, tip
@@ -25,9 +24,8 @@ def _(result: Spectrum, ax: Axes) -> Axes:
     for name in blocks:
         rows = result.select(result.block == name)
         color = DEPTH(float(rows.depth[0]))
-        margin = t_quantile(result.provenance.images) * rows.relative_error
-        if np.isfinite(margin).all():
-            low, high = rows.relative - margin, rows.relative + margin
+        low, high = rows.intervals_of("relative")
+        if np.isfinite([low, high]).all():
             ax.fill_between(rows.frequency, low, high, color=color, alpha=0.16, linewidth=0)
         ax.plot(
             rows.frequency,
@@ -64,9 +62,8 @@ def _(result: BranchTransfer, ax: Axes) -> Axes:
     for name in dict.fromkeys(result.block.tolist()):
         rows = result.select(result.block == name)
         color = DEPTH(float(rows.depth[0]))
-        margin = t_quantile(result.provenance.images) * rows.gain_error
-        if np.isfinite(margin).all():
-            low, high = rows.gain - margin, rows.gain + margin
+        low, high = rows.intervals_of("gain")
+        if np.isfinite([low, high]).all():
             ax.fill_between(rows.frequency, low, high, color=color, alpha=0.16, linewidth=0)
         gid = tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}")
         ax.plot(rows.frequency, rows.gain, color=color, linewidth=1.1, label=name, gid=gid)
@@ -84,6 +81,6 @@ def _(
 ) -> Axes:
     """Log amplitude at the highest frequency minus that of a reference, against depth."""
     name = {"mean": "relative", "lowest": "relative_lowest"}[reference]
-    against_depth(ax, result, getattr(result, name), getattr(result, f"{name}_error"))
+    against_depth(ax, result, name)
     ax.set_ylabel(f"Δ log amplitude, highest\nfrequency to {REFERENCES[reference]}")
     return ax

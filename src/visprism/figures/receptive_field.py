@@ -29,8 +29,7 @@ def _(
     quantity: Literal["sigma", "side_50", "side_95"] = "sigma",
 ) -> Axes:
     """Size against depth; the dashed line is that of a field with equal weights."""
-    sizes = getattr(result, quantity)
-    against_depth(ax, result, sizes, result.sigma_error if quantity == "sigma" else 0 * sizes)
+    against_depth(ax, result, quantity)
     if quantity == "sigma":
         ax.axhline(
             result.uniform_sigma,

@@ -28,9 +28,7 @@ _GAP = 0.08  # between pictures, of the width of one
 def _(result: ScalarPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
     """The value, or another column, against depth, with its 95 % interval."""
     name = quantity or result.value_name
-    missing = np.full(len(result), np.nan)
-    errors = np.asarray(getattr(result, f"{name}_error", missing), dtype=float)
-    against_depth(ax, result, np.asarray(getattr(result, name), dtype=float), errors)
+    against_depth(ax, result, name)
     ax.set_ylabel(result.infos()[name].heading)
     return ax
 
@@ -94,7 +92,7 @@ def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
         if name:
             ax.plot(median.depth, median.values, color=color, linewidth=1.1, label=name)
         else:
-            points(ax, median, median.values, np.zeros(len(median)))
+            points(ax, median, result.value_name)
     if "" not in result.series():
         ax.legend()
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)

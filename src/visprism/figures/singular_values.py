@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import numpy as np
 from matplotlib.axes import Axes
 
 from visprism.figures.depth import against_depth, depth_bar, from_zero, kinds_key
@@ -44,8 +43,7 @@ def _(
     ] = "token_rank",
 ) -> Axes:
     """Effective rank against depth."""
-    ranks = getattr(result, quantity)
-    against_depth(ax, result, ranks, np.zeros_like(ranks))
+    against_depth(ax, result, quantity)
     from_zero(ax)
     ax.set_ylabel(result.infos()[quantity].heading)
     return ax

@@ -27,10 +27,8 @@ def _(
     The axis is logarithmic: what a block does is a factor, and models differ by orders of
     magnitude. Where no feature map varies at all it is linear.
     """
-    errors = {"variance": result.variance_error, "relative": result.relative_error}
-    values = getattr(result, quantity)
-    against_depth(ax, result, values, errors[quantity])
-    if (values > 0).any():
+    against_depth(ax, result, quantity)
+    if (getattr(result, quantity) > 0).any():
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter(PlainLogFormatter())
         ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))

@@ -22,6 +22,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
 from visprism.core.registry import load_plugins
+from visprism.core.statistics import t_quantile
 from visprism.results.answers import Answer
 from visprism.results.findings import Finding
 from visprism.results.notebook_table import columns_read_first, html_table
@@ -234,6 +235,23 @@ class Result:
     def with_provenance(self: R, **changes: Any) -> R:  # noqa: ANN401 (fields of Provenance)
         """The same result with changes to its provenance: ``with_provenance(model="vit")``."""
         return replace(self, provenance=replace(self.provenance, **changes))
+
+    def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the 95 % intervals of a column; NaN where the result has none.
+
+        They are the columns ``<name>_low`` and ``<name>_high``, or else the values ± the
+        standard errors, ``<name>_error``, times Student's t quantile for the number of images.
+
+        Args:
+            name: of the column.
+        """
+        values = np.asarray(getattr(self, name), dtype=float)
+        missing = np.full(len(values), np.nan)
+        if hasattr(self, f"{name}_low"):
+            return getattr(self, f"{name}_low"), getattr(self, f"{name}_high")
+        errors = np.asarray(getattr(self, f"{name}_error", missing), dtype=float)
+        margins = t_quantile(self.provenance.images) * errors
+        return values - margins, values + margins
 
     def findings(self) -> tuple[Finding, ...]:
         """What the result says, one sentence per quantity, with values and intervals."""

@@ -23,7 +23,17 @@ def _without_debiased(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@result_type("calibration", formerly="Uncertainty", upgrades={0: _without_debiased})
+def _without_resamples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Files of schema 1 have the number of resamples of a bootstrap."""
+    return {name: value for name, value in values.items() if name != "resamples"}
+
+
+@result_type(
+    "calibration",
+    schema=2,
+    formerly="Uncertainty",
+    upgrades={0: _without_debiased, 1: _without_resamples},
+)
 class Calibration(Result):
     """Every metric of predictions with its interval; one row per metric and cut-off."""
 
@@ -42,7 +52,6 @@ class Calibration(Result):
     passes: int = scalar(
         "Passes", "", "number of passes or models whose probabilities are averaged", default=1
     )
-    resamples: int = scalar("Resamples", "", "bootstrap resamples", default=0)
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
     calibrated_ece: float = scalar(
         "ECE if calibrated",

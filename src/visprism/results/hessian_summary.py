@@ -8,7 +8,7 @@ import numpy as np
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.hessian_statistics import MIN_BATCHES
+from visprism.results.hessian_statistics import MIN_BATCHES, MIN_BATCHES_APE
 from visprism.results.loss import (
     SHARPNESS_QUESTION,
     objective_label,
@@ -36,7 +36,8 @@ class HessianSummary(Result):
     """NEP and APE of each phase, data set and objective; one row for each.
 
     Intervals are 95 % intervals over mini-batches, which are independent; the eigenvalues of
-    one mini-batch are not. They are NaN for fewer than 10 mini-batches.
+    one mini-batch are not. They are NaN for fewer than 10 mini-batches, and that
+    of APE for fewer than 16.
     """
 
     phase: np.ndarray = column("Phase", "", "of training, as the caller names it")
@@ -162,7 +163,8 @@ class HessianSummary(Result):
             )
             positive = (
                 f"the positive ones average {self.ape[row]:.3g}{self._interval('ape', row)} "
-                f"(APE{geometric if np.isfinite(self.ape_log_mean[row]) else ''})"
+                f"(APE{self._missing_ape_interval(row)}"
+                f"{geometric if np.isfinite(self.ape_log_mean[row]) else ''})"
             )
         few = f", too few for an interval (at least {MIN_BATCHES})"
         findings = [
@@ -181,6 +183,14 @@ class HessianSummary(Result):
                 )
             )
         return findings + stability_findings(float(self.largest[row]), self.learning_rate)
+
+    def _missing_ape_interval(self, row: int) -> str:
+        """Why APE has no interval where NEP has one."""
+        if np.isfinite(self.ape_low[row]) or np.isnan(self.nep_low[row]):
+            return ""
+        return (
+            f", without an interval: heavy tails or fewer than {MIN_BATCHES_APE} mini-batches"
+        )
 
     def _interval(self, field: str, row: int, *, percent: bool = False) -> str:
         low, high = (float(getattr(self, f"{field}_{end}")[row]) for end in ("low", "high"))

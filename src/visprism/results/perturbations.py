@@ -197,8 +197,12 @@ class Adversarial(Result):
     that are classified correctly under every one of them.
     """
 
-    attack: np.ndarray = column("Attack", "", "'fgsm', 'pgd', 'random' or 'worst case'")
-    loss: np.ndarray = column("Loss", "", "'cross-entropy' or 'margin'; '' without a gradient")
+    attack: np.ndarray = column(
+        "Attack", "", "'random', 'fgsm', 'pgd', 'apgd', 'apgd-t' or 'worst case'"
+    )
+    loss: np.ndarray = column(
+        "Loss", "", "'cross-entropy', 'margin' or 'dlr'; '' without a gradient"
+    )
     norm: np.ndarray = column("Norm", "", "'linf' or 'l2'")
     epsilon: np.ndarray = column(
         "Largest perturbation", "", "norm of the perturbation, in pixels of 0 ... 1"
@@ -250,6 +254,13 @@ class Adversarial(Result):
                     f"robust accuracy {interval_text(*values, '.1%')} under {attack} with "
                     f"{_size(norm, rows.epsilon[worst])}{selected}, clean accuracy "
                     f"{self.clean_accuracy:.1%} ({images})"
+                )
+            )
+        if np.isin(self.attack, ["apgd", "apgd-t"]).any():
+            findings.append(
+                Finding(
+                    "APGD is a part of AutoAttack: FAB and Square were not run, so AutoAttack "
+                    "may leave a smaller robust accuracy"
                 )
             )
         with_gradient = self.zero_gradient[np.isfinite(self.zero_gradient)]

@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.core.errors import InputError
+from visprism.core.kappa import kappa_interval
 from visprism.core.provenance import Provenance
-from visprism.core.statistics import FEWEST_DIFFERENT, NORMAL_95
+from visprism.core.statistics import FEWEST_DIFFERENT
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.calibration_error import calibration_contributions, calibration_error
@@ -145,10 +146,9 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
 
     With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
     errors, c_obs the fraction of images both correct or both wrong, and
-    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is tanh(artanh(k) ± 1.96 s / (1 - k^2))
-    with k and its large-sample standard error s from the counts plus 1/2; there is none where
-    one of the models has fewer than 5 correct or 5 wrong predictions. Kappa is NaN where
-    1 - c_exp is 0.
+    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is that of
+    `visprism.core.kappa.kappa_interval`; there is none where one of the models has fewer than 5
+    correct or 5 wrong predictions. Kappa is NaN where 1 - c_exp is 0.
 
     Args:
         first: outcomes of the first model.
@@ -158,18 +158,18 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
         InputError: if the two are not of the same images.
 
     Source: Geirhos, Meding and Wichmann (2020), Beyond accuracy: quantifying trial-by-trial
-    behaviour of CNNs and humans by measuring error consistency; Fleiss, Cohen and Everitt
-    (1969), Large sample standard errors of kappa and weighted kappa, for the interval.
+    behaviour of CNNs and humans by measuring error consistency.
     """
     _check_same_images(first, second)
     a, b = first.correct.astype(bool), second.correct.astype(bool)
     n = len(a)
     # Rows: first model wrong, correct; columns: second model wrong, correct.
-    table = np.array([[(~a & ~b).sum(), (~a & b).sum()], [(a & ~b).sum(), (a & b).sum()]]) / n
+    counts = np.array([[(~a & ~b).sum(), (~a & b).sum()], [(a & ~b).sum(), (a & b).sum()]])
+    table = counts / n
     observed = float(np.trace(table))
     expected = float(table.sum(1) @ table.sum(0))
     kappa = (observed - expected) / (1 - expected) if expected < 1 else nan
-    low, high = _kappa_interval(table * n)
+    low, high = kappa_interval(counts.astype(np.float64))
     differ = np.flatnonzero(a != b)
     return ErrorConsistency(
         image=differ,
@@ -180,8 +180,8 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
         observed=observed,
         expected=expected,
         kappa=kappa,
-        low=min(low, kappa),
-        high=max(high, kappa),
+        low=low,
+        high=high,
         first_model=first.provenance.model,
         second_model=second.provenance.model,
         provenance=_both(first, second),
@@ -242,32 +242,6 @@ def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> floa
     """Of values whose expectation is 0; 0 where one of them is 0 for all images."""
     scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
     return float(a @ b) / scale if scale > 0 else 0.0
-
-
-def _kappa_interval(counts: Float[np.ndarray, "2 2"]) -> tuple[float, float]:
-    """The 95 % interval of kappa from the counts of a table; NaN where an outcome is rare."""
-    rarest = min(counts.sum(0).min(), counts.sum(1).min())
-    if round(rarest) < FEWEST_DIFFERENT:
-        return nan, nan
-    n = counts.sum() + 2
-    table = (counts + 0.5) / n
-    expected = float(table.sum(1) @ table.sum(0))
-    kappa = (float(np.trace(table)) - expected) / (1 - expected)
-    half = NORMAL_95 * _kappa_error(table, kappa, n) / (1 - kappa**2)
-    center = np.arctanh(kappa)
-    return float(np.tanh(center - half)), float(np.tanh(center + half))
-
-
-def _kappa_error(table: Float[np.ndarray, "2 2"], kappa: float, n: float) -> float:
-    """Standard error of kappa from a table of joint proportions."""
-    rows, columns = table.sum(1), table.sum(0)
-    expected = rows @ columns
-    diagonal = np.diag(table) @ (1 - (rows + columns) * (1 - kappa)) ** 2
-    crossed = (1 - kappa) ** 2 * (
-        table[0, 1] * (columns[0] + rows[1]) ** 2 + table[1, 0] * (columns[1] + rows[0]) ** 2
-    )
-    chance = (kappa - expected * (1 - kappa)) ** 2
-    return float(np.sqrt(max(diagonal + crossed - chance, 0) / n) / (1 - expected))
 
 
 def _check_same_images(first: Outcomes, second: Outcomes) -> None:

@@ -85,6 +85,10 @@ class Valued(Result):
         """
         return self.values - self.margins, self.values + self.margins
 
+    def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the 95 % intervals of a column; `intervals` for the main one."""
+        return self.intervals if name == self.value_name else super().intervals_of(name)
+
     @property
     def units_text(self) -> str:
         """What the intervals are taken over: ``128 test images``."""

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from visprism.core.statistics import mean_fraction_interval
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -68,6 +69,11 @@ class OutlierTokens(ScalarPerBlock):
         default=nan,
     )
     mean_share_high: float = scalar("High", "", "upper end of that interval", default=nan)
+
+    @property
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        """The 95 % intervals of the shares, within 0 and 1; see `mean_fraction_interval`."""
+        return mean_fraction_interval(self.share, self.share_error, self.provenance.images)
 
     def findings(self) -> tuple[Finding, ...]:
         """Mean over blocks, and the block with the most."""
@@ -182,6 +188,12 @@ class AttentionSinks(ScalarPerBlock):
     )
     uniform: np.ndarray = column("Uniform share", "", "1 / number of keys")
     threshold: float = scalar("Threshold", "", "share of the attention of a head")
+
+    @property
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        """The 95 % intervals of the fractions of heads, as those of shares of outliers."""
+        images = self.provenance.images
+        return mean_fraction_interval(self.sink_heads, self.sink_heads_error, images)
 
     def findings(self) -> tuple[Finding, ...]:
         """Mean over attentions, and the attention with the most sinks."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visprism.core.errors import InputError
-from visprism.core.files import slug, write_text
+from visprism.core.files import remove_leftovers, slug, write_text
 from visprism.results.base import Result
 
 INDEX = "study.json"
@@ -55,6 +55,7 @@ class Store:
             probe = folder / ".visprism-write-test"
             probe.touch()
             probe.unlink()
+            remove_leftovers(folder)
         except OSError as error:
             raise InputError(
                 f"out must be a folder that can be written to, got {folder} ({error.strerror})"

@@ -6,7 +6,7 @@ from html import escape
 from math import exp, isfinite
 from typing import Literal
 
-from visprism.results.answers import Answer
+from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result
 from visprism.results.per_image import Differences, PerImage, paired_differences
 
@@ -42,12 +42,13 @@ class Difference:
         return "" if self.significant else "not significant"
 
     def text(self, unit: str) -> str:
-        """Value and interval; a difference is in the unit of the two answers."""
+        """Value and interval, in the unit of the answers; percentage points for percents."""
         over = "" if self.over == "images" else f" over {self.over}"
         if self.form == "ratio":
             number = Answer("", "", self.value, self.low, self.high)
             return f"ratio of 1 + change {number}{over}"
-        return f"{Answer('', '', self.value, self.low, self.high, unit)}{over}"
+        points = POINTS if unit == "%" else unit
+        return f"{Answer('', '', self.value, self.low, self.high, points)}{over}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import torch
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write
+from visprism.core.files import atomic_write, remove_leftovers
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 
@@ -93,8 +93,7 @@ def prepare_folder(folder: Path) -> str | None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
-            scratch.unlink(missing_ok=True)
+        remove_leftovers(folder)
         with atomic_write(folder / "write-test"):
             pass
         (folder / "write-test").unlink()

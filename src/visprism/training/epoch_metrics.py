@@ -116,7 +116,7 @@ def _metrics(model: nn.Module, test: Test, run: Run) -> tuple[int, tuple[float, 
         predictions = predict(model, test, run=replace(run, progress=None))
         if isinstance(test, PaddedBatches):
             predictions = predictions.subset(torch.arange(len(predictions) - test.padding))
-        measured = calibration(predictions, resamples=0)
+        measured = calibration(predictions)
     finally:
         model.train(was_training)
     return len(predictions), tuple(measured.of(name) for name in ("accuracy", "nll", "ece"))

@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from visprism.core.errors import InputError
 from visprism.measure.outputs import Attack, adversarial
-from visprism.measure.outputs.attacks import AttackLoss, attack_images
+from visprism.measure.outputs.attack_losses import AttackLoss
+from visprism.measure.outputs.attacks import attack_images
 from visprism.measure.outputs.bands import band
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.results.base import Result
@@ -353,7 +354,10 @@ def test_results_are_saved_and_read(network, tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"name": "carlini"}, "name must be one of fgsm, pgd, random, got 'carlini'"),
+        (
+            {"name": "carlini"},
+            "name must be one of apgd, apgd-t, fgsm, pgd, random, got 'carlini'",
+        ),
         ({"norm": "l1"}, "norm must be one of linf, l2, got 'l1'"),
         ({"band_shape": "oval"}, "band_shape must be one of square, round, got 'oval'"),
         ({"epsilon": 0.0}, "epsilon must be finite and positive, got 0.0"),

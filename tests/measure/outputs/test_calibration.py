@@ -20,7 +20,7 @@ from visprism.results.base import Result
 
 
 def test_metrics_of_four_images_by_hand(by_hand):
-    metrics = calibration(by_hand([0.95, 0.95, 0.85, 0.65], [1, 0, 1, 0]), resamples=0)
+    metrics = calibration(by_hand([0.95, 0.95, 0.85, 0.65], [1, 0, 1, 0]))
     assert metrics.of("accuracy") == 0.5
     assert metrics.of("acc", 0.9) == 0.5
     assert metrics.of("freq", 0.9) == 0.5
@@ -38,16 +38,16 @@ def test_metrics_of_four_images_by_hand(by_hand):
 
 def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff(by_hand):
     for edge in (0.1, 0.3, 0.6, 0.7, 0.9):
-        metrics = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge, resamples=0)
+        metrics = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge)
         assert metrics.of("freq", edge) == 0
         assert np.isnan(metrics.of("acc", edge))
         assert metrics.of("unc", edge) == 1
-        beside = calibration(by_hand([edge, edge - 0.01], [1, 0]), resamples=0)
+        beside = calibration(by_hand([edge, edge - 0.01], [1, 0]))
         assert beside.of("ece") == pytest.approx(abs(1 - 2 * edge + 0.01) / 2, abs=1e-6)
 
 
 def test_confidences_of_0_and_1_are_counted_with_their_value(by_hand):
-    metrics = calibration(by_hand([0.0, 1.0, 1.0], [0, 1, 0]), resamples=0)
+    metrics = calibration(by_hand([0.0, 1.0, 1.0], [0, 1, 0]))
     assert metrics.of("ece") == pytest.approx(1 / 3)  # two sure images, one of them wrong
     assert metrics.of("freq", 0.9) == pytest.approx(2 / 3)
 
@@ -58,7 +58,7 @@ def test_a_saturated_predictor_that_is_right_is_calibrated():
     logits[:200, 0] = 100.0
     targets = torch.zeros(1000, dtype=torch.long)
     targets[600:] = 1  # half of the rest, whose confidence is 0.5
-    metrics = calibration(Predictions(logits, targets), resamples=0)
+    metrics = calibration(Predictions(logits, targets))
     assert metrics.of("ece") == pytest.approx(0, abs=1e-7)
     assert metrics.of("mce") == pytest.approx(0, abs=1e-7)
 
@@ -67,7 +67,7 @@ def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
     # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
     # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
     predictions = by_hand([1.0] * 100 + [0.95] * 100, [1] * 90 + [0] * 10 + [1] * 100)
-    assert calibration(predictions, resamples=0).of("ece") == pytest.approx(5 / 200, abs=1e-6)
+    assert calibration(predictions).of("ece") == pytest.approx(5 / 200, abs=1e-6)
 
 
 def test_one_class_is_always_right_and_sure():
@@ -105,7 +105,7 @@ def test_a_class_that_is_ruled_out_by_minus_infinity_has_probability_0():
 
 
 def test_unc_follows_from_the_other_three(random_predictions):
-    metrics = calibration(random_predictions(2000), cutoff=[0.3, 0.5, 0.9], resamples=0)
+    metrics = calibration(random_predictions(2000), cutoff=[0.3, 0.5, 0.9])
     for c in (0.3, 0.5, 0.9):
         certain_error = metrics.of("freq", c) * (1 - metrics.of("acc", c))
         expected = 1 - certain_error / (1 - metrics.of("accuracy"))
@@ -113,7 +113,7 @@ def test_unc_follows_from_the_other_three(random_predictions):
 
 
 def test_targets_drawn_from_the_softmax_are_calibrated_within_chance(random_predictions):
-    metrics = calibration(random_predictions(20_000), resamples=0)
+    metrics = calibration(random_predictions(20_000))
     assert metrics.of("ece") < 0.02  # 10 bins of 2,000: about 0.01 each by chance
     assert abs(metrics.of("signed_ece")) < 0.01
     assert metrics.of("adaptive_ece") < 0.02
@@ -128,7 +128,7 @@ def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
     correct = generator.random(60) < confidence
     order = generator.permutation(60)
     first, second = (
-        calibration(by_hand(confidence[o], correct[o]), cutoff=[0.4, 0.9], resamples=0)
+        calibration(by_hand(confidence[o], correct[o]), cutoff=[0.4, 0.9])
         for o in (np.arange(60), order)
     )
     np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
@@ -139,14 +139,14 @@ def test_a_constant_added_to_the_logits_of_an_image_changes_nothing(random_predi
     moved = Predictions(
         predictions.logits + torch.arange(400.0)[:, None] / 8, predictions.targets
     )
-    first, second = (calibration(p, resamples=0) for p in (predictions, moved))
+    first, second = (calibration(p) for p in (predictions, moved))
     np.testing.assert_allclose(first.value, second.value, atol=2e-5)
 
 
 def test_a_stack_of_equal_members_is_one_of_them(random_predictions):
     one = random_predictions()
     three = Predictions(one.logits.expand(3, -1, -1), one.targets)
-    first, second = (calibration(p, resamples=0) for p in (one, three))
+    first, second = (calibration(p) for p in (one, three))
     np.testing.assert_allclose(first.value, second.value, atol=1e-6)
     assert (first.passes, second.passes) == (1, 3)
 
@@ -217,7 +217,7 @@ def loops(logits, targets, cutoff, bins):
 @pytest.mark.parametrize("bins", [10, 16])
 def test_agrees_with_the_definitions_in_loops(random_predictions, members, bins):
     predictions = random_predictions(320, 9, members=members)
-    metrics = calibration(predictions, cutoff=0.6, bins=bins, resamples=0)
+    metrics = calibration(predictions, cutoff=0.6, bins=bins)
     expected = loops(predictions.logits, predictions.targets, 0.6, bins)
     assert set(metrics.metric) == {*expected, "debiased_ece"}
     for metric, value in expected.items():
@@ -228,7 +228,7 @@ def test_agrees_with_the_definitions_in_loops(random_predictions, members, bins)
 def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
     predictions = random_predictions(3000, 20)
     p, t = predictions.logits.softmax(-1), predictions.targets
-    metrics = calibration(predictions, bins=15, resamples=0)
+    metrics = calibration(predictions, bins=15)
     for norm, metric in (("l1", "ece"), ("max", "mce")):
         theirs = multiclass_calibration_error(p, t, num_classes=20, n_bins=15, norm=norm)
         assert metrics.of(metric) == pytest.approx(float(theirs), abs=1e-5)
@@ -243,7 +243,7 @@ def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
 
 
 def test_a_result_is_saved_and_read(random_predictions, tmp_path):
-    metrics = calibration(random_predictions(), cutoff=[0.5, 0.9], resamples=10)
+    metrics = calibration(random_predictions(), cutoff=[0.5, 0.9])
     metrics.save(tmp_path / "u.npz")
     again = Result.load(tmp_path / "u.npz")
     assert again.of("unc", 0.5) == metrics.of("unc", 0.5)
@@ -257,7 +257,7 @@ def test_results_of_version_0_1_are_read_without_the_intervals_of_biased_metrics
             metric=np.array(["accuracy", "ece", "signed_ece", "nll"]),
             cutoff=np.full(4, np.nan),
             value=np.array([0.9, 0.1, 0.05, 1.0]), low=np.full(4, 0.0), high=np.ones(4),
-            bins=10, passes=1, resamples=400,
+            bins=10, passes=1,
         )  # fmt: skip
     result = Result.load(tmp_path / "old.npz")
     assert type(result).__name__ == "Calibration"
@@ -276,22 +276,18 @@ def test_a_cutoff_that_is_no_confidence_is_refused(random_predictions, cutoff):
 def test_cutoffs_that_read_the_same_are_refused(random_predictions, second):
     with pytest.raises(InputError, match="values that differ within four digits"):
         calibration(random_predictions(), cutoff=[0.9, second])
-    assert (
-        len(calibration(random_predictions(), cutoff=[0.9, 0.901], resamples=0)) == 11 + 2 * 4
-    )
+    assert len(calibration(random_predictions(), cutoff=[0.9, 0.901])) == 11 + 2 * 4
 
 
-def test_bins_and_resamples_that_make_no_sense_are_refused(random_predictions):
+def test_bins_that_make_no_sense_are_refused(random_predictions):
     with pytest.raises(InputError, match="bins must be an integer of at least 1, got 0"):
         calibration(random_predictions(), bins=0)
     with pytest.raises(InputError, match=r"bins must be an integer of at least 1, got 2\.5"):
         check_bins(2.5)
-    with pytest.raises(InputError, match="resamples must be at least 0, got -1"):
-        calibration(random_predictions(), resamples=-1)
 
 
 def test_an_unknown_metric_is_refused_with_the_names_of_all(random_predictions):
     with pytest.raises(
         InputError, match=r"metric must be one of accuracy, .*, got 'unc' at cut-off 0.5"
     ):
-        calibration(random_predictions(), resamples=0).of("unc", 0.5)
+        calibration(random_predictions()).of("unc", 0.5)

@@ -89,7 +89,7 @@ def test_several_models_are_an_ensemble(model, pairs, script):
     predictions = predict([model, other], pairs)
     torch.testing.assert_close(predictions.logits[0], predict(model, pairs).logits)
     torch.testing.assert_close(predictions.logits[1], predict(other, pairs).logits)
-    assert calibration(predictions, resamples=0).passes == 2
+    assert calibration(predictions).passes == 2
 
 
 # Dropout.
@@ -263,9 +263,7 @@ def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():
     for given in (p, p.half(), p.bfloat16(), p[:1].expand(2, 20, 4)):
         with pytest.raises(InputError, match="logits must not be probabilities"):
             Predictions(given, t)
-    ours, theirs = (
-        calibration(Predictions(x, t), resamples=0).value for x in (logits, p.log())
-    )
+    ours, theirs = (calibration(Predictions(x, t)).value for x in (logits, p.log()))
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6, equal_nan=True)
 
 

@@ -153,7 +153,7 @@ def test_the_change_of_the_nll_is_paired(random_predictions):
 
 def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
     predictions = random_predictions(500)
-    metrics = calibration(predictions, resamples=0)
+    metrics = calibration(predictions)
     assert reliability(predictions).ece == pytest.approx(metrics.of("ece"))
     assert risk_coverage(predictions).aurc == pytest.approx(metrics.of("aurc"))
 

@@ -62,12 +62,12 @@ def test_each_condition_has_the_metrics_of_its_own_images(model):
         ("fog", 1): [(colors(0, 1, 2, 1), targets)],
         ("fog", 5): [(colors(1, 2, 0, 1, level=0.5), targets)],
     }
-    metrics, _ = robustness(model, data, resamples=20)
+    metrics, _ = robustness(model, data)
     assert metrics.of("accuracy", *CLEAN) == 1
     assert metrics.of("accuracy", "fog", 1) == 0.75
     assert metrics.of("accuracy", "fog", 5) == 0
     for condition, batches in data.items():
-        alone = calibration(predict(model, batches), resamples=20)
+        alone = calibration(predict(model, batches))
         rows = metrics.select(
             (metrics.corruption == condition[0]) & (metrics.severity == condition[1])
         )
@@ -153,7 +153,7 @@ def test_the_drop_is_paired_by_image(model):
     clean = [(shifted(targets, 10), targets)]
     corrupted = [(shifted(targets, 16), targets)]
     conditions = {(f"fog{i}", s): corrupted for i in range(9) for s in range(1, 6)}
-    result, _ = robustness(model, {CLEAN: clean} | conditions, resamples=0)
+    result, _ = robustness(model, {CLEAN: clean} | conditions)
     rows = result.select((result.metric == "accuracy") & (result.corruption == "fog0"))
     np.testing.assert_allclose(rows.change, -0.06)
     # Bonett and Price (2012), by hand: p = 1 / 102, q = 7 / 102.
@@ -178,7 +178,7 @@ def test_a_drop_within_its_paired_interval_is_not_significant(model):
         CLEAN: [(shifted(targets, 10), targets)],
         ("fog", 3): [(shifted(targets, 11), targets)],
     }
-    result, _ = robustness(model, data, resamples=0)
+    result, _ = robustness(model, data)
     assert result.findings()[0].text.endswith("paired by image, not significant")
 
 
@@ -189,7 +189,7 @@ def test_values_of_images_are_means_over_conditions(model):
         ("fog", 1): [(colors(0, 1, 2, 1), targets)],
         ("fog", 5): [(colors(1, 1, 0, 1), targets)],
     }
-    result, per_image = robustness(model, data, resamples=0)
+    result, per_image = robustness(model, data)
     images, accuracy = per_image.values_of("mean accuracy on corrupted images")
     assert images.tolist() == [0, 1, 2, 3]
     assert accuracy.tolist() == [0.5, 1, 0.5, 0]
@@ -210,7 +210,7 @@ def test_different_images_under_the_conditions_have_no_paired_drop(model):
         CLEAN: [(colors(0, 1, 2), targets)],
         ("fog", 1): [(colors(0, 1), targets[:2])],
     }
-    result, per_image = robustness(model, data, resamples=0)
+    result, per_image = robustness(model, data)
     assert np.isnan(result.change).all()
     assert np.isnan(result.mean_drop)
     assert per_image.values_of("mean accuracy on corrupted images")[1].tolist() == [1, 1]

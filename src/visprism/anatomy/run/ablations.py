@@ -16,6 +16,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.attention_weights import ablate_head
 from visprism.anatomy.run.cached_forward import Recording, forward_from_cut
+from visprism.anatomy.run.quantized_weights import quantize_weights
 from visprism.anatomy.run.replaced_parts import ReplacedPart, Replacement
 from visprism.anatomy.run.surgery import (
     ablate,
@@ -108,6 +109,12 @@ def head_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
 def replaced_ablation(part: ReplacedPart, replacement: Replacement) -> Ablation:
     """An ablation in which the activations of a part are replaced."""
     return _from_start(part.block, part.name, partial(part.surgery, replacement))
+
+
+def quantization(anatomy: Anatomy, block: Block, bits: int) -> Ablation:
+    """A block whose weights are quantized."""
+    surgery = partial(quantize_weights, anatomy, block, bits)
+    return _from_start(block, f"{bits} bits", surgery)
 
 
 def combine_ablations(ablations: Sequence[Ablation]) -> Ablation:

@@ -108,8 +108,8 @@ def _rows(
             attack=attack,
             name=attack.name,
             loss=attack.loss if attack.gradients else "",
-            steps={"random": 0, "fgsm": 1, "pgd": attack.steps}[attack.name],
-            restarts=attack.restarts if attack.name == "pgd" else 1,
+            steps=attack.steps if attack.iterative else attack.gradients,
+            restarts=attack.restarts if attack.iterative else 1,
             correct=clean * paired.correct[:, 1 + i],
             losses=paired.losses[:, 1 + i],
             zero_gradient=flat[i, 0] / max(1, flat[i, 1]) if attack.gradients else np.nan,
@@ -192,7 +192,7 @@ def _name(row: _Row) -> str:
     a = row.attack
     size = f"{255 * a.epsilon:.3g}/255" if a.norm == "linf" else f"{a.epsilon:.3g}"
     parts = [f"robust accuracy, {row.name}", row.loss, f"{a.norm} {size}"]
-    if row.name == "pgd":
+    if row.name == a.name and a.iterative:
         parts.append(f"{row.steps} steps, {row.restarts} restarts")
     if a.frequency is not None:
         parts.append(f"{a.frequency:.3g} π rad/pixel")

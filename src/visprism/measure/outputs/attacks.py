@@ -4,18 +4,20 @@ All work on pixels in 0 ... 1 and stay there. One in a band of frequencies is no
 would take it out of the band.
 
 Source: Goodfellow et al. (2015), Explaining and harnessing adversarial examples; Madry et al.
-(2018), Towards deep learning models resistant to adversarial attacks; for the margin, Carlini
-and Wagner (2017), Towards evaluating the robustness of neural networks.
+(2018), Towards deep learning models resistant to adversarial attacks; for APGD, Croce and Hein
+(2020), Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free
+attacks.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from visprism.anatomy import forward
-from visprism.core.errors import InputError
+from visprism.measure.outputs.attack_losses import AttackLoss, other_classes
+from visprism.measure.outputs.auto_pgd import auto_pgd
 from visprism.measure.outputs.perturbation_ball import (
     Attack,
     ImageNoise,
@@ -47,15 +49,11 @@ def attack_images(
 ) -> Attacked:
     """Adversarial examples of the images that are classified correctly.
 
-    Images that are misclassified without attack stay as they are. PGD returns the iterate with
-    the largest margin max_{j != t} z_j - z_t, which is above 0 where the attack succeeds.
+    Images that are misclassified without attack stay as they are. PGD and APGD return the
+    iterate with the largest margin max_{j != t} z_j - z_t, which is above 0 where the attack
+    succeeds. Losses are those of `visprism.measure.outputs.attack_losses`.
 
-    Both losses are computed in float64 from the logits z. "cross-entropy" is maximized through
-    log((1 - p_t) / p_t) = log sum_{j != t} exp(z_j) - z_t, of which it is an increasing
-    function: the direction of the gradient is the same, and it does not vanish where p_t
-    rounds to 1. "margin" does not depend on the scale of the logits either.
-
-    Costs one forward and backward pass for each step and start.
+    Costs one forward and backward pass for each step, start and target class.
 
     Args:
         model: in evaluation mode; its parameters get no gradients.
@@ -67,8 +65,8 @@ def attack_images(
         indices: of the images in the data, on which their random numbers depend.
 
     Raises:
-        InputError: if the images have no frequency in the attack's band, or the model passes no
-            gradient to them.
+        InputError: if the images have no frequency in the attack's band, the model passes no
+            gradient to them, or the loss needs more classes.
     """
     noise = ImageNoise(pixels, seed, indices or range(len(pixels)))
     ball = PerturbationBall.of(attack, pixels)
@@ -86,70 +84,39 @@ def attack_images(
         return Attacked(_where(correct, perturbed, pixels), flat, correct)
     best, largest = pixels, clean_margin
     for start in range(attack.restarts):
-        perturbation = ball.project(ball.random_start(noise, start), pixels)
-        for step in range(attack.steps + 1):
-            iterate = pixels + perturbation
-            last = step == attack.steps
-            gradient, margin = (None, loss.margin(iterate)) if last else loss.gradient(iterate)
-            better = correct & (margin > largest)
-            largest = torch.where(better, margin, largest)
-            best = _where(better, iterate, best)
-            if gradient is not None:
-                ascent = ball.steepest_step(gradient) * (attack.stride / attack.epsilon)
-                perturbation = ball.project(perturbation + ascent, pixels)
+        for objective in _objectives(loss, pixels, attack):
+            perturbation = ball.project(ball.random_start(noise, start), pixels)
+            iterates = _pgd if attack.name == "pgd" else auto_pgd
+            for iterate, margin in iterates(pixels, perturbation, ball, objective):
+                better = correct & (margin > largest)
+                largest = torch.where(better, margin, largest)
+                best = _where(better, iterate, best)
     return Attacked(best, flat, correct)
+
+
+def _objectives(loss: AttackLoss, pixels: Pixels, attack: Attack) -> Iterator[AttackLoss]:
+    """The loss; of a targeted attack that of each class, the most likely first."""
+    if attack.name != "apgd-t":
+        yield loss
+        return
+    with torch.no_grad():
+        classes = other_classes(loss.logits(pixels), loss.targets, attack.target_classes)
+    for toward in classes.T:
+        yield replace(loss, toward=toward)
+
+
+def _pgd(
+    pixels: Pixels, perturbation: Pixels, ball: PerturbationBall, loss: AttackLoss
+) -> Iterator[tuple[Pixels, Float[Tensor, " b"]]]:
+    """The iterates of PGD with their margins."""
+    attack = ball.attack
+    for _ in range(attack.steps):
+        gradient, margin = loss.gradient(pixels + perturbation)
+        yield pixels + perturbation, margin
+        ascent = ball.steepest_step(gradient) * (attack.stride / attack.epsilon)
+        perturbation = ball.project(perturbation + ascent, pixels)
+    yield pixels + perturbation, loss.margin(pixels + perturbation)
 
 
 def _where(chosen: Bool[Tensor, " b"], new: Pixels, old: Pixels) -> Pixels:
     return torch.where(chosen[:, None, None, None], new, old)
-
-
-@dataclass(frozen=True)
-class AttackLoss:
-    """The loss that an attack raises, and the margin, as functions of pixels."""
-
-    model: nn.Module
-    space: PixelSpace
-    targets: Int64[Tensor, " b"]
-    name: str = "cross-entropy"
-
-    def margin(self, pixels: Pixels) -> Float[Tensor, " b"]:
-        """The largest other logit minus that of the target: above 0 where misclassified."""
-        with torch.no_grad():
-            return _margin(self._logits(pixels), self.targets)
-
-    def gradient(self, pixels: Pixels) -> tuple[Pixels, Float[Tensor, " b"]]:
-        """Gradient of the loss with respect to the pixels, and the margin."""
-        with torch.enable_grad():
-            variable = pixels.detach().requires_grad_()
-            logits = self._logits(variable)
-            function = _margin if self.name == "margin" else _log_odds
-            loss = function(logits, self.targets).sum()
-            gradient = None
-            if loss.requires_grad:
-                (gradient,) = torch.autograd.grad(loss, variable, allow_unused=True)
-        if gradient is None:
-            raise InputError(
-                f"{type(self.model).__name__} must pass a gradient to its images for FGSM and "
-                "PGD. Use random perturbations, or a model without no_grad and detach."
-            )
-        return gradient, _margin(logits.detach(), self.targets)
-
-    def _logits(self, pixels: Pixels) -> Float[Tensor, "b k"]:
-        return forward(self.model, self.space.normalized(pixels)).double()
-
-
-def _margin(logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"]) -> Float[Tensor, " b"]:
-    target = logits.gather(1, targets[:, None])[:, 0]
-    return _others(logits, targets).amax(1) - target
-
-
-def _log_odds(
-    logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"]
-) -> Float[Tensor, " b"]:
-    target = logits.gather(1, targets[:, None])[:, 0]
-    return _others(logits, targets).logsumexp(1) - target
-
-
-def _others(logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"]) -> Float[Tensor, "b k"]:
-    return logits.scatter(1, targets[:, None], -torch.inf)

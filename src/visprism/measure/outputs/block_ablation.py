@@ -111,6 +111,31 @@ def ablation(
             f"{type(anatomy.model).__name__} must have a part that can be ablated ("
             f"{', '.join(parts)}), got none{because}"
         )
+    paired, partial, provenance = ablated_outcomes(
+        anatomy, batches, ablations, label="ablation", run=run
+    )
+    drops = paired.correct[:, :1] - paired.correct[:, 1:]
+    kinds, per_image = summarize_by_kind(
+        single, drops[:, : len(single)], paired.indices, provenance, replacement
+    )
+    rows = _result(ablations, partial, paired, provenance)
+    rows = replace(rows, not_ablated="; ".join(reasons), replacement=replacement)
+    return rows, kinds, per_image
+
+
+def ablated_outcomes(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    ablations: Sequence[Ablation],
+    *,
+    label: str,
+    run: Run,
+) -> tuple[Paired, set[int], Provenance]:
+    """The outcomes of each image without and with each ablation.
+
+    Returns:
+        The outcomes, the cuts at which partial passes started, and the provenance.
+    """
     paired = Paired(len(ablations))
     partial: set[int] | None = None  # cuts at which a forward pass can start
     shape, largest = (), 0
@@ -118,7 +143,7 @@ def ablation(
     # Operations are found by their numbers, and folding would take the norms among them away.
     settings = replace(run.inference or Inference(), folds=())
     run = replace(run, inference=settings)
-    ticks = run.ticks(shared, 1 + len(ablations), "ablation")
+    ticks = run.ticks(shared, 1 + len(ablations), label)
     how = prepared(anatomy.model, settings, run.compute)
     with torch.no_grad(), how as prepare, ticks as tick:
         for start, batch in positioned(shared):
@@ -132,13 +157,7 @@ def ablation(
                 _add(paired, anatomy, ablations, partial, images, targets, start, tick)
     paired = paired.gathered()
     provenance = run.measured(images=paired.images, batch_size=largest, image_shape=shape)
-    drops = paired.correct[:, :1] - paired.correct[:, 1:]
-    kinds, per_image = summarize_by_kind(
-        single, drops[:, : len(single)], paired.indices, provenance, replacement
-    )
-    rows = _result(ablations, partial or set(), paired, provenance)
-    rows = replace(rows, not_ablated="; ".join(reasons), replacement=replacement)
-    return rows, kinds, per_image
+    return paired, partial or set(), provenance
 
 
 def _replaced(

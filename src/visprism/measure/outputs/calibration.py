@@ -9,13 +9,12 @@ from dataclasses import replace
 from math import nan
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from visprism.core.errors import InputError
-from visprism.core.statistics import mean_interval, resample_counts, wilson
-from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
-from visprism.measure.outputs.metrics import area_under_risk_coverage, metrics
+from visprism.core.statistics import mean_interval, wilson
+from visprism.measure.outputs.confidence_order import SortedByConfidence
+from visprism.measure.outputs.metrics import aurc_contributions, metrics
 from visprism.measure.outputs.outcomes import outcomes_of
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Calibration
@@ -30,8 +29,6 @@ def calibration(
     *,
     cutoff: float | Sequence[float] = 0.9,
     bins: int = 10,
-    resamples: int = 400,
-    seed: int = 0,
 ) -> Calibration:
     """Accuracy, NLL, ECE and every other metric of predictions, with intervals over images.
 
@@ -50,60 +47,51 @@ def calibration(
       image on an edge counts in parts.
     - aurc: mean over i of the error rate of the i most confident images.
 
-    Intervals: Wilson's for fractions of images; that of a mean of skewed values for nll, brier
-    and signed_ece (`visprism.core.statistics.mean_interval`) and percentiles of the bootstrap
-    for aurc, both from 5 correct and 5 wrong predictions on; that of the debiased ECE by
-    inversion of a test; none for ece, mce, adaptive_ece, iou and mean_iou, which are biased in
-    few images.
+    Intervals: Wilson's for fractions of images; that of a mean of skewed values for nll, brier,
+    signed_ece (`visprism.core.statistics.mean_interval`) and for aurc, whose values by image
+    are its linearization, from 5 correct and 5 wrong predictions on; that of the debiased ECE
+    by inversion of a test; none for ece, mce, adaptive_ece, iou and mean_iou, which are biased
+    in few images.
 
-    Costs one pass over the logits, and a pass over two columns for each resample.
+    Costs one pass over the logits.
 
     Args:
         predictions: of a data set, or their outcomes.
         cutoff: one or several confidences, each at least 0 and below 1.
         bins: number of bins, m.
-        resamples: of the bootstrap; 0 for none.
-        seed: of the bootstrap.
 
     Raises:
-        InputError: if a cut-off is out of range or occurs twice, `bins` is no integer of at
-            least 1, or `resamples` is negative.
+        InputError: if a cut-off is out of range or occurs twice, or `bins` is no integer of
+            at least 1.
 
     Source: Guo et al. (2017), eq. 3 and 5; Nguyen and O'Connor (2015), Posterior calibration
     and exploratory analysis, for equal counts; Geifman et al. (2019), Bias-reduced uncertainty
     estimation, for the aurc; Kumar et al. (2019), Verified uncertainty calibration, for the
-    bias; Efron and Tibshirani (1993), ch. 13, for percentile intervals.
+    bias.
     """
     cutoffs = [float(c) for c in np.atleast_1d(cutoff)]
     check_bins(bins)
     check_cutoffs(cutoffs)
-    if resamples < 0:
-        raise InputError(f"resamples must be at least 0, got {resamples}")
     outcomes = outcomes_of(predictions)
-    ranked = SortedByConfidence.of(outcomes)
-    once = torch.ones(1, len(ranked), dtype=torch.float64)
-    values = metrics(ranked, once, cutoffs, bins)
+    values = metrics(outcomes, cutoffs, bins)
     names, at = zip(*values, strict=True)
     metric, cutoff_column = np.array(names), np.array(at)
-    value = torch.cat(list(values.values())).numpy()
     low, high = _proportions(outcomes, metric, cutoff_column)
-    means = _means(outcomes) | {"aurc": _bootstrap_aurc(outcomes, ranked, resamples, seed)}
-    for name, ends in means.items():
+    for name, ends in _means(outcomes).items():
         (row,) = np.flatnonzero(metric == name)
         low[row], high[row] = ends
     error = calibration_error(outcomes.confidence, outcomes.correct, bins=bins)
     return Calibration(
         metric=np.append(metric, "debiased_ece"),
         cutoff=np.append(cutoff_column, np.nan),
-        value=np.append(value, error.debiased),
+        value=np.append(list(values.values()), error.debiased),
         low=np.append(low, error.low),
         high=np.append(high, error.high),
         bins=bins,
         passes=outcomes.passes,
         classes=outcomes.classes,
-        resamples=resamples,
         calibrated_ece=error.calibrated,
-        provenance=replace(outcomes.provenance, seed=seed, images=len(outcomes)),
+        provenance=replace(outcomes.provenance, images=len(outcomes)),
     )
 
 
@@ -154,28 +142,13 @@ def _proportions(
 
 
 def _means(outcomes: Outcomes) -> dict[str, tuple[float, float]]:
-    """Intervals of the metrics that are means of losses of images."""
+    """Intervals of the metrics that are means over images of losses or of contributions."""
     losses = {
         "nll": outcomes.nll,
         "brier": outcomes.brier,
         "signed_ece": outcomes.confidence - outcomes.correct.astype(np.float64),
+        "aurc": aurc_contributions(SortedByConfidence.of(outcomes)),
     }
     if not enough_outcomes(outcomes):
         return dict.fromkeys(losses, (nan, nan))
     return {name: mean_interval(values) for name, values in losses.items()}
-
-
-def _bootstrap_aurc(
-    outcomes: Outcomes, ranked: SortedByConfidence, resamples: int, seed: int
-) -> tuple[float, float]:
-    """Percentiles 2.5 and 97.5 of the AURC over the resamples."""
-    if not resamples or not enough_outcomes(outcomes):
-        return nan, nan
-    parts = [
-        area_under_risk_coverage(CumulativeSums.of(ranked, weights), weights)
-        for counts in resample_counts(len(ranked), resamples, seed)
-        for weights in [ranked.in_order(counts)]
-    ]
-    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    low, high = torch.cat(parts).quantile(ends).tolist()
-    return low, high

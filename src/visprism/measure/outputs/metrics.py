@@ -1,82 +1,92 @@
-"""Metrics from cumulative sums of outcomes sorted by confidence, for many weights at once."""
+"""Metrics from cumulative sums of outcomes sorted by confidence."""
 
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
-from visprism.measure.outputs.confidence_order import (
-    CumulativeSums,
-    SortedByConfidence,
-    Weights,
-)
+from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
+from visprism.results.predictions import Outcomes
 
-Values = dict[tuple[str, float], Float[Tensor, " r"]]  # by metric and cut-off
+Values = dict[tuple[str, float], float]  # by metric and cut-off
 
 
-def metrics(
-    ranked: SortedByConfidence, weights: Weights, cutoffs: Sequence[float], bins: int
-) -> Values:
-    """Every metric, for each set of weights."""
-    sums = CumulativeSums.of(ranked, weights)
-    total = sums.count[:, -1]
-    means = weights @ ranked.values / total[:, None]
+def metrics(outcomes: Outcomes, cutoffs: Sequence[float], bins: int) -> Values:
+    """Every metric of `visprism.calibration` but the debiased ECE."""
+    ranked = SortedByConfidence.of(outcomes)
+    sums, total = CumulativeSums.of(ranked), len(ranked)
+    columns = {"accuracy": outcomes.correct, "top5": outcomes.top5}
+    columns |= {"nll": outcomes.nll, "brier": outcomes.brier}
     values: Values = {
-        (name, np.nan): means[:, i]
-        for i, name in enumerate(("accuracy", "top5", "nll", "brier"))
+        (name, np.nan): float(column.mean(dtype=np.float64)) for name, column in columns.items()
     }
-    wrong = (total - sums.correct[:, -1])[:, None]
-    places = ranked.num_above(cutoffs)
-    count, _, correct = sums.at(places)
-    for i, c in enumerate(cutoffs):
-        values["acc", c] = correct[:, i] / count[:, i]
-        values["freq", c] = count[:, i] / total
-        values["unc", c] = (wrong - (count - correct))[:, i] / wrong[:, 0]
-        values["iou", c] = _mean_iou(ranked, weights, int(places[i]))
-    values["mean_iou", np.nan] = _mean_iou(ranked, weights, len(ranked))
+    wrong = total - sums.correct[-1]
+    counts = ranked.num_above(cutoffs)
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN of no image
+        for c, count, correct in zip(cutoffs, counts, sums.at(counts)[1], strict=True):
+            values["acc", c] = float(correct / count)
+            values["freq", c] = float(count / total)
+            values["unc", c] = float((wrong - (count - correct)) / wrong)
+            values["iou", c] = _mean_iou(outcomes.classes, ranked, int(count))
+    values["mean_iou", np.nan] = _mean_iou(outcomes.classes, ranked, total)
     values |= _calibration(ranked, sums, bins)
-    values["aurc", np.nan] = area_under_risk_coverage(sums, weights)
+    values["aurc", np.nan] = float(aurc_contributions(ranked).mean())
     return values
 
 
-def area_under_risk_coverage(sums: CumulativeSums, weights: Weights) -> Float[Tensor, " r"]:
-    """Mean over i of the error rate of the i most confident images, for each set of weights."""
-    risk = 1 - sums.correct[:, 1:] / sums.count[:, 1:].clamp(min=1)
-    return (weights * risk).sum(1) / sums.count[:, -1]
+def aurc_contributions(ranked: SortedByConfidence) -> Float[np.ndarray, " n"]:
+    """A value for each image whose mean is the AURC: the AURC plus the image's influence.
+
+    The AURC is the mean over i of the error rate of the i most confident images, or of e_i w_i
+    with e_i = 1 for a wrong prediction and w_i = 1 / i + ... + 1 / n. An image also raises the
+    coverage of all images below it, so that the value of the i-th most confident one is
+
+        e_i w_i - (e_i / i + ... + e_n / n) + mean of e.
+
+    The spread of the values gives the standard error of the AURC. They are in the order of
+    `ranked`; images of equal confidence count with the mean over their orders.
+
+    Source: Geifman et al. (2019), Bias-reduced uncertainty estimation, for the AURC; Jaeckel
+    (1972), The infinitesimal jackknife, for the influence.
+    """
+    wrong = 1 - ranked.correct
+    rank = np.arange(1, len(ranked) + 1)
+    weight = ranked.mean_of_equals(_sums_to_the_end(1 / rank))
+    below = ranked.mean_of_equals(_sums_to_the_end(ranked.mean_of_equals(wrong) / rank))
+    return wrong * weight - below + wrong.mean()
+
+
+def _sums_to_the_end(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    return np.cumsum(values[::-1])[::-1]
 
 
 def _calibration(ranked: SortedByConfidence, sums: CumulativeSums, bins: int) -> Values:
-    total = sums.count[:, -1]
-    upper = torch.cat([torch.zeros(1, dtype=torch.long), ranked.num_above(edges_of(bins)[1:])])
-    last = torch.tensor([len(ranked)])  # also a confidence of 0, which rounding can give
-    count, confidence, correct = (x.diff(dim=1) for x in sums.at(torch.cat([upper, last])))
-    gap = (correct - confidence).abs()
-    edge = torch.linspace(0, 1, bins + 1, dtype=torch.float64) * total[:, None]
-    even_confidence, even_correct = (x.diff(dim=1) for x in sums.at_mass(edge))
+    total = len(ranked)
+    # From the highest bin down; the last one also has a confidence of 0, from rounding.
+    edges = np.concatenate([[0], ranked.num_above(edges_of(bins)[1:]), [total]])
+    confidence, correct = (np.diff(values) for values in sums.at(edges))
+    count, gap = np.diff(edges), np.abs(correct - confidence)
+    even_confidence, even_correct = (
+        np.diff(values) for values in sums.at(np.linspace(0, total, bins + 1))
+    )
     return {
-        ("ece", np.nan): gap.sum(1) / total,
-        ("signed_ece", np.nan): (sums.confidence[:, -1] - sums.correct[:, -1]) / total,
-        ("mce", np.nan): (gap / count).nan_to_num(0.0).amax(1),
-        ("adaptive_ece", np.nan): (even_correct - even_confidence).abs().sum(1) / total,
+        ("ece", np.nan): float(gap.sum() / total),
+        ("signed_ece", np.nan): float((sums.confidence[-1] - sums.correct[-1]) / total),
+        ("mce", np.nan): float((gap[count > 0] / count[count > 0]).max()),
+        ("adaptive_ece", np.nan): float(np.abs(even_correct - even_confidence).sum() / total),
     }
 
 
-def _mean_iou(ranked: SortedByConfidence, weights: Weights, images: int) -> Float[Tensor, " r"]:
+def _mean_iou(classes: int, ranked: SortedByConfidence, images: int) -> float:
     """Mean over classes of the IoU of target and prediction, of the most confident images."""
     target, predicted = ranked.target[:images], ranked.predicted[:images]
-    correct = target == predicted
-    means = []
-    for row in weights[:, :images].numpy():
-        sums = [
-            np.bincount(of, weights=w, minlength=ranked.classes)
-            for of, w in ((target, row), (predicted, row), (target, row * correct))
-        ]
-        occurs = sums[0] > 0
-        union = (sums[0] + sums[1] - sums[2])[occurs]
-        means.append((sums[2][occurs] / union).mean() if occurs.any() else np.nan)
-    return torch.tensor(means, dtype=torch.float64)
+    of_target, of_prediction, of_both = (
+        np.bincount(labels, minlength=classes)
+        for labels in (target, predicted, target[target == predicted])
+    )
+    occurs = of_target > 0
+    union = (of_target + of_prediction - of_both)[occurs]
+    return float((of_both[occurs] / union).mean()) if occurs.any() else np.nan
 
 
 def edges_of(bins: int) -> list[float]:

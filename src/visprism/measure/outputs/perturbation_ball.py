@@ -13,9 +13,9 @@ from visprism.core.rng import stream
 from visprism.measure.outputs.bands import band, check_band, check_band_shape, filtered
 from visprism.results.perturbations import BAND_WIDTH
 
-ATTACKS = ("fgsm", "pgd", "random")
+ATTACKS = ("apgd", "apgd-t", "fgsm", "pgd", "random")
 NORMS = ("linf", "l2")
-LOSSES = ("cross-entropy", "margin")
+LOSSES = ("cross-entropy", "margin", "dlr")
 
 _ZERO = 1e-30  # a gradient that is not longer has no direction
 
@@ -29,6 +29,9 @@ class Attack:
     "fgsm"    one step along the gradient of the loss: its sign, or its direction for "l2"
     "pgd"     projected gradient ascent from random starts; of all iterates the one with the
               largest margin counts for each image
+    "apgd"    projected gradient ascent with momentum that chooses its step size; one of the
+              attacks of AutoAttack
+    "apgd-t"  the same toward each of several other classes, by the targeted DLR loss
     "random"  random signs, or a random direction for "l2"
 
     Raises:
@@ -38,10 +41,11 @@ class Attack:
     name: str = "fgsm"
     epsilon: float = 8 / 255  # norm of the perturbation, in pixels of 0 ... 1
     norm: str = "linf"
-    loss: str = "cross-entropy"  # or "margin", which does not depend on the logit scale
-    steps: int = 10  # of PGD
+    loss: str = "cross-entropy"  # or "margin" or "dlr", which ignore the logit scale
+    steps: int = 10  # of PGD and APGD
     step_size: float | None = None  # of PGD; None: 2.5 epsilon / steps
-    restarts: int = 1  # of PGD
+    restarts: int = 1  # of PGD and APGD
+    target_classes: int = 9  # of "apgd-t"; at most all other classes
     frequency: float | None = None  # center of a band in π rad/pixel; None: all frequencies
     band_shape: str = "square"
 
@@ -61,9 +65,11 @@ class Attack:
                 f"epsilon must be at most 1, as pixels are in 0 ... 1, got {self.epsilon}. "
                 "Write 4 of 255 gray levels as 4/255."
             )
-        for field, value in (("steps", self.steps), ("restarts", self.restarts)):
-            if value < 1:
-                raise InputError(f"{field} must be at least 1, got {value}")
+        for field in ("steps", "restarts", "target_classes"):
+            if getattr(self, field) < 1:
+                raise InputError(f"{field} must be at least 1, got {getattr(self, field)}")
+        if self.name == "apgd-t" and self.loss != "dlr":
+            raise InputError(f"loss must be 'dlr' for apgd-t, got {self.loss!r}")
         if self.step_size is not None and not 0 < self.step_size < inf:
             raise InputError(f"step_size must be finite and positive, got {self.step_size}")
         if self.frequency is not None:
@@ -72,7 +78,19 @@ class Attack:
     @property
     def gradients(self) -> int:
         """Number of gradients of the loss that it computes."""
-        return {"random": 0, "fgsm": 1, "pgd": self.steps * self.restarts}[self.name]
+        targets = self.target_classes if self.name == "apgd-t" else 1
+        single = {"random": 0, "fgsm": 1}
+        return single.get(self.name, self.steps * self.restarts * targets)
+
+    @property
+    def min_classes(self) -> int:
+        """Fewest classes of a model, which the DLR loss divides by the logits of."""
+        return {"dlr": 3}.get(self.loss, 2) + (self.name == "apgd-t")
+
+    @property
+    def iterative(self) -> bool:
+        """Whether it takes several steps, from random starts."""
+        return self.name not in ("fgsm", "random")
 
     @property
     def stride(self) -> float:
@@ -81,17 +99,25 @@ class Attack:
         return 2.5 * self.epsilon / self.steps if self.step_size is None else self.step_size
 
 
+# The losses of each attack; those of "pgd" are chosen.
+_LOSSES_OF = {"apgd": ("cross-entropy", "dlr"), "apgd-t": ("dlr",)}
+
+
 def attack_grid(
     names: Sequence[str],
     epsilons: Sequence[float],
     *,
-    losses: Sequence[str] = LOSSES,
+    losses: Sequence[str] = ("cross-entropy", "margin"),
     frequencies: Sequence[float] = (),
     norm: str = "linf",
     steps: int = 10,
     restarts: int = 1,
+    target_classes: int = 9,
 ) -> list[Attack]:
-    """Every attack at every size: PGD with each loss, the others with the cross-entropy.
+    """Every attack at every size: PGD with each loss, the others with their own.
+
+    APGD maximizes the cross-entropy and the DLR loss, targeted APGD the targeted DLR loss; the
+    others the cross-entropy.
 
     Args:
         names: of attacks.
@@ -99,13 +125,23 @@ def attack_grid(
         losses: that PGD maximizes.
         frequencies: centers of frequency bands; none: all frequencies together.
         norm: "linf" or "l2".
-        steps: of PGD.
-        restarts: of PGD.
+        steps: of PGD and APGD.
+        restarts: of PGD and APGD.
+        target_classes: of targeted APGD.
     """
     return [
-        Attack(name, epsilon, norm, loss, steps=steps, restarts=restarts, frequency=frequency)
+        Attack(
+            name,
+            epsilon,
+            norm,
+            loss,
+            steps=steps,
+            restarts=restarts,
+            target_classes=target_classes,
+            frequency=frequency,
+        )
         for name in names
-        for loss in (losses if name == "pgd" else LOSSES[:1])
+        for loss in (losses if name == "pgd" else _LOSSES_OF.get(name, LOSSES[:1]))
         for epsilon in epsilons
         for frequency in (frequencies or (None,))
     ]

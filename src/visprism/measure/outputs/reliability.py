@@ -5,7 +5,6 @@ Wiener (2010), On the foundations of noise-free selective classification.
 """
 
 import numpy as np
-import torch
 
 from visprism.core.errors import InputError
 from visprism.measure.outputs.calibration import check_bins
@@ -33,16 +32,15 @@ def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Relia
     check_bins(bins)
     outcomes = outcomes_of(predictions)
     ranked = SortedByConfidence.of(outcomes)
-    sums = CumulativeSums.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
-    places = torch.cat([ranked.num_above(edges_of(bins)), torch.tensor([len(ranked)])])
-    columns = (x.diff(dim=1)[0].flip(0).numpy() for x in sums.at(places))
-    count, confidence, correct = columns
+    edges = np.append(ranked.num_above(edges_of(bins)), len(ranked))
+    count = np.diff(edges)[::-1]
+    confidence, correct = (np.diff(v)[::-1] for v in CumulativeSums.of(ranked).at(edges))
     upper = np.array(edges_of(bins))[::-1]
     filled = np.where(count > 0, count, np.nan)
     return Reliability(
         lower=np.append(0.0, upper[:-1]),
         upper=upper.copy(),
-        count=count.astype(np.int64),
+        count=count.copy(),
         frequency=count / len(ranked),
         confidence=confidence / filled,
         accuracy=correct / filled,
@@ -70,16 +68,15 @@ def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> 
         raise InputError(f"points must be at least 1, got {points}")
     outcomes = outcomes_of(predictions)
     ranked = SortedByConfidence.of(outcomes)
-    sums = CumulativeSums.of(ranked, torch.ones(1, len(ranked), dtype=torch.float64))
-    risk = 1 - sums.correct[0, 1:] / sums.count[0, 1:]
     number = len(ranked)
+    risk = 1 - CumulativeSums.of(ranked).correct[1:] / np.arange(1, number + 1)
     points = min(points, number)
     counts = np.unique(np.linspace(number / points, number, points).round())
-    answered = torch.from_numpy(counts.astype(np.int64))
+    answered = counts.astype(np.int64)
     return RiskCoverage(
         coverage=counts / number,
-        risk=risk[answered - 1].clamp(min=0).numpy(),
-        confidence=ranked.confidence[answered - 1].numpy(),
+        risk=risk[answered - 1].clip(min=0),
+        confidence=ranked.confidence[answered - 1],
         aurc=float(risk.mean()),
         provenance=outcomes.provenance,
     )

@@ -43,7 +43,6 @@ def robustness(
     *,
     cutoff: float | Sequence[float] = 0.9,
     bins: int = 10,
-    resamples: int = 400,
     samples: int = 1,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Robustness, PerImage]:
@@ -59,9 +58,8 @@ def robustness(
             `CLEAN` is the condition of clean images.
         cutoff: of the confidence; see `calibration`.
         bins: of the calibration errors.
-        resamples: of the bootstrap.
         samples: stochastic passes; see `predict`.
-        run: device, precision, progress, and the seed of the bootstrap and of dropout.
+        run: device, precision, progress, and the seed of dropout.
 
     Returns:
         The metrics; for each image its accuracy, NLL and drop of accuracy from the clean image
@@ -83,7 +81,7 @@ def robustness(
         by_condition[condition] = outcomes(batches)
     clean = by_condition.get(CLEAN)
     parts = [
-        _rows(condition, result, clean, cutoff, bins, resamples, run.seed)
+        _rows(condition, result, clean, cutoff, bins)
         for condition, result in by_condition.items()
     ]
     last = next(reversed(by_condition.values()))
@@ -109,11 +107,9 @@ def _rows(
     clean: Outcomes | None,
     cutoff: float | Sequence[float],
     bins: int,
-    resamples: int,
-    seed: int,
 ) -> dict[str, np.ndarray]:
     """The rows of one condition, as columns."""
-    metrics = calibration(result, cutoff=cutoff, bins=bins, resamples=resamples, seed=seed)
+    metrics = calibration(result, cutoff=cutoff, bins=bins)
     columns = {k: v for k, v in vars(metrics).items() if isinstance(v, np.ndarray)}
     changes = np.full((3, len(metrics)), nan)
     if clean is not None and condition != CLEAN and _same_images([clean, result]):

@@ -1,0 +1,97 @@
+"""Quantization sensitivity: accuracy and NLL with the weights of one block at a few bits.
+
+Source: Nagel et al. (2021), A white paper on neural network quantization, sec. 2 (symmetric
+uniform quantization, per channel) and sec. 3.5 (sensitivity of single layers).
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from visprism.anatomy import (
+    Anatomy,
+    Block,
+    quantization,
+    quantized,
+    weights_of,
+)
+from visprism.core.errors import InputError
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.measure.batches import Batch, check_evaluation_mode
+from visprism.measure.outputs.block_ablation import ablated_outcomes
+from visprism.results.quantization import QuantizationSensitivity
+
+BITS = (8, 6, 4)
+
+
+def quantization_sensitivity(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    *,
+    bits: Sequence[int] = BITS,
+    run: Run = DEFAULT_RUN,
+) -> QuantizationSensitivity:
+    """Accuracy drop and NLL rise with the weights of one block quantized.
+
+    Weights of convolutions and linear layers are rounded to a symmetric grid for each output
+    channel; biases, norms and activations are not. With s = max |w| / (2^(bits - 1) - 1) the
+    weights are s round(w / s). Differences are paired by image.
+
+    Costs a forward pass, and for each block and number of bits what follows the block: half a
+    pass on average.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        batches: each is (images, targets).
+        bits: of a weight; at least 2.
+        run: device, precision, progress and provenance.
+
+    Raises:
+        InputError: if there are no labels, no block has weights, or `bits` is below 2.
+    """
+    check_evaluation_mode(anatomy.model)
+    fewest = min(bits, default=0)
+    if fewest < 2:
+        raise InputError(f"bits must be integers of at least 2, got {fewest}")
+    blocks = [block for block in anatomy if weights_of(anatomy, block)]
+    if not blocks:
+        raise InputError(
+            f"{type(anatomy.model).__name__} must have a block with weights, and has none"
+        )
+    rows = [(number, block) for number in bits for block in blocks]
+    paired, _, provenance = ablated_outcomes(
+        anatomy,
+        batches,
+        [quantization(anatomy, block, number) for number, block in rows],
+        label="quantization",
+        run=run,
+    )
+    low, high = paired.drop_intervals()
+    columns = paired.columns()
+    return QuantizationSensitivity(
+        block=np.array([b.name for _, b in rows]),
+        kind=np.array([b.kind for _, b in rows]),
+        stage=np.array([b.stage for _, b in rows]),
+        depth=np.array([b.depth for _, b in rows]),
+        subsampling=np.array([b.subsampling for _, b in rows]),
+        bits=np.array([f"{number} bits" for number, _ in rows]),
+        accuracy=columns["accuracy"],
+        drop=columns["drop"],
+        drop_low=low,
+        drop_high=high,
+        nll_rise=columns["nll_rise"],
+        nll_rise_error=columns["nll_rise_error"],
+        weight_error=np.array([_weight_error(anatomy, b, number) for number, b in rows]),
+        baseline_accuracy=paired.accuracy,
+        baseline_nll=paired.nll,
+        provenance=provenance,
+    )
+
+
+def _weight_error(anatomy: Anatomy, block: Block, bits: int) -> float:
+    """Squared norm of the change of the weights, relative to that of the weights."""
+    parameters = dict(anatomy.model.named_parameters(remove_duplicate=False))
+    weights = [parameters[n].detach().double() for n in weights_of(anatomy, block)]
+    change = sum(float((quantized(w, bits) - w).square().sum()) for w in weights)
+    total = sum(float(w.square().sum()) for w in weights)
+    return change / total if total else float("nan")

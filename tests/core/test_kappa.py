@@ -1,0 +1,109 @@
+"""Tests of the interval of Cohen's kappa (src/visprism/core/kappa.py)."""
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from visprism.core.kappa import kappa_interval
+
+QUANTILE = stats.norm.ppf(0.975)
+
+
+def table(kappa: float, first: float, second: float) -> np.ndarray:
+    """Joint probabilities of two models: wrong and correct, by rows and columns."""
+    disagree = (1 - kappa) * (first * (1 - second) + second * (1 - first))
+    only_first, only_second = (disagree + first - second) / 2, (disagree - first + second) / 2
+    return np.array([[1 - first - only_second, only_second], [only_first, first - only_first]])
+
+
+# What it measures: closed forms.
+
+
+@pytest.mark.parametrize("agreeing", [20, 60, 95, 100])
+def test_ends_solve_the_equation_of_equal_marginals(agreeing: int):
+    # Bloch and Kraemer (1989): with one accuracy p, n Var(kappa) =
+    # (1 - k) ((1 - k)(1 - 2 k) + k (2 - k) / (2 p (1 - p))).
+    half, disagreeing = agreeing / 2, (100 - agreeing) / 2
+    low, high = kappa_interval(np.array([[half, disagreeing], [disagreeing, half]]))
+    observed = 2 * agreeing / 100 - 1
+
+    def excess(k: float) -> float:
+        variance = (1 - k) * ((1 - k) * (1 - 2 * k) + 2 * k * (2 - k)) / 100
+        return (observed - k) ** 2 - QUANTILE**2 * variance
+
+    assert low == pytest.approx(optimize.brentq(excess, -1, observed - 1e-9), abs=1e-6)
+    if agreeing < 100:
+        assert high == pytest.approx(optimize.brentq(excess, observed + 1e-9, 1), abs=1e-6)
+    else:
+        assert high == 1
+
+
+# What leaves it unchanged.
+
+
+def test_models_and_outcomes_may_be_exchanged():
+    counts = np.array([[12.0, 5.0], [9.0, 102.0]])
+    expected = kappa_interval(counts)
+    assert kappa_interval(counts.T) == pytest.approx(expected, abs=1e-9)
+    assert kappa_interval(counts[::-1, ::-1]) == pytest.approx(expected, abs=1e-9)
+
+
+# Against another method.
+
+
+def profile_interval(counts: np.ndarray) -> tuple[float, float]:
+    """The interval by the profile likelihood of kappa, maximized over both accuracies."""
+    total = counts.sum()
+    first, second = counts[1].sum() / total, counts[:, 1].sum() / total
+    best = (counts * np.log(counts / total)).sum()
+
+    def deviance(kappa: float) -> float:
+        def loss(accuracies: np.ndarray) -> float:
+            joint = table(kappa, *accuracies)
+            return -(counts * np.log(joint)).sum() if joint.min() > 0 else 1e9
+
+        return 2 * (optimize.minimize(loss, (first, second), method="Nelder-Mead").fun + best)
+
+    observed = 1 - (counts[0, 1] + counts[1, 0]) / total / (
+        first * (1 - second) + second * (1 - first)
+    )
+    return tuple(
+        optimize.brentq(lambda k: deviance(k) - QUANTILE**2, observed, observed + step)
+        for step in (-0.4, 0.9 * (1 - observed))
+    )
+
+
+@pytest.mark.parametrize(
+    "counts", [[[60, 12], [20, 300]], [[150, 60], [70, 220]], [[40, 3], [4, 253]]]
+)
+def test_the_interval_is_near_that_of_the_profile_likelihood(counts: list[list[int]]):
+    values = np.array(counts, dtype=float)
+    low, high = kappa_interval(values)
+    expected = profile_interval(values)
+    assert (low, high) == pytest.approx(expected, abs=0.15 * (expected[1] - expected[0]))
+
+
+# Simulation with known truth.
+
+
+@pytest.mark.parametrize(("images", "accuracy"), [(64, 0.7), (200, 0.9), (500, 0.95)])
+@pytest.mark.parametrize("kappa", [0.0, 0.5, 0.9, 0.97])
+def test_the_interval_covers_kappa_in_95_percent_also_near_1(
+    images: int, accuracy: float, kappa: float
+):
+    generator = np.random.default_rng(1)
+    probabilities = table(kappa, accuracy, accuracy).ravel()
+    samples = generator.multinomial(images, probabilities, size=600).reshape(-1, 2, 2)
+    ends = np.array([kappa_interval(counts.astype(float)) for counts in samples])
+    given = np.isfinite(ends).all(1)
+    inside = (ends[:, 0] <= kappa) & (kappa <= ends[:, 1])
+    assert given.mean() > 0.9
+    assert 0.92 <= inside[given].mean() <= 0.98  # deviation 0.01
+
+
+# Contracts.
+
+
+@pytest.mark.parametrize("counts", [[[4, 0], [0, 96]], [[40, 56], [3, 1]], [[0, 0], [0, 100]]])
+def test_rare_outcomes_have_no_interval(counts: list[list[int]]):
+    assert np.isnan(kappa_interval(np.array(counts, dtype=float))).all()

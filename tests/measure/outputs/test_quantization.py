@@ -1,0 +1,148 @@
+"""Laws of quantization sensitivity (measure/outputs/quantization.py)."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+from torch import nn
+from torch.nn import functional
+
+from visprism.anatomy import dissect, quantized
+from visprism.core.errors import InputError
+from visprism.measure.outputs.quantization import quantization_sensitivity
+
+
+@pytest.fixture(params=["resnet18", "vit_tiny_patch16_224"])
+def network(request):
+    options = {"img_size": 32, "patch_size": 8, "depth": 2}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = timm.create_model(
+            request.param, num_classes=5, **(options if "vit" in request.param else {})
+        ).eval()
+        images = torch.randn(12, 3, 32, 32)
+    targets = torch.arange(12) % 5
+    return dissect(model, images), list(zip(images.split(5), targets.split(5), strict=True))
+
+
+# Closed forms.
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_weights_on_the_grid_stay_and_others_go_to_the_nearest_value(bits):
+    levels = 2 ** (bits - 1) - 1
+    grid = torch.arange(-levels, levels + 1, dtype=torch.float64)
+    weight = torch.stack([grid, 3 * grid])
+    assert torch.equal(quantized(weight, bits), weight)
+    assert torch.equal(quantized(quantized(weight, bits), bits), weight)
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(7, 3, 3, 3, generator=generator).double()
+    step = weight.flatten(1).abs().amax(1) / levels
+    change = (quantized(weight, bits) - weight).flatten(1).abs()
+    assert (change <= step[:, None] / 2 + 1e-12).all()
+    values = (quantized(weight, bits).flatten(1) / step[:, None]).round()
+    assert values.abs().max() == levels
+
+
+def test_it_is_the_quantization_of_torch():
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(6, 10, generator=generator)
+    for bits in (4, 8):
+        levels = 2 ** (bits - 1) - 1
+        expected = torch.fake_quantize_per_channel_affine(
+            weight,
+            weight.abs().amax(1) / levels,
+            torch.zeros(6, dtype=torch.int32),
+            0,
+            -levels,
+            levels,
+        )
+        torch.testing.assert_close(quantized(weight, bits), expected)
+
+
+def test_the_error_of_uniform_weights_is_that_of_a_uniform_step():
+    generator = torch.Generator().manual_seed(2)
+    weight = 2 * torch.rand(4, 50000, generator=generator).double() - 1
+    step = 1 / 7  # of 4 bits
+    error = (quantized(weight, 4) - weight).square().mean()
+    assert error.item() == pytest.approx(step**2 / 12, rel=0.02)
+
+
+# What leaves it unchanged.
+
+
+def test_quantized_weights_lose_nothing_and_the_model_is_given_back(network):
+    anatomy, batches = network
+    model = anatomy.model
+    before = {n: (p.data_ptr(), p.detach().clone()) for n, p in model.named_parameters()}
+    result = quantization_sensitivity(anatomy, batches, bits=(4,))
+    assert np.abs(result.nll_rise).max() > 1e-3
+    for name, parameter in model.named_parameters():
+        assert parameter.data_ptr() == before[name][0]
+        assert torch.equal(parameter, before[name][1])
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data = quantized(parameter.data, 4)
+    again = quantization_sensitivity(dissect(model, batches[0][0]), batches, bits=(4,))
+    assert np.abs(again.nll_rise).max() < 1e-5
+    assert np.abs(again.weight_error).max() < 1e-12
+
+
+def test_more_bits_change_less_and_batches_change_nothing(network):
+    anatomy, batches = network
+    result = quantization_sensitivity(anatomy, batches, bits=(8, 3))
+    fine, coarse = (np.abs(result.nll_rise[rows]) for rows in result.series().values())
+    assert fine.mean() < coarse.mean() / 4
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    single = quantization_sensitivity(anatomy, [(images, targets)], bits=(8, 3))
+    np.testing.assert_allclose(single.nll_rise, result.nll_rise, atol=1e-5)
+
+
+# Against another implementation.
+
+
+def test_a_block_is_that_of_modules_rounded_by_hand(network):
+    anatomy, batches = network
+    model = anatomy.model
+    vit = hasattr(model, "blocks")
+    name, modules = (
+        ("blocks.1.mlp", [model.blocks[1].mlp.fc1, model.blocks[1].mlp.fc2])
+        if vit
+        else ("layer3.1", [model.layer3[1].conv1, model.layer3[1].conv2])
+    )
+    result = quantization_sensitivity(anatomy, batches, bits=(3,))
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    for module in modules:
+        weight = module.weight.detach()
+        axes = tuple(range(1, weight.ndim))
+        step = weight.abs().amax(axes, keepdim=True) / 3
+        module.weight.data = torch.round(weight / step) * step
+    with torch.no_grad():
+        nll = functional.cross_entropy(model(images), targets).item()
+    rise = nll - result.baseline_nll
+    assert result.nll_rise[result.block == name].item() == pytest.approx(rise, abs=1e-5)
+
+
+# Sentences and errors.
+
+
+def test_the_sentence_names_bits_and_a_maximum(network):
+    anatomy, batches = network
+    result = quantization_sensitivity(anatomy, batches, bits=(4,))
+    assert result.findings()[0].text.startswith(
+        "weights of one block at 4 bits: NLL rises significantly in "
+    )
+
+
+def test_too_few_bits_and_models_without_weights_are_refused(network):
+    anatomy, batches = network
+    with pytest.raises(InputError, match="bits must be integers of at least 2, got 1"):
+        quantization_sensitivity(anatomy, batches, bits=(8, 1))
+
+    class Mean(nn.Module):
+        def forward(self, x):
+            return x.mean((2, 3))
+
+    images = batches[0][0]
+    with pytest.raises(InputError, match="Mean must have a block with weights, and has none"):
+        quantization_sensitivity(dissect(Mean().eval(), images), batches)
