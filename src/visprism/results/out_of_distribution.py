@@ -72,8 +72,8 @@ class OutOfDistribution(SeriesPerBlock):
             Finding(
                 f"{images_text(self.provenance.images, self.provenance.split)} against "
                 f"{self.other_images:,} of {self.other_data}; highest AUROC of {len(self)}: "
-                f"{self._interval(best)} by {self.score[best]} at {self.block[best]} (selected), "
-                f"FPR at 95% TPR {self.fpr95[best]:.1%}; fitted on {self.fitted_on}"
+                f"{self._interval(best)} by {self.score[best]} at {self.block[best]} "
+                f"(selected), FPR at 95% TPR {self.fpr95[best]:.1%}; fitted on {self.fitted_on}"
             ),
         )
 
