@@ -46,6 +46,7 @@ from visprism.measure.outputs.temperature import temperature
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
 from visprism.results.hessian_statistics import (
+    MIN_BATCHES_APE,
     average_positive,
     geometric_mean,
     negative_proportion,
@@ -451,7 +452,9 @@ def eigenvalues() -> Iterator[Case]:
 
                 situation = f"{p[0]} to {p[1]} negative, correlation {r}"
                 yield Case("NEP", "NEP", situation, n, 0.0, nep)
-        for shape in (2.0, 6.0):  # of gamma-distributed mini-batches with a mean of 1
+        for shape in (
+            (2.0, 6.0) if n >= MIN_BATCHES_APE else ()
+        ):  # of gamma-distributed mini-batches with a mean of 1
 
             def gamma_ape(g: Generator, n: int = n, shape: float = shape) -> Ends:
                 scale = g.gamma(shape, 1 / shape, size=(n, 1))
@@ -466,6 +469,8 @@ def eigenvalues() -> Iterator[Case]:
                 ("APE", average_positive, truth),
                 ("geometric mean", geometric_mean, 1.0),
             ):
+                if name == "APE" and n < MIN_BATCHES_APE:
+                    continue
 
                 def ape(
                     g: Generator, n: int = n, s: float = spread, f: Callable = mean
