@@ -195,8 +195,8 @@ def fractions() -> Iterator[Case]:
 
             def tokens(g: Generator, n: int = n, beta: tuple = beta) -> Ends:
                 values = g.binomial(196, g.beta(*beta, size=n)) / 196
-                error = values.std(ddof=1) / n**0.5
-                ends = mean_fraction_interval(*np.array([[values.mean()], [error]]), n)
+                mean, error = np.array([[values.mean()], [values.std(ddof=1) / n**0.5]])
+                ends = mean_fraction_interval(mean, error, n)
                 return float(ends[0][0]), float(ends[1][0])
 
             printed = "shares of outlier tokens and of heads with a sink, by block"
