@@ -8,7 +8,7 @@ import torch
 from visprism.core.inference import Inference
 from visprism.core.processes import gather
 from visprism.core.run import Run
-from visprism.measure.inference import VERIFIED_IMAGES, select_inference
+from visprism.measure.inference import select_inference, verified_images
 from visprism.measure.outputs import Predictions, predict
 
 if TYPE_CHECKING:
@@ -25,12 +25,14 @@ class OutputPasses:
     def select(self, subject: "Subject", run: Run) -> Inference:
         """The settings, selected at first use; those of the first process in all processes."""
         if self.settings is None:
-            (batch,) = subject.images.batches(
-                subject.preprocessing, batch_size=VERIFIED_IMAGES, limit=VERIFIED_IMAGES
-            )
+            total = len(subject.images)
+            few = min(verified_images(total), total)
+            (batch,) = subject.limited(few).batches(few)
             images = batch[0] if isinstance(batch, tuple | list) else batch
             size = subject.output_batch_size
-            selected = select_inference(subject.model, images, run.compute, size=size)
+            selected = select_inference(
+                subject.model, images, run.compute, size=size, total=total
+            )
             self.settings = gather(selected)[0]
         return self.settings
 

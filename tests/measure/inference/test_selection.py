@@ -13,10 +13,10 @@ from visprism.core.devices import CPU, Compute
 from visprism.core.inference import Inference
 from visprism.core.run import Run
 from visprism.measure.inference import (
-    VERIFIED_IMAGES,
     default_batch_size,
     inference,
     select_inference,
+    verified_images,
 )
 from visprism.measure.outputs import predict
 from visprism.models import load_model
@@ -24,7 +24,7 @@ from visprism.models import load_model
 TOLERANCE = 1e-4  # of the largest logit, as documented
 
 
-def images(number=VERIFIED_IMAGES, size=32, seed=0):
+def images(number=8, size=32, seed=0):
     return torch.randn(number, 3, size, size, generator=torch.Generator().manual_seed(seed))
 
 
@@ -209,6 +209,18 @@ def test_settings_survive_json():
 @pytest.mark.parametrize(("size", "expected"), [(32, 64), (224, 8), (8, 1024)])
 def test_a_batch_has_65536_pixels_and_at_least_8_images(size, expected):
     assert default_batch_size(torch.zeros(1, 3, size, size), CPU) == expected
+
+
+@pytest.mark.parametrize(
+    ("total", "number"), [(None, 8), (1, 2), (64, 2), (128, 4), (10**6, 8)]
+)
+def test_few_images_are_verified_of_few(total, number):
+    assert verified_images(total) == number
+
+
+def test_batches_of_one_image_stay_as_they_are():
+    settings = select_inference(with_statistics(ReadTwice()), images(1), CPU)
+    assert settings == Inference(None, channels_last=True, folds=(("stem", "bn"),))
 
 
 # The model as it is written, where something else could depend on its modules.

@@ -3,13 +3,12 @@
 from visprism.measure.inference.forward import Forward, inference, prepared
 from visprism.measure.inference.regrouping import grouped, peek, regrouped
 from visprism.measure.inference.selection import (
-    VERIFIED_IMAGES,
     default_batch_size,
     select_inference,
+    verified_images,
 )
 
 __all__ = [
-    "VERIFIED_IMAGES",
     "Forward",
     "default_batch_size",
     "grouped",
@@ -18,4 +17,5 @@ __all__ = [
     "prepared",
     "regrouped",
     "select_inference",
+    "verified_images",
 ]

@@ -1,6 +1,6 @@
 """Regrouping: the same labeled images in the same order, in batches of another size."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
 from typing import Any
@@ -15,13 +15,14 @@ from visprism.measure.batches import Batch
 LabeledBatch = tuple[Images, Int64[Tensor, " b"]]
 
 
-def peek(batches: Iterable[Batch]) -> tuple[Batch | None, Iterable[Batch]]:
-    """The first batch, None if there is none, and all batches with it."""
+def peek(batches: Iterable[Batch]) -> tuple[Batch | None, int | None, Iterable[Batch]]:
+    """The first batch (None: none), the number of all (None: unknown), and all batches."""
+    number = len(batches) if isinstance(batches, Sized) else None
     if isinstance(batches, Sequence):
-        return (batches[0] if len(batches) else None), batches
+        return (batches[0] if number else None), number, batches
     rest = iter(batches)
     first = list(islice(rest, 1))
-    return (first[0] if first else None), chain(first, rest)
+    return (first[0] if first else None), number, chain(first, rest)
 
 
 def grouped(batches: Iterable[Batch], number: int) -> Iterable[Iterable[Batch]]:
@@ -35,7 +36,7 @@ def grouped(batches: Iterable[Batch], number: int) -> Iterable[Iterable[Batch]]:
 def regrouped(batches: Iterable[LabeledBatch], size: int | None) -> Iterator[LabeledBatch]:
     """The images of several batches in equal batches of at most `size`; None: as given.
 
-    Neighbors of different shape or names stay in batches of their own, so that no batch has
+    Neighbors of different shape or names stay in separate batches, so that no batch has
     images of two shapes.
     """
     if size is None:

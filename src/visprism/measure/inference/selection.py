@@ -19,7 +19,7 @@ from visprism.measure.batches import on_device
 from visprism.measure.inference.batch_norm_folding import foldable, is_patched
 from visprism.measure.inference.forward import inference
 
-VERIFIED_IMAGES = 16  # on which the settings are compared with the model as it is written
+_VERIFIED, _FRACTION = 8, 32  # images that are compared: at most, and one in how many
 _TOLERANCE, _ROUNDINGS = 1e-4, 8  # of the largest logit; in roundings of lower precisions
 # Pixels of a batch: the output of a layer then still fits into the caches of a CPU, and fills
 # a GPU.
@@ -35,13 +35,27 @@ def default_batch_size(images: Images, compute: Compute) -> int:
     return max(_SMALLEST, _PIXELS[kind] // max(1, height * width))
 
 
+def verified_images(total: int | None) -> int:
+    """Number of images on which settings are compared with the model as it is written.
+
+    One in 32, from 2 to 8, so that the comparison is short beside the passes themselves; 8
+    where the number of all images is unknown.
+    """
+    return _VERIFIED if total is None else max(2, min(_VERIFIED, total // _FRACTION))
+
+
 @torch.no_grad()
 def select_inference(
-    model: nn.Module, images: Images, compute: Compute, *, size: int | None = None
+    model: nn.Module,
+    images: Images,
+    compute: Compute,
+    *,
+    size: int | None = None,
+    total: int | None = None,
 ) -> Inference:
     """The fastest settings whose logits are those of the model as it is written.
 
-    Up to 16 images run through the model as it is written, and, in two parts, with the
+    Few images run through the model as it is written, and, in two parts, with the
     settings. The largest class of each image must be the same, and no logit may differ by more
     than 1e-4 of the largest one (in bf16 and fp16, 8 roundings). Tried in turn: channels-last
     with folded BatchNorm, each of both alone, and neither. Where parts of a batch give other
@@ -50,19 +64,21 @@ def select_inference(
     Models that are compiled, scripted, quantized, replicated or have hooks run as written:
     what else depends on their modules is unknown. Buffers and the random state are restored.
 
-    Cost: two to six forward passes of at most 16 images.
+    Cost: two to six forward passes of at most 8 images; see `verified_images`.
 
     Args:
         model: in evaluation mode.
         images: the first ones of those that will be measured.
         compute: device and precision.
         size: images of a forward pass; by default a number for images of this size.
+        total: number of all images that will be measured; None if it is unknown.
     """
     reason = _unsupported(model)
     if reason:
         return Inference(size, reason=reason)
-    few = on_device(first_images(images, VERIFIED_IMAGES), compute)
-    size = size or default_batch_size(images, compute)
+    few = on_device(first_images(images, verified_images(total)), compute)
+    if size is None and batch_size(few) > 1:  # one image does not show what a batch does
+        size = default_batch_size(images, compute)
     with compute.borrow(model), _restored_state(model, compute):
         with compute.autocast():
             expected = forward(model, few)

@@ -64,21 +64,21 @@ def predict(
     """
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
-    first, batches = peek(batches)
-    how = _how(models, first, samples, run)
+    first, number_of_batches, batches = peek(batches)
+    schedule = _schedule(models, first, number_of_batches, samples, run)
     parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
     largest = 0
     with ExitStack() as stack:
         forwards = [
             stack.enter_context(inference(member, choice, run.compute))
-            for member, choice in zip(models, how.choices, strict=True)
+            for member, choice in zip(models, schedule.choices, strict=True)
         ]
-        for turn, group in enumerate(run.track_share(how.groups(batches), "predictions")):
+        for turn, group in enumerate(run.track_share(schedule.groups(batches), "predictions")):
             checked = (labeled(batch, run.compute) for batch in group)
             number = rank() + turn * world_size()
             of_group: list[_BatchLogits] = []
-            for images, targets in regrouped(checked, how.size):
+            for images, targets in regrouped(checked, schedule.size):
                 shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
                 passes = _passes(models, forwards, images, samples, run, number)
                 of_group.append((torch.stack(passes), targets))
@@ -93,13 +93,13 @@ def predict(
         images=len(targets),
         batch_size=largest,
         image_shape=shape,
-        inference="; ".join(dict.fromkeys(choice.sentence() for choice in how.choices)),
+        inference="; ".join(dict.fromkeys(choice.sentence() for choice in schedule.choices)),
     )
     return Predictions(logits if len(logits) > 1 else logits[0], targets, provenance)
 
 
 @dataclass(frozen=True)
-class _How:
+class _Schedule:
     """How the passes of several models run on the same batches."""
 
     choices: Sequence[Inference]
@@ -110,21 +110,24 @@ class _How:
         return grouped(batches, self.number)
 
 
-def _how(
+def _schedule(
     models: Sequence[nn.Module],
     first: Batch | None,
+    number: int | None,
     samples: int,
     run: Run,
-) -> _How:
+) -> _Schedule:
     """The settings given, or those selected on the first batch; the same in every process."""
     if run.inference is not None or samples > 1 or first is None:
         given = run.inference if samples == 1 else None
-        return _How([given or Inference()] * len(models))
+        return _Schedule([given or Inference()] * len(models))
     images, targets = labeled(first, run.compute)
-    choices = gather([select_inference(model, images, run.compute) for model in models])[0]
+    total = None if number is None else number * len(targets)
+    selected = [select_inference(m, images, run.compute, total=total) for m in models]
+    choices = gather(selected)[0]
     sizes = [choice.batch_size for choice in choices if choice.batch_size is not None]
     size = min(sizes) if len(sizes) == len(choices) else None
-    return _How(choices, 1 if size is None else max(1, size // len(targets)), size)
+    return _Schedule(choices, 1 if size is None else max(1, size // len(targets)), size)
 
 
 def _check(models: Sequence[nn.Module], samples: int) -> None:
