@@ -36,7 +36,7 @@ def grouped(batches: Iterable[Batch], number: int) -> Iterable[Iterable[Batch]]:
 def regrouped(batches: Iterable[LabeledBatch], size: int | None) -> Iterator[LabeledBatch]:
     """The images of several batches in equal batches of at most `size`; None: as given.
 
-    Neighbors of different shape or names stay in batches of their own, so that no batch has
+    Neighbors of different shape or names stay in separate batches, so that no batch has
     images of two shapes.
     """
     if size is None:
