@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types contracts check clean
+.PHONY: help setup demo test slow lint format types contracts check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -23,8 +23,11 @@ $(READY): pyproject.toml
 demo: $(READY)  ## examine two small packaged networks and write demo/report.html
 	$(BIN)/visprism demo --out demo
 
-test: $(READY)  ## run the test suite
-	$(BIN)/pytest -n 2 --dist loadfile -rs
+test: $(READY)  ## run the tests but for the slow ones
+	$(BIN)/pytest -n 2 --dist loadfile -rs -m "not slow"
+
+slow: $(READY)  ## run the slow tests: sweeps, simulations of coverage, several processes
+	$(BIN)/pytest -n 2 --dist loadfile -rs -m slow
 
 lint: $(READY)  ## look for mistakes
 	$(BIN)/ruff check
@@ -38,7 +41,7 @@ types: $(READY)  ## check the types
 contracts: $(READY)  ## check that imports follow the layers
 	$(BIN)/lint-imports
 
-check: lint format types contracts test  ## all of the above
+check: lint format types contracts test slow  ## all of the above
 
 clean:  ## remove the environment and the demo's output
 	rm -rf .venv demo

@@ -116,9 +116,9 @@ def main() -> None:
 
 def setting(seed: int) -> dict[str, object]:
     """Seed, versions, machine, date and commit of a run."""
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True
+        ["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True
     ).stdout.strip()
     return {
         "seed": seed,

@@ -1,8 +1,8 @@
 """What metrics cost: every one over 50,000 x 1,000 predictions, beside torchmetrics' three.
 
 Ways take turns in one run, so that what else the machine does hits them alike: one read of
-the array (its sum); `visprism.calibration` without and with bootstrap intervals; and accuracy,
-top-5 and calibration error of torchmetrics. Seconds are medians of wall clock, `cpu` those of
+the array (its sum); `visprism.calibration`, with intervals; and accuracy, top-5 and calibration
+error of torchmetrics. Seconds are medians of wall clock, `cpu` those of
 all threads together; `peak` is how much the process grew beyond the predictions.
 
     python benchmarks/metrics.py            # prints the table
@@ -46,7 +46,6 @@ def main() -> None:
         "one read": lambda: predictions.logits.sum(),
         "one pass": lambda: outcomes(predictions),
         "all metrics": lambda: calibration(predictions),
-        "with intervals": lambda: calibration(predictions),
         "torchmetrics, 3": lambda: theirs(predictions),
     }
     rows = timed(ways, arguments.repeats)

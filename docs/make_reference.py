@@ -23,6 +23,7 @@ _STUDY = " MODEL ... --data DATA --out DIR"
 _ARGUMENTS = {
     "demo": "",
     "trajectory": " MODEL ... --data DATA --checkpoints FILE,FILE,FILE --out DIR",
+    "mode-connectivity": " MODEL ... --data DATA --checkpoints FILE,FILE --out DIR",
     "out-of-distribution": " MODEL ... --data DATA --ood-data DATA --out DIR",
     "shape-bias": " MODEL ... --data 'shapes?cues=conflict' --out DIR",
     "anatomy": " MODEL",

@@ -38,6 +38,7 @@ from visprism.core.options import option as option
 # Analyses; `vp.analyses` has every one, those of plug-ins too.
 from visprism import analyses as analyses
 from visprism.analyses.ablation import Ablation as Ablation
+from visprism.analyses.attribution import Attribution as Attribution
 from visprism.analyses.attention_maps import AttentionMapsOfImage as AttentionMapsOfImage
 from visprism.analyses.band_energy import BandEnergy as BandEnergy
 from visprism.analyses.branch_transfer import TransferFunction as TransferFunction
@@ -48,9 +49,12 @@ from visprism.analyses.feature_similarity import SimilarityOfFeatures as Similar
 from visprism.analyses.fourier import Fourier as Fourier
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
+from visprism.analyses.intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
+from visprism.analyses.mode_connectivity import ModeConnectivity as ModeConnectivity
 from visprism.analyses.out_of_distribution import OODScores as OODScores
 from visprism.analyses.patch_pca import PatchPCA as PatchPCA
 from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
+from visprism.analyses.quantization import Quantization as Quantization
 from visprism.analyses.readout import Readout as Readout
 from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
 from visprism.analyses.class_separability import SeparabilityOfClasses as SeparabilityOfClasses
@@ -230,7 +234,13 @@ from visprism.results.singular_values import SingularValues as SingularValues
 from visprism.results.stability import Stability as Stability
 from visprism.results.class_separability import ClassSeparability as ClassSeparability
 from visprism.results.class_separability import FeatureRanks as FeatureRanks
+from visprism.results.attribution import AttributionMaps as AttributionMaps
+from visprism.results.attribution import AttributionScores as AttributionScores
+from visprism.results.intrinsic_dimension import IntrinsicDimensions as IntrinsicDimensions
+from visprism.results.mode_connectivity import LinearPaths as LinearPaths
+from visprism.results.mode_connectivity import Soup as Soup
 from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistribution
+from visprism.results.quantization import QuantizationSensitivity as QuantizationSensitivity
 from visprism.results.feature_similarity import FeatureSimilarity as FeatureSimilarity
 from visprism.results.patch_pca import PatchComponents as PatchComponents
 from visprism.results.readout import Readouts as Readouts

@@ -102,10 +102,15 @@ ADDED = [
     "out-of-distribution",
     "patch-pca",
     "feature-similarity",
+    "attribution",
+    "quantization",
+    "intrinsic-dimension",
 ]
 OPTIONS = {
     "readout": {"neighbors": 5, "folds": 3},
     "out-of-distribution": {"ood_data": "shapes?size=64", "neighbors": 5},
+    "attribution": {"blocks": 2, "steps": 3},
+    "quantization": {"bits": (4,)},
 }
 TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images
 PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))

@@ -32,6 +32,7 @@ def test_the_shipped_networks_are_examined(tmp_path, capsys):
     assert study["ResNet-20"]["fourier"].provenance.images == 8
 
 
+@pytest.mark.slow
 def test_trained_networks_are_saved_and_examined(tmp_path, capsys):
     assert main(["demo", "--train", "--out", str(tmp_path)]) == 0
     header, *rows = capsys.readouterr().out.splitlines()[:3]

@@ -4,11 +4,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from visprism.cli import main
 
 
+@pytest.mark.slow
 def test_training_in_two_processes_says_once_how_it_went(tmp_path):
     for number in range(16):
         folder = tmp_path / "images" / "ab"[number % 2]

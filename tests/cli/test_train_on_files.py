@@ -68,6 +68,7 @@ def test_evaluate_finds_what_the_last_row_of_the_history_says(photos, undisturbe
     assert metrics.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_it_is_mended(
     photos, tmp_path, workers, monkeypatch, capsys, undisturbed
@@ -114,6 +115,7 @@ print([main(command) for command in json.loads(sys.argv[1])])
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
     """As a terminal sends it: to the command and to the processes that read for it."""
     run, searched = tmp_path / "run", tmp_path / "found"

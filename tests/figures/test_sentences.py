@@ -12,17 +12,21 @@ import torch
 import visprism.results
 from visprism.core.provenance import Provenance
 from visprism.measure.outputs import Predictions, calibration, outcomes, temperature
+from visprism.results.attribution import AttributionMaps, AttributionScores
 from visprism.results.band_energy import BandEnergies
 from visprism.results.base import Result
 from visprism.results.branch_transfer import HighFrequencyGain
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
 from visprism.results.frequency_contrasts import FrequencyContrasts
+from visprism.results.intrinsic_dimension import IntrinsicDimensions
 from visprism.results.landscape import OriginCurvature
 from visprism.results.loss import Trace
+from visprism.results.mode_connectivity import LinearPaths, Soup
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.patch_pca import PatchComponents
 from visprism.results.predictions import error_consistency
+from visprism.results.quantization import QuantizationSensitivity
 from visprism.results.readout import Readouts
 from visprism.results.token_norms import (
     AttentionSinks,
@@ -83,6 +87,32 @@ def by_block(kind: type[Result], **columns: object) -> Result:
 
 
 OTHERS = {
+    "attribution_scores": lambda: by_block(
+        AttributionScores, method=np.full(3, "Grad-CAM"), steps=10
+    ),
+    "quantization": lambda: by_block(
+        QuantizationSensitivity, bits=np.full(3, "4 bits"), baseline_accuracy=0.9,
+        baseline_nll=0.3,
+    ),
+    "intrinsic_dimension": lambda: by_block(IntrinsicDimensions, pooling="mean"),
+    "attribution_maps": lambda: AttributionMaps(
+        picture=np.full(4, "image 0, attn"), row=np.array([0, 0, 1, 1]),
+        column=np.array([0, 1, 0, 1]), relevance=np.array([0.0, 1.0, 0.0, 0.2]),
+        provenance=PROVENANCE,
+    ),
+    "linear_paths": lambda: LinearPaths(
+        checkpoint=np.full(3, "b.pt"), position=np.array([0, 0.5, 1]),
+        nll=np.array([0.2, 0.9, 0.3]), nll_error=np.full(3, 0.1),
+        accuracy=np.array([0.9, 0.4, 0.8]), barrier=np.array([0, 0.65, 0]),
+        barrier_low=np.array([0, 0.4, 0]), barrier_high=np.array([0, 0.9, 0]),
+        batch_norm="reestimated", provenance=PROVENANCE,
+    ),
+    "soup": lambda: Soup(
+        member=np.array(["model", "b.pt", "soup"]), accuracy=np.array([0.9, 0.8, 0.85]),
+        nll=np.array([0.3, 0.4, 0.3]), gain=np.array([-0.05, 0.05, 0.0]),
+        gain_low=np.array([-0.1, 0.0, 0.0]), gain_high=np.array([0.0, 0.1, 0.0]),
+        provenance=PROVENANCE,
+    ),
     "calibration": lambda: calibration(predictions(0)),
     "temperature": lambda: temperature(predictions(0))[0],
     "error_consistency": consistency,

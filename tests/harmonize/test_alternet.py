@@ -37,6 +37,7 @@ def test_a_saved_network_is_loaded_by_its_file_alone(saved, images, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_network_is_named_in_a_fresh_process():
     """Where the package of the conversion was not imported before."""
     code = (

@@ -59,6 +59,7 @@ def msas(model):
     return [n for n, m in model.named_modules() if isinstance(m, MSABlock | PostActMSABlock)]
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_every_library_s_cnn_becomes_an_alternet(cnn, images):
     name, model = cnn

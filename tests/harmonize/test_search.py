@@ -84,6 +84,7 @@ def test_follows_the_paper_s_rule(model, images):
     assert (answer.claim, answer.verdict, answer.over) == ("C11", "supports", "seeds")
 
 
+@pytest.mark.slow
 def test_a_gain_within_the_noise_is_not_kept(model, images):
     quiet = search_replacements(model, images, Trainer({"layer3.2": 0.01}), repeats=2)
     noisy = search_replacements(

@@ -4,29 +4,17 @@ What is read gives back the same weights, whatever wrapped them; what does not f
 nothing.
 """
 
-import json
 import os
 import pickle
 from argparse import Namespace
-from dataclasses import dataclass
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from small_models import small_convnet as network
 from torch import nn
 
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.provenance import Provenance
-from visprism.models import load_model
 from visprism.models.checkpoints import load_checkpoint, save_checkpoint
-from visprism.models.metadata import Metadata, read_metadata
-
-
-def network(seed=0, width=4):
-    with torch.random.fork_rng():
-        torch.random.manual_seed(seed)
-        return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.Flatten())
 
 
 def assert_same_weights(a, b):
@@ -79,177 +67,7 @@ def test_what_wraps_the_weights_is_taken_off(tmp_path, wrap):
     assert_same_weights(fresh, trained)
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A training run."""
-
-    epochs: int = 3
-    lr: float = 0.1
-    widths: tuple[int, ...] = (4, 8)
-
-
-def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
-    path = tmp_path / "a.safetensors"
-    metadata = Metadata(
-        recipe={"epochs": 3, "lr": 0.1, "widths": [4, 8]},
-        preprocessing=Preprocessing((32, 48), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear"),
-        class_names=("cat", "Dogge \N{LATIN SMALL LETTER A WITH DIAERESIS}"),
-        metrics={"accuracy": 0.75, "nll": 1.5},
-        provenance=Provenance(data="shapes", image_shape=(3, 32, 48), seed=4),
-    )
-    save_checkpoint(
-        network(),
-        path,
-        recipe=Recipe(),
-        preprocessing=metadata.preprocessing,
-        class_names=metadata.class_names,
-        metrics=metadata.metrics,
-        provenance=metadata.provenance,
-    )
-    assert read_metadata(path) == metadata
-
-
-def test_a_loaded_model_gets_its_images_as_its_checkpoint_says(tmp_path):
-    path = tmp_path / "a.safetensors"
-    stated = Preprocessing((32, 32), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-    save_checkpoint(load_model("resnet20").model, path, preprocessing=stated)
-    assert load_model(f"resnet20@{path}").preprocessing == stated
-    save_checkpoint(load_model("resnet20").model, path)
-    assert load_model(f"resnet20@{path}").preprocessing == load_model("resnet20").preprocessing
-
-
-@pytest.mark.parametrize("name", ["a.safetensors", "a.pt"])
-def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
-    state = network().state_dict()
-    (save_file if name.endswith("safetensors") else torch.save)(state, tmp_path / name)
-    assert read_metadata(tmp_path / name) == Metadata()
-
-
 # Contracts and errors.
-
-
-@pytest.mark.parametrize(
-    ("metadata", "sentence"),
-    [
-        ({"recipe": 3}, "recipe must be a dataclass or a dictionary, got a int"),
-        ({"recipe": {"path": object()}}, "text, numbers, lists and dictionaries: Object"),
-        ({"recipe": {"weights": torch.zeros(1)}}, "dictionaries: Object of type Tensor"),
-    ],
-)
-def test_metadata_that_no_file_can_hold_are_refused_before_it_is_written(
-    tmp_path, metadata, sentence
-):
-    with pytest.raises(InputError, match=sentence):
-        save_checkpoint(network(), tmp_path / "a.safetensors", **metadata)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [(None, "must be an existing file"), (b"none", "it is not a safetensors file")],
-)
-def test_metadata_of_a_file_that_cannot_be_read(tmp_path, content, sentence):
-    if content:
-        (tmp_path / "a.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match=sentence):
-        read_metadata(tmp_path / "a.safetensors")
-
-
-COMPLETE = {
-    "recipe": {"epochs": 3},
-    "preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.25], "crop": 1.0},
-    "class_names": ["cat", "dog"],
-    "metrics": {"accuracy": 0.5, "epochs": 3},
-    "provenance": {"model": "resnet20", "image_shape": [3, 32, 32]},
-}
-
-
-def with_entry(content, path):
-    text = content if isinstance(content, str) else json.dumps(content)
-    save_file(network().state_dict(), path, metadata={"visprism": text})
-    return path
-
-
-def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
-    metadata = read_metadata(with_entry(COMPLETE, tmp_path / "a.safetensors"))
-    assert metadata.preprocessing == Preprocessing((32, 32), mean=(0.5,), std=(0.25,))
-    assert metadata.provenance == Provenance(model="resnet20", image_shape=(3, 32, 32))
-    assert (metadata.class_names, metadata.recipe) == (("cat", "dog"), {"epochs": 3})
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("{nope", r"they are not JSON \(Expecting property name"),
-        ("[" * 100_000, r"they are not JSON \(maximum recursion"),
-        (
-            [],
-            r"they must have the entries class_names, metrics, preprocessing, prov",
-        ),
-        ({}, r"they must have the entries class_names"),
-        (
-            {k: v for k, v in COMPLETE.items() if k != "preprocessing"},
-            r"they must have the entries",
-        ),
-        (COMPLETE | {"weights": "good"}, r"they must have the entries"),
-        (COMPLETE | {"recipe": 3}, r"recipe must be a dictionary"),
-        (COMPLETE | {"class_names": "cat"}, r"class_names must be a list of text"),
-        (
-            COMPLETE | {"metrics": {"accuracy": "good"}},
-            r"metrics must be a mapping of names to numbers",
-        ),
-        (
-            COMPLETE | {"preprocessing": []},
-            r"preprocessing must be a dictionary of fields, or null",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"mean": [0.5]}},
-            r"preprocessing is incomplete \(.*'size'",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"size": "ab"}},
-            r"preprocessing has an invalid value size='ab'",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"size": [32]}},
-            r"preprocessing has an invalid value size=\[32\]",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"size": [32, 32], "blur": 1}},
-            r"preprocessing has no field 'blur'",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"size": [0, 0]}},
-            r"size must be at least one pixel .*, got \(0, 0\)",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"size": [32, 32], "mean": [0.5, 0.5]}},
-            r"mean and std must have one value per channel each, got 2 and 3",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.0]}},
-            r"std must be numbers above 0, got \(0\.0,\)",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"size": [32, 32], "mean": [], "std": []}},
-            r"got 0 and 0",
-        ),
-        (
-            COMPLETE | {"preprocessing": {"size": [8, 8], "crop": 0.0}},
-            r"crop must be .*, got 0\.0",
-        ),
-        (COMPLETE | {"provenance": {"image_shape": 3}}, r"invalid value image_shape=3"),
-        (COMPLETE | {"provenance": {"model": None}}, r"invalid value model=None"),
-    ],
-)
-def test_metadata_that_we_would_not_write_are_refused_by_the_name_of_the_file(
-    tmp_path, content, sentence
-):
-    path = with_entry(content, tmp_path / "a.safetensors")
-    opening = r"a\.safetensors was refused: its visprism metadata are invalid: .*"
-    for named in (path, f"resnet20@{path}"):
-        with pytest.raises(InputError, match=opening + sentence):
-            load_model(str(named))
 
 
 def misfit(change):

@@ -96,6 +96,7 @@ def test_half_precision_tells_the_same(model, images):
     assert (half - exact).abs().max() < 0.05 * exact.abs().max()
 
 
+@pytest.mark.slow
 def test_every_family_compiles_to_one_graph_and_can_be_exported():
     """In a process of its own: the tests' checks of types cannot be traced."""
     script = Path(__file__).parent / "compiled.py"

@@ -78,6 +78,7 @@ def test_cifar10_is_the_default_where_an_architecture_has_both():
     assert "shapes" in {card.tag for card in CARDS.values()}
 
 
+@pytest.mark.slow
 def test_a_fresh_process_loads_them_without_a_network():
     code = (
         "import socket\n"
@@ -187,6 +188,7 @@ def test_the_stated_accuracy_on_shapes_is_measured_again(name):
     assert card.subset_correct / card.subset_images > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CARDS if name.endswith(".cifar10")])
 def test_the_stated_accuracy_on_cifar10_is_measured_again(name, real_images):
     card = CARDS[name]

@@ -137,7 +137,7 @@ def test_every_reference_within_the_page_leads_somewhere(page):
     reader = Reader(page)
     links = {v[1:] for v in reader.values("href") if v.startswith("#")}
     clips = {re.fullmatch(r"url\(#(.*)\)", v)[1] for v in reader.values("clip-path")}
-    labels = set(reader.values("aria-labeledby"))
+    labels = set(reader.values("aria-labelledby"))
     assert links
     assert clips
     assert links | clips | labels <= set(reader.values("id"))

@@ -197,6 +197,7 @@ def test_an_interval_of_a_ratio_stays_among_possible_values(noise):
         assert -1 < answer.low <= answer.value <= answer.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [12, 50])
 def test_the_interval_of_the_mean_change_covers_the_truth(images):
     """Two blocks multiply each image by random factors, of known mean in logs."""

@@ -146,6 +146,7 @@ def pair(generator: np.random.Generator, images: int, gaps: tuple[float, float])
         yield outcomes(chance < confidence - gap, confidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [(0.0, 0.0), (0.0, 0.08), (0.03, 0.08), (0.05, 0.05)])
 def test_the_interval_of_the_difference_of_the_ece_holds_the_truth_in_95_percent(
     gaps: tuple[float, float],

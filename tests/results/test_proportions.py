@@ -104,8 +104,10 @@ def test_the_figure_of_shares_of_outliers_has_their_interval_within_0_and_1():
         provenance=replace(Provenance(), images=IMAGES),
     )
     low, high = mean_fraction_interval(share, error, IMAGES)
-    drawn = np.array([c.lines[2][0].get_segments()[0][:, 1] for c in plot(result).containers])
-    np.testing.assert_allclose(drawn, np.stack([low, high], axis=1))
-    assert (drawn >= 0).all()
+    segments = np.array(
+        [c.lines[2][0].get_segments()[0][:, 1] for c in plot(result).containers]
+    )
+    np.testing.assert_allclose(segments, np.stack([low, high], axis=1))
+    assert (segments >= 0).all()
     ends = result.intervals_of("largest")
     np.testing.assert_allclose(ends, np.ones((2, 2)))

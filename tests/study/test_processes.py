@@ -83,6 +83,7 @@ def test_a_study_that_was_killed_resumes_to_the_same_results(
     assert not list(tmp_path.rglob("*.tmp*"))
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_results_of_one(undisturbed, tmp_path):
     """Up to rounding: sums over images are added in another order, in double precision.
 

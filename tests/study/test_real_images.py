@@ -6,6 +6,7 @@ from visprism.study import examine
 from visprism.study.subjects import DataOptions
 
 
+@pytest.mark.slow
 def test_photographs_through_a_network_of_timm(real_images):
     study = examine(
         "timm:resnet18",
@@ -21,6 +22,7 @@ def test_photographs_through_a_network_of_timm(real_images):
     assert study[name]["hessian"].batches.tolist() == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "images"), [("test", 10_000), ("train", 50_000)])
 def test_cifar_10_from_parquet(real_images, split, images):
     from visprism.data import load_data

@@ -28,6 +28,7 @@ def test_accumulated_gradients_make_the_update_of_the_full_batch(
     np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_updates_of_one(tmp_path, monkeypatch):
     script = runpy.run_path(str(SCRIPT))
     alone, history = script["trained"]()

@@ -17,6 +17,7 @@ class StopError(Exception):
     """As good as a kill, without a process."""
 
 
+@pytest.mark.slow
 def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     tmp_path, recipe, make_model, make_feed, test_batches
 ):

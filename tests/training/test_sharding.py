@@ -82,6 +82,7 @@ def same(run, other, atol=1e-5):
 # What it does.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parameters", "average", "moments", "gradients"])
 def test_each_process_has_half_of_the_numbers(both, kind):
     (one, total), (other, _) = (runs["shares"][kind] for runs in both)

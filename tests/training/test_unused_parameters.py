@@ -54,6 +54,7 @@ def in_two(script, target):
     return runs, torch.load(target)
 
 
+@pytest.mark.slow
 def test_runs_after_one_another_in_two_processes_are_those_of_one(tmp_path, script):
     """Sharded or not, after an error, and with parameters that the loss does not reach."""
     (ours, said), (theirs, _) = in_two(script, tmp_path / "other.pt")

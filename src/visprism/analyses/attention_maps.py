@@ -29,16 +29,17 @@ class AttentionMapsOfImage(Analysis):
         Section(
             AttentionMaps,
             "Attention maps",
-            "Each picture is an attention: the weights of the query on the token grid, mean "
-            "over heads, from 0 to the largest of the picture. The mean over queries shows how "
-            "much each place is attended to.",
+            "Each picture is an attention layer: the weights of the query on the token grid, "
+            "mean over heads, from 0 to the largest of the picture. The mean over queries "
+            "shows how much each place is attended to.",
             table=False,
         ),
         Section(
             Rollout,
             "Attention rollout",
-            "How much each place reaches the tokens that the head reads, when attention is "
-            "followed through all blocks. Models whose tokens change on the way have none.",
+            "Attention rollout: the product of the attention weights of all layers, which "
+            "shows how much each position contributes to the tokens that the head reads. It is "
+            "undefined for models whose number of tokens changes between layers.",
             table=False,
         ),
     )

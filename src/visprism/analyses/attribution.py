@@ -58,8 +58,8 @@ class Attribution(Analysis):
 
     def cost(self, subject: Subject) -> Cost:
         """Passes with the pixels of each step, for each map."""
-        maps = len(METHODS) * min(self.blocks, len(subject.anatomy))
-        return Cost(per_image=6 + 2 * (self.steps - 1) * maps)
+        blocks = min(self.blocks, len(subject.anatomy))
+        return Cost(per_image=3 + blocks * (3 + 2 * (self.steps - 1) * len(METHODS)))
 
     def coarser(self) -> "Attribution | None":
         """Two blocks and five steps."""

@@ -41,8 +41,8 @@ class SeparabilityOfClasses(Analysis):
         Section(
             FeatureRanks,
             "RankMe and alpha-ReQ",
-            "Each point is a block: how many directions its features use over images (RankMe), "
-            "with their mean and without, and how fast their spectrum decays (alpha).",
+            "Each point is a block: the effective rank of its features over images (RankMe), "
+            "with and without their mean, and the decay exponent of their spectrum (alpha).",
             figures={"": {}, "alpha": {"quantity": "alpha"}},
         ),
     )

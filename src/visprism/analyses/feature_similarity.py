@@ -32,9 +32,9 @@ class SimilarityOfFeatures(Analysis):
         Section(
             FeatureSimilarity,
             "Similarity of features",
-            "Each cell is a pair of blocks. Mutual k-NN: the share of an image's nearest "
-            "neighbors that both blocks agree on; the others: how similar all distances or "
-            "shapes are. Compare with the null of shuffled images, in the table.",
+            "Each cell is a pair of blocks. Mutual k-NN: the fraction of an image's nearest "
+            "neighbors that both blocks share. Procrustes and RSA: similarity of the shapes "
+            "and of all distances. Compare with the null of shuffled images in the table.",
             figures={
                 "": {},
                 "procrustes": {"quantity": "procrustes"},

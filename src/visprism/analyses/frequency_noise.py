@@ -37,9 +37,9 @@ class FrequencyNoise(Analysis):
         Section(
             FrequencyContrasts,
             "High against low frequencies",
-            "The mean accuracy drop of high minus that of low frequencies. Models of attention "
-            "are claimed to withstand high, models of convolutions low frequencies. The noise "
-            "of the paper is stronger at high frequencies.",
+            "The mean accuracy drop of high minus that of low frequencies. The paper claims "
+            "that attention models are robust to high frequencies and convolutional models to "
+            "low ones. Its noise is stronger at high frequencies.",
             figures={},
         ),
     )

@@ -52,7 +52,8 @@ class Hessian(Analysis):
             HessianSpectrum,
             "Eigenvalues of each mini-batch",
             "Each row is a value of one mini-batch; an eigenvalue of the Hessian is within its "
-            "residual. Rank 0 is the largest and the smallest, which were not waited for.",
+            "residual. Rank 0 marks estimates of the largest and smallest eigenvalue, for "
+            "which convergence is not required.",
             figures={},
         ),
     )

@@ -37,8 +37,9 @@ class OODScores(Analysis):
             OutOfDistribution,
             "Out-of-distribution scores",
             "Each line is a score: the probability that an image of the data scores above one "
-            "of the other data, with its 95% interval. 0.5 is chance; below it the other "
-            "images look more familiar. Scores of logits stand at the head.",
+            "of the other data, with its 95% interval. 0.5 is chance level; below it, images "
+            "of the other data score higher. Scores of logits are drawn at the depth of the "
+            "head.",
         ),
     )
 

@@ -32,8 +32,8 @@ class Readout(Analysis):
             "Readouts of blocks",
             "Each line is a readout: k nearest neighbors and a ridge probe on the pooled "
             "features of a block, and the model's own head on its tokens (logit lens). Where "
-            "the lens jumps and the probe rises slowly, the classes were there before the head "
-            "could read them.",
+            "the probe is accurate and the lens is not, the classes are linearly separable in "
+            "directions that the head does not read.",
         ),
     )
 

@@ -26,15 +26,15 @@ class EffectiveReceptiveField(Analysis):
             ReceptiveField,
             "Effective receptive field",
             "Each point is a block: the root mean squared distance, along one axis, of the "
-            "pixels that its center position depends on. The dashed line is a field that "
-            "weighs all pixels of the image alike.",
+            "pixels that its center position depends on. The dashed line is that of equal "
+            "weights for all pixels.",
             figures={"": {}, "side": {"quantity": "side_50"}},
         ),
         Section(
             ReceptiveMaps,
             "Receptive fields as maps",
-            "Each picture is the image as the center position of a block depends on it, on a "
-            "logarithmic scale relative to the strongest pixel.",
+            "Each picture shows how strongly the center position of a block depends on each "
+            "pixel, relative to the strongest one, on a logarithmic scale.",
             table=False,
         ),
     )

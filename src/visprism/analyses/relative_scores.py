@@ -50,5 +50,5 @@ class RelativeScores(Analysis):
         reason = super().inapplicable(subject)
         number = len(relative_score_tables(subject.model))
         if reason is None and number < self.layer:
-            return f"the model has {number} attentions with relative position scores"
+            return f"the model has {number} attention layers with relative position scores"
         return reason

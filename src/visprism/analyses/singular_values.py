@@ -22,14 +22,14 @@ class SingularValueSpectrum(FeatureAnalysis):
             SingularValues,
             "Singular values of features",
             "Each curve is a block: the singular values of its centered tokens, relative to "
-            "the largest. A steep curve is a block whose features lie near a few directions.",
+            "the largest. Where a curve is steep, a few directions hold most of the variance.",
             figures={"": {}, "images": {"level": "images"}},
             table=False,
         ),
         Section(
             EffectiveRanks,
             "Effective rank of features",
-            "Each point is a block: how many directions of its channels the features use.",
+            "Each point is a block: the effective rank of its features over channels.",
             figures={"": {}, "images": {"quantity": "image_rank"}},
         ),
     )

@@ -1,4 +1,4 @@
-"""Subjects: a dissected model, the images it is measured on, and what is known of both."""
+"""Subjects: a dissected model, the images it is measured on, and the metadata of both."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,12 @@ from visprism.data.tensor_images import tensor_images
 from visprism.measure.outputs import Predictions
 from visprism.results.base import Result
 
-BATCH_SIZE = 16  # images of a forward pass over feature maps, unless asked for otherwise
+BATCH_SIZE = 16  # images of a forward pass over feature maps, by default
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One model of a study and its images; what every analysis is given."""
+    """One model of a study and its images: the input of every analysis."""
 
     name: str  # as the user names the model
     anatomy: Anatomy

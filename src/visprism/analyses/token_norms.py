@@ -29,7 +29,8 @@ class NormsOfTokens(FeatureAnalysis):
             "Token norms",
             "Each line is the median norm of the tokens of one group, with bands from the 25% "
             "to the 75% and from the 1% to the 99% quantile. The head reads class tokens and "
-            "not registers. A band that opens upward is a few tokens of large norm.",
+            "not registers. A band that extends far upward indicates a few tokens of large "
+            "norm.",
         ),
         Section(
             OutlierTokens,
@@ -41,8 +42,8 @@ class NormsOfTokens(FeatureAnalysis):
         Section(
             OutlierPlaces,
             "Places of outlier tokens",
-            "Each picture is the grid of a block: in what fraction of images the token at this "
-            "place is an outlier. Blocks with the most outliers are shown.",
+            "Each picture shows, for each grid position of a block, the fraction of images "
+            "whose token there is an outlier. Blocks with the most outliers are shown.",
             table=False,
         ),
         Section(
@@ -54,8 +55,8 @@ class NormsOfTokens(FeatureAnalysis):
         Section(
             AttentionSinks,
             "Attention sinks",
-            "Each point is an attention: the fraction of heads in which one key receives more "
-            "than the threshold of the attention, averaged over queries.",
+            "Each point is an attention layer: the fraction of heads in which one key receives "
+            "more than the threshold of the attention, averaged over queries.",
             figures={"": {}, "largest": {"quantity": "largest"}},
         ),
     )

@@ -23,7 +23,7 @@ class Variance(FeatureAnalysis):
         Section(
             Variances,
             "Feature-map variance",
-            "Each point is a block: how much the positions of its feature maps differ. The "
+            "Each point is a block: the variance of its feature maps over positions. The "
             "variance grows with the scale of the residual stream; variance over mean square "
             "does not depend on it.",
             figures={"": {}, "relative": {"quantity": "relative"}},

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Progress(Protocol):
-    """Wraps an iterable and shows how far it is; ``tqdm.tqdm`` is one.
+    """Wraps an iterable and shows its progress; ``tqdm.tqdm`` is one.
 
     The only protocol of progress: measurements, studies and training take the same.
     """
@@ -34,7 +34,7 @@ class TimeBudgetError(RuntimeError):
 
 @dataclass(frozen=True)
 class Run:
-    """The circumstances of a measurement; every measurement takes one as `run`.
+    """Settings of a measurement, which every measurement takes as `run`.
 
     Example:
         >>> Run(seed=1).named("model", "images").provenance.model

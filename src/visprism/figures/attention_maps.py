@@ -105,7 +105,7 @@ def over_image(
                 ax.set_title(title, fontsize=6, color=INK, loc="left", parse_math=False)
         parts = [
             maps.provenance.model,
-            f"{len(names)} of {attentions} attentions, {heads} of {most} heads",
+            f"{len(names)} of {attentions} attention layers, {heads} of {most} heads",
             "each map from 0 to its own largest weight (\N{LESS-THAN OR EQUAL TO})",
         ]
         text = caption(

@@ -26,7 +26,7 @@ class Frame:
 
     width: float = 3.0
     height: float = 2.4
-    across: int = 3  # how many models stand beside each other before a new row begins
+    across: int = 3  # models per row
     share: bool = True  # whether models share the vertical axis
     key: Key = no_legend
     key_width: float = 0.0  # room for the key at the side,

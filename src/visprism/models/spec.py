@@ -112,7 +112,7 @@ def _literal(text: str) -> Any:  # noqa: ANN401 (whatever the user wrote)
 
 
 def unknown_model(spec: ModelSpec, available: Iterable[str]) -> InputError:
-    """What to say when no model has this name; `available`: full names with prefix."""
+    """The error for an unknown model name; `available`: full names with prefix."""
     bare = spec.name
     bare_of = {name: name.rpartition(":")[2] for name in available}
     longer = [name for name, other in bare_of.items() if other.startswith(bare)]
@@ -125,10 +125,10 @@ def unknown_model(spec: ModelSpec, available: Iterable[str]) -> InputError:
 
 @contextmanager
 def explain_unknown_argument(spec: ModelSpec, builder: Callable[..., Any]) -> Iterator[None]:
-    """Say which argument the model does not take, and which it does.
+    """Raise an error that names the unknown argument and the available ones.
 
     timm and torchvision hand arguments on to a class in the builder's module, so only the call
-    itself can tell.
+    itself shows which ones are unknown.
 
     Raises:
         InputError: if the body calls `builder`, or its class, with an unknown argument.

@@ -141,5 +141,14 @@ def _option_text(value: Any) -> str:  # noqa: ANN401 (of any option)
 
 
 def _capitalized(text: str) -> str:
-    """The text with a capital first letter."""
-    return text[:1].upper() + text[1:]
+    """The text with a capital first letter, unless it begins with a name such as ``layer3.2``.
+
+    Example:
+        >>> [_capitalized(t) for t in ("debiased CKA", "layer3.2: NC1", "k-NN", "mlp blocks")]
+        ['Debiased CKA', 'layer3.2: NC1', 'k-NN', 'MLP blocks']
+    """
+    first = text.split(maxsplit=1)[0] if text else ""
+    if first == "mlp":
+        return f"MLP{text[3:]}"
+    is_name = first != first.lower() or any(c.isdigit() or c in "._" for c in first)
+    return text if is_name else text[:1].upper() + text[1:]

@@ -115,7 +115,7 @@ class AttentionStatistics(Result):
         images = images_text(self.provenance.images, self.provenance.split)
         return Finding(
             f"{text}{unit}, mean over {len(self)} heads and {images}; of {len(blocks)} "
-            f"attentions (mean over heads) the smallest is {means[least]:.3g} "
+            f"attention layers (mean over heads) the smallest is {means[least]:.3g} "
             f"({blocks[least]}) and the largest {means[most]:.3g} ({blocks[most]})"
         )
 

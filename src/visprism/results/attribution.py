@@ -77,8 +77,10 @@ class AttributionScores(SeriesPerBlock):
         return tuple(map(Finding, texts))
 
     def _gain(self, score: str, row: int) -> str:
-        names = (f"{score}_gain", f"{score}_gain_low", f"{score}_gain_high")
-        return interval_text(*(float(getattr(self, name)[row]) for name in names), "+.3f")
+        value, low, high = (
+            float(getattr(self, f"{score}_gain{end}")[row]) for end in ("", "_low", "_high")
+        )
+        return interval_text(value, low, high, "+.3f")
 
 
 @result_type("attribution-maps")

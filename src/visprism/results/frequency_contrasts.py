@@ -57,10 +57,10 @@ class FrequencyContrasts(Result):
                 f"bands below {self._text(i)} over {images}"
             )
             if verdict := self.verdict(i):
-                blocks = "attention" if self.mixing == "attention" else "convolutions"
+                blocks = "attention" if self.mixing == "attention" else "convolutional"
                 end = "high" if self.mixing == "attention" else "low"
                 text += (
-                    f"; claim C7, that models of {blocks} withstand noise of {end} frequency: "
+                    f"; claim C7, that {blocks} models are robust to noise of {end} frequency: "
                     f"{verdict}"
                 )
             findings.append(Finding(text))

@@ -57,6 +57,9 @@ class Landscape(Result):
     plane: str = scalar("Plane", "", "random, checkpoints or given", default="random")
     normalization: str = scalar("Normalization", "", "of random directions", default="filter")
     batch_norm: str = scalar("BatchNorm", "", "frozen or reestimated", default="frozen")
+    has_batch_norm: bool = scalar(
+        "Has BatchNorm", "", "whether the model has running statistics", default=True
+    )
     loss: str = scalar("Loss", "", "name of the loss function", default="cross_entropy")
     rounding: float = scalar(
         "Rounding", "nats", "change of the NLL at the weights by a lower precision", default=0.0
@@ -79,12 +82,13 @@ class Landscape(Result):
         if len(finite):
             planes = len(np.unique(self.pair))
             plural = "plane" if planes == 1 else "planes"
+            statistics = f"; {BATCH_NORM_LABELS[self.batch_norm]}" * self.has_batch_norm
             findings.append(
                 Finding(
                     f"{objective_label(self.provenance.split)} on {planes} {plural}: "
                     f"increase {finite.min():.3g} to {finite.max():.3g} nats within "
-                    f"|a|, |b| <= {np.abs(self.a).max():g}; "
-                    f"{BATCH_NORM_LABELS[self.batch_norm]}, {self.provenance.images} images"
+                    f"|a|, |b| <= {np.abs(self.a).max():g}{statistics}, "
+                    f"{self.provenance.images} images"
                 )
             )
         if self.rounding > _MAX_ROUNDING:

@@ -10,6 +10,7 @@ from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import SeriesPerBlock
+from visprism.results.text import images_text
 
 MSP, ENERGY, MAX_LOGIT = "maximum softmax", "energy", "max-logit"
 NEIGHBOR, MAHALANOBIS = "k-NN distance", "Mahalanobis distance"
@@ -69,10 +70,10 @@ class OutOfDistribution(SeriesPerBlock):
         return (
             *super().findings(),
             Finding(
-                f"{self.provenance.images} images of the data against {self.other_images} of "
-                f"{self.other_data}; highest AUROC of {len(self)}: {self._interval(best)} by "
-                f"{self.score[best]} at {self.block[best]} (selected), FPR at 95% TPR "
-                f"{self.fpr95[best]:.1%}; fitted on {self.fitted_on}"
+                f"{images_text(self.provenance.images, self.provenance.split)} against "
+                f"{self.other_images:,} of {self.other_data}; highest AUROC of {len(self)}: "
+                f"{self._interval(best)} by {self.score[best]} at {self.block[best]} "
+                f"(selected), FPR at 95% TPR {self.fpr95[best]:.1%}; fitted on {self.fitted_on}"
             ),
         )
 

@@ -54,7 +54,7 @@ class Readouts(SeriesPerBlock):
 
     def findings(self) -> tuple[Finding, ...]:
         """Each readout, how it was evaluated, and where the logit lens is missing."""
-        notes = [f"readouts of {self.pooling} features: {self.evaluation}"]
+        notes = [f"readouts of {self.pooling}-pooled features: {self.evaluation}"]
         notes += [self.lens_note] if self.lens_note else []
         return (*super().findings(), *map(Finding, notes))
 

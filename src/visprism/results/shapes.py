@@ -367,7 +367,7 @@ class Pictures(Valued):
         """Range of the values of each picture."""
         label = in_sentence(self.value_info().label)
         return tuple(
-            Finding(f"{name}: {label} from {np.nanmin(image):.3g} to {np.nanmax(image):.3g}")
+            Finding(f"{label}, {name}: {np.nanmin(image):.3g} to {np.nanmax(image):.3g}")
             for name, image in self.pictures().items()
             if np.isfinite(image).any()
         )

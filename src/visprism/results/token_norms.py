@@ -109,7 +109,9 @@ class OutlierPlaces(Pictures):
     value_name: ClassVar[str] = "share"
 
     share: np.ndarray = column(
-        "Share of images", "", "fraction of images whose token at this place is an outlier"
+        "Share of images with an outlier",
+        "",
+        "fraction of images whose token at this position is an outlier",
     )
 
 
@@ -201,7 +203,7 @@ class AttentionSinks(ScalarPerBlock):
         return (
             Finding(
                 f"heads with an attention sink (a key receives more than {self.threshold:g}): "
-                f"{self.sink_heads.mean():.1%}, mean over {len(self)} attentions; the most at "
-                f"{self.block[most]}: {self.sink_heads[most]:.1%}"
+                f"{self.sink_heads.mean():.1%}, mean over {len(self)} attention layers; the "
+                f"most at {self.block[most]}: {self.sink_heads[most]:.1%}"
             ),
         )

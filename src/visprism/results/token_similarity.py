@@ -39,7 +39,7 @@ class TokenSimilarity(SeriesPerBlock):
         value, half = float(self.cosine[rows[-1]]), float(self.margins[rows[-1]])
         return (
             Answer(
-                question="Are the tokens of an image alike at the end?",
+                question="How similar are the tokens of an image in the last block?",
                 quantity=LAST_BLOCK,
                 value=value,
                 low=value - half,

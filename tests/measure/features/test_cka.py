@@ -134,6 +134,7 @@ def test_it_is_the_ratio_of_mean_hsic_each_batch_by_its_images(related):
     assert (result.batches, result.batch_size) == (2, 4.5)
 
 
+@pytest.mark.slow
 def test_small_batches_are_unbiased(noise):
     x = noise(4000, 6, 1, 1)
     y = x[:, :3] + noise(4000, 3, 1, 1)
@@ -144,6 +145,7 @@ def test_small_batches_are_unbiased(noise):
     assert cut.biased[1] > uncut.cka[1] + 0.1
 
 
+@pytest.mark.slow
 def test_the_error_is_the_spread_over_repeated_data(noise):
     repeats, images = 300, 96
     estimates, errors = [], []

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from visprism.core.processes import world_size
 from visprism.results.base import Result
@@ -22,6 +23,7 @@ def free_port():
         return s.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
     script = runpy.run_path(str(SCRIPT))
     alone = script["observed"]()

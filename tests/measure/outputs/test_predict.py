@@ -205,6 +205,7 @@ def free_port():
         return s.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch, script):
     alone = script["predicted"]()
     for name, value in {

@@ -1,7 +1,7 @@
 """Segments: neighboring parts of a graph merged to blocks.
 
-1. Ways joined by a sum (a residual branch, with its skip) are a block, with the norm or the
-   activation that the same module has before or after them. Ways joined otherwise (dense
+1. Paths joined by a sum (a residual branch, with its skip) are a block, with the norm or the
+   activation that the same module has before or after them. Paths joined otherwise (dense
    blocks, inception modules) are a block with the layers that fuse them in the same module.
 2. A module whose name differs only in numbers from such a block's (``features.3`` and
    ``features.4``) is a block too, if it lies between two cuts: bottlenecks without a skip.
@@ -43,7 +43,7 @@ class Segment:
 
     @property
     def branches(self) -> bool:
-        """Whether it has several ways."""
+        """Whether it has several paths."""
         return any(part.type == "branches" for part in self.parts)
 
 
@@ -89,7 +89,7 @@ def _modules(graph: Graph, row: Sequence[CutSegment]) -> list[_Range]:
 
 
 def _branches(row: Sequence[CutSegment], modules: Sequence[_Range]) -> list[_Range]:
-    """Rule 1: each part with several ways, with what its module has around it."""
+    """Rule 1: each part with several paths, with what its module has around it."""
     ranges = []
     for i, part in enumerate(row):
         if part.type == "branches":
@@ -107,7 +107,7 @@ def _branches(row: Sequence[CutSegment], modules: Sequence[_Range]) -> list[_Ran
 
 
 def _is_fusion(row: Sequence[CutSegment], module: _Range, i: int) -> bool:
-    """Whether a module joins several ways in part `i` and then works on what was joined."""
+    """Whether a module joins several paths in part `i` and then works on what was joined."""
     before, after = row[module.first : i], row[i + 1 : module.after]
     works_after = any(u.has_work for u in after)
     return works_after and not any(u.has_work for u in before) and not _branch_count(after)
@@ -181,7 +181,7 @@ def _pools(graph: Graph, part: CutSegment) -> bool:
 
 
 def _with_neighbors(row: Sequence[Segment]) -> list[Segment]:
-    """Light segments (norms, changes of layout) joined to the block that they prepare."""
+    """Segments without weights (norms, layouts) joined to the block that they prepare."""
     result: list[Segment] = []
     waiting: tuple[CutSegment, ...] = ()
     for segment in row:
@@ -198,8 +198,8 @@ def _with_neighbors(row: Sequence[Segment]) -> list[Segment]:
 def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
     """The last segments as one head: what is pooled, or pointwise and without a skip.
 
-    Not if they do the same work as a segment before, in modules that are called alike; nor
-    where there is no head, as the last segment gives a feature map.
+    Not if they do the same work as a segment before, in modules with names that differ only in
+    numbers; nor where there is no head, as the last segment gives a feature map.
     """
     if not has_head(graph, row):
         return row

@@ -117,7 +117,7 @@ def _check_one_window(attention: Attention, first: Attention) -> None:
     """All its tokens attend to all, and are those of the first attention."""
     if _other_tokens(attention, first):
         raise InputError(
-            f"all attentions must have the same tokens for a rollout, and those of "
+            f"all attention layers must have the same tokens for a rollout, and those of "
             f"{attention.name!r} differ from those of {first.name!r} (windows, pooled or "
-            "merged tokens). Use attention_maps for single attentions."
+            "merged tokens). Use attention_maps for single layers."
         )

@@ -35,6 +35,8 @@ from visprism.results.attribution import (
 _BLUR = 1 / 8  # standard deviation of the blur, of the shorter side
 _PICTURES = 4  # images whose maps are returned
 Map = Float[Tensor, "b y x"]
+Maps = dict[tuple[str, Block], Map]  # by method and block
+Scores = dict[tuple[str, str, Block], Float[np.ndarray, " n"]]  # by score, method and block
 
 
 def attribution(
@@ -58,7 +60,8 @@ def attribution(
     class against the fraction of pixels (trapezoids). Positions of equal value are in random
     order. The baseline is a random map on the grid of each block.
 
-    Costs a forward and backward pass, 3 forward passes, and 2 (steps - 1) for each map.
+    Costs 3 forward passes, a forward and backward pass for each block, and 2 (steps - 1)
+    forward passes for each map.
 
     Args:
         anatomy: of a model in evaluation mode that returns logits.
@@ -75,11 +78,13 @@ def attribution(
             are no images.
     """
     chosen = _spread(blocks_on_grid(anatomy), blocks)
-    parts: list[tuple[int, dict[tuple[str, Block], np.ndarray], list]] = []
+    parts: list[tuple[int, Scores, list[dict[Block, np.ndarray]]]] = []
     largest = 0
     with run.compute.borrow(anatomy.model), as_written():
         shared = run.track_share(batches, "attribution")
-        for start, (images, _) in positioned(_with_numbers(shared, anatomy, run)):
+        for start, batch in positioned(_with_numbers(shared, anatomy, run)):
+            images = batch[0]
+            assert isinstance(images, Tensor)  # of `_with_numbers`
             with run.compute.autocast():
                 target, maps = gradient_maps(anatomy, chosen, images)
                 indices = range(start, start + len(images))
@@ -122,45 +127,57 @@ def _spread(blocks: Sequence[Block], number: int) -> list[Block]:
 
 def gradient_maps(
     anatomy: Anatomy, blocks: Sequence[Block], images: Float[Tensor, "b c h w"]
-) -> tuple[Int64[Tensor, " b"], dict[tuple[str, Block], Map]]:
+) -> tuple[Int64[Tensor, " b"], Maps]:
     """The predicted classes, and both maps of each block on its grid.
+
+    Costs a forward and a backward pass for each block.
 
     Raises:
         InputError: if the model returns no vector of logits, or the logits do not depend on a
             block by a gradient.
     """
-    outputs: dict[Block, Tensor] = {}
+    maps: Maps = {}
+    target = torch.empty(0, dtype=torch.long)
+    for block in blocks:
+        assert block.layout is not None  # of `blocks_on_grid`
+        target, activation, gradient = _gradient(anatomy, block, images)
+        a, g = (block.layout.to_map(x).float() for x in (activation, gradient))
+        maps[GRADIENT_ACTIVATION, block] = (g * a).sum(1)
+        maps[GRAD_CAM, block] = (g.mean((2, 3), keepdim=True) * a).sum(1).clamp(min=0)
+    return target, maps
 
-    def record(block: Block):  # noqa: ANN202 (a change)
-        def change(x: Tensor) -> Tensor:
-            outputs[block] = x.clone()  # nothing changes this tensor in place
-            return outputs[block].clone()
 
-        return change
+def _gradient(
+    anatomy: Anatomy, block: Block, images: Float[Tensor, "b c h w"]
+) -> tuple[Int64[Tensor, " b"], Tensor, Tensor]:
+    """The predicted classes, the output of a block, and the gradient of their logits for it.
 
-    changes = {block.end: record(block) for block in blocks}
-    with torch.enable_grad(), intercept(anatomy, reads={}, changes=changes):
-        leaf = images.detach().clone().requires_grad_()
-        logits = forward(anatomy.model, leaf.clone())
-        if logits.ndim != 2 or not logits.requires_grad:
+    One block in each pass: the output is exchanged for a copy, in place where the model works
+    in place, and a gradient that passes through such an output could not be computed.
+    """
+    outputs: list[Tensor] = []
+
+    def exchange(x: Tensor) -> Tensor:
+        outputs[:] = [x.detach().clone().requires_grad_()]
+        return outputs[0].clone()
+
+    with torch.enable_grad(), intercept(anatomy, reads={}, changes={block.end: exchange}):
+        logits = forward(anatomy.model, images)
+        if logits.ndim != 2:
             raise InputError(
-                f"{type(anatomy.model).__name__} must return logits with a gradient, got "
+                f"{type(anatomy.model).__name__} must return logits (images, classes), got "
                 f"shape {tuple(logits.shape)}"
             )
         target = logits.argmax(1)
         score = logits.gather(1, target[:, None]).sum()
-        gradients = torch.autograd.grad(score, [outputs[b] for b in blocks], allow_unused=True)
-    maps: dict[tuple[str, Block], Map] = {}
-    for block, gradient in zip(blocks, gradients, strict=True):
-        assert block.layout is not None  # of `blocks_on_grid`
-        if gradient is None:
-            raise InputError(
-                f"block {block.name!r} must reach the logits by a gradient, and it does not"
-            )
-        a, g = (block.layout.to_map(x.detach()).float() for x in (outputs[block], gradient))
-        maps[GRADIENT_ACTIVATION, block] = (g * a).sum(1)
-        maps[GRAD_CAM, block] = (g.mean((2, 3), keepdim=True) * a).sum(1).clamp(min=0)
-    return target, maps
+        gradient = None
+        if score.requires_grad:
+            (gradient,) = torch.autograd.grad(score, outputs, allow_unused=True)
+    if gradient is None:
+        raise InputError(
+            f"block {block.name!r} must reach the logits by a gradient, and it does not"
+        )
+    return target, outputs[0].detach(), gradient
 
 
 def _random_map(block: Block, indices: range, seed: int) -> Map:
@@ -176,12 +193,12 @@ def faithfulness(
     anatomy: Anatomy,
     images: Float[Tensor, "b c h w"],
     target: Int64[Tensor, " b"],
-    maps: Mapping[tuple[str, Block], Map],
+    maps: Maps,
     *,
     steps: int,
     seed: int,
     indices: range,
-) -> dict[tuple[str, str, Block], Float[np.ndarray, " b"]]:
+) -> Scores:
     """Insertion and deletion score of each image, by score, method and block."""
 
     def probability(x: Tensor) -> Float[Tensor, " b"]:
@@ -195,7 +212,7 @@ def faithfulness(
     ).to(images)
     ends = {"insertion": (blurred, images), "deletion": (images, empty)}
     at_ends = {id(x): probability(x) for x in (images, blurred, empty)}
-    scores = {}
+    scores: Scores = {}
     for (method, block), values in maps.items():
         rank = _ranks(values, size, jitter)
         for name, (before, after) in ends.items():
@@ -235,9 +252,7 @@ def _blurred(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
     return functional.conv2d(rows, kernel.mT, groups=groups)
 
 
-def _columns(
-    blocks: Sequence[Block], values: Mapping[tuple[str, str, Block], Float[np.ndarray, " n"]]
-) -> dict[str, np.ndarray]:
+def _columns(blocks: Sequence[Block], values: Scores) -> dict[str, np.ndarray]:
     rows = [(method, block) for method in METHODS for block in blocks]
     columns = block_columns([block for _, block in rows])
     columns["method"] = np.array([method for method, _ in rows])

@@ -55,11 +55,11 @@ def observe(
     *,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Result, ...]:
-    """Run the model once over the data and let every probe see every block.
+    """Run the model once over the data and update every probe with every block.
 
     Memory grows with the number of images only by the numbers that probes `Probe.record`. The
-    model and the probes stay as they are: copies of the probes gather, and parameters that went
-    to another device come back.
+    model and the probes stay as they are: copies of the probes accumulate, and parameters that
+    were moved to another device are moved back.
 
     Several processes (started by ``torchrun``, see `visprism.core.processes.processes`) take
     turns with the batches; each gets the same results, those of one process up to rounding.

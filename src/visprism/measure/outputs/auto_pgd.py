@@ -54,10 +54,10 @@ def auto_pgd(
     """
     steps = ball.attack.steps
     halving = checkpoints(steps)
-    here = loss.values(pixels + perturbation)
-    yield pixels + perturbation, here.margin
-    size = torch.full_like(here.loss, _FIRST_SIZE)
-    gradient, value, last = here.gradient, here.loss, perturbation
+    point = loss.values(pixels + perturbation)
+    yield pixels + perturbation, point.margin
+    size = torch.full_like(point.loss, _FIRST_SIZE)
+    gradient, value, last = point.gradient, point.loss, perturbation
     best, best_gradient, best_value = perturbation, gradient, value
     checked_value, checked_step = best_value, 0
     halved = torch.zeros_like(value, dtype=torch.bool)
@@ -75,10 +75,10 @@ def auto_pgd(
         last, perturbation = perturbation, target
         if step == steps:
             break
-        here = loss.values(pixels + perturbation)
-        yield pixels + perturbation, here.margin
-        successes = successes + (here.loss > value)
-        gradient, value = here.gradient, here.loss
+        point = loss.values(pixels + perturbation)
+        yield pixels + perturbation, point.margin
+        successes = successes + (point.loss > value)
+        gradient, value = point.gradient, point.loss
         better = value > best_value
         best = _chosen(better, perturbation, best)
         best_gradient = _chosen(better, gradient, best_gradient)

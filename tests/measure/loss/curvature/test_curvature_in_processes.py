@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from visprism.results.base import Result
 
 SCRIPT = Path(__file__).with_name("curvature_in_processes.py")
 
 
+@pytest.mark.slow
 def test_two_processes_find_the_same_of_three_batches_and_of_one(tmp_path, monkeypatch):
     curvature = runpy.run_path(str(SCRIPT))["curvature"]
     alone = curvature()

@@ -176,6 +176,7 @@ def test_two_runs_give_no_standard_error(objective):
     assert np.isfinite(spectral_density(objective, runs=3, steps=4).moment(1)[1])
 
 
+@pytest.mark.slow
 def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
     exact, inside = float(torch.linalg.eigvalsh(dense).mean()), 0
     for seed in range(100):

@@ -87,6 +87,7 @@ def test_the_spread_of_linearized_values_is_that_of_the_bootstrap():
         assert error == pytest.approx(np.std(draws), rel=0.07)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10, 32])
 def test_the_interval_of_a_difference_covers_the_truth_in_95_percent(n):
     """Mini-batches that are hard for both; the second model is 1.3 times as sharp."""

@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from visprism.results.base import Result
 
 SCRIPT = Path(__file__).with_name("landscape_in_processes.py")
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_points_and_give_the_same_bits(tmp_path, monkeypatch):
     script = runpy.run_path(str(SCRIPT))
     (tmp_path / "alone").mkdir()

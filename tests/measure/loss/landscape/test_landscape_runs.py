@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from landscape_cases import lines, random_images, squares
 from torch import nn
 from torch.nn.functional import cross_entropy as mean_cross_entropy
 
@@ -17,66 +18,11 @@ from visprism.measure.loss.landscape import (
 )
 
 
-def squares(logits, targets):
-    """Half the squared error of each example: a loss whose landscape is a parabola."""
-    return ((logits - targets) ** 2).sum(1) / 2
-
-
 class Drawing(nn.Module):
     """Dropout that is never off."""
 
     def forward(self, images):
         return nn.functional.dropout(images, training=True)
-
-
-class Small(nn.Sequential):
-    """Convolutions and their norms, with statistics as training leaves them."""
-
-    def __init__(self):
-        super().__init__(
-            nn.Conv2d(3, 6, 3, padding=1, bias=False),
-            nn.BatchNorm2d(6),
-            nn.ReLU(),
-            nn.Conv2d(6, 8, 3, stride=2, padding=1),
-            nn.BatchNorm2d(8),
-            nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(8, 5),
-        )
-
-
-def random_images(n, side=8, classes=5):
-    generator = torch.Generator().manual_seed(1)
-    images = torch.randn(n, 3, side, side, generator=generator)
-    return images, torch.randint(classes, (n,), generator=generator)
-
-
-def trained(model, images):
-    """With weights of a fixed draw, and running statistics of these images."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(0.3 * torch.randn(p.shape, generator=generator) + (p.ndim < 2))
-        model.train()
-        for _ in range(30):
-            model(images)
-    return model.eval()
-
-
-@pytest.fixture
-def small():
-    return trained(Small(), random_images(16)[0])
-
-
-@pytest.fixture
-def batches():
-    images, targets = random_images(12)
-    return list(zip(images.split(5), targets.split(5), strict=True))
-
-
-def lines(model):
-    return random_planes(model, points=3, lines=True)
 
 
 # Interrupted runs.

@@ -21,7 +21,7 @@ from visprism.anatomy import dissect
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import check_evaluation_mode
-from visprism.measure.loss.batch_norm import BatchNorm, check_batch_norm
+from visprism.measure.loss.batch_norm import BatchNorm, batch_norms, check_batch_norm
 from visprism.measure.loss.cached_batches import CachedBatches, cache_batches
 from visprism.measure.loss.landscape.checkpoint import (
     Rows,
@@ -113,6 +113,7 @@ def landscape(
         plane=planes[0].kind,
         normalization=planes[0].normalization,
         batch_norm=batch_norm,
+        has_batch_norm=bool(batch_norms(model)),
         loss=loss_name(loss),
         rounding=rounding,
         provenance=run.measured(

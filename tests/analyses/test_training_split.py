@@ -1,0 +1,45 @@
+"""Curvature is that of the training loss; metrics of outputs are those of the test split."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from visprism.results.hessian import HessianSpectrum
+from visprism.study import examine
+
+CURVATURE = {
+    "hessian": {"mini_batch": 8, "k": 1, "weight_decay": 0.0},
+    "sharpness": {},
+}
+
+
+@pytest.mark.parametrize("analysis", CURVATURE)
+def test_the_loss_of_named_data_is_that_of_the_training_split(measured, analysis):
+    splits = {r.provenance.split for r in measured(analysis, **CURVATURE[analysis])}
+    assert splits == {"train"}
+
+
+def test_the_accuracy_of_named_data_is_that_of_the_test_split(measured):
+    assert {result.provenance.split for result in measured("calibration")} == {"test"}
+
+
+def test_the_nll_of_mini_batches_is_that_of_the_training_images_by_hand(network):
+    # Test images are black and of one class, so that their NLL is another number.
+    generator = torch.Generator().manual_seed(0)
+    images, targets = torch.rand(16, 3, 32, 32, generator=generator), torch.arange(16) % 10
+    training = list(zip(images.split(8), targets.split(8), strict=True))
+    test = [(torch.zeros(16, 3, 32, 32), torch.zeros(16, dtype=torch.long))]
+    study = examine(
+        {"net": network(0)},
+        test,
+        train_data=training,
+        analyses=["hessian"],
+        options={"hessian": CURVATURE["hessian"]},
+        minutes=None,
+        on_error="raise",
+    )
+    (spectrum,) = [r for r in study["net"].results("hessian") if isinstance(r, HessianSpectrum)]
+    with torch.no_grad():
+        expected = [functional.cross_entropy(network(0)(x), y).item() for x, y in training]
+    np.testing.assert_allclose(np.unique(spectrum.nll), np.sort(expected), rtol=1e-5)

@@ -1,0 +1,258 @@
+"""Laws of attacks on one batch (src/visprism/measure/outputs/attacks.py)."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from attacked import MEAN, SPACE, STD, Linear, attacked, gray, predicted, score, small_network
+from torch import nn
+from torch.nn import functional
+
+from visprism.core.errors import InputError
+from visprism.measure.outputs import Attack, adversarial
+from visprism.measure.outputs.attack_losses import AttackLoss
+from visprism.measure.outputs.attacks import attack_images
+from visprism.measure.outputs.bands import band
+
+
+@pytest.fixture
+def linear():
+    return Linear().eval()
+
+
+@pytest.fixture
+def network():
+    return small_network()
+
+
+# Closed forms.
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
+    linear, epsilon
+):
+    pixels, targets = gray()
+    adversarial_pixels = attacked(linear, pixels, targets, Attack("fgsm", epsilon), SPACE)
+    with torch.no_grad():
+        rise = score(linear, adversarial_pixels) - score(linear, pixels)
+    torch.testing.assert_close(
+        rise, torch.full_like(rise, epsilon * linear.w.abs().sum().item())
+    )
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd"])
+def test_in_the_euclidean_norm_it_rises_by_epsilon_times_that_of_the_weights(linear, name):
+    pixels, targets = gray()
+    adversarial_pixels = attacked(
+        linear, pixels, targets, Attack(name, 0.5, "l2", steps=60, step_size=0.2), SPACE
+    )
+    with torch.no_grad():
+        rise = score(linear, adversarial_pixels) - score(linear, pixels)
+    torch.testing.assert_close(
+        rise, torch.full_like(rise, 0.5 * linear.w.norm().item()), rtol=1e-3, atol=0
+    )
+
+
+def test_pgd_finds_the_corner_that_fgsm_finds_on_a_linear_classifier(linear):
+    pixels, targets = gray()
+    one = attacked(linear, pixels, targets, Attack("fgsm", 0.05), SPACE)
+    many = attacked(linear, pixels, targets, Attack("pgd", 0.05, steps=8), SPACE)
+    torch.testing.assert_close(one, many)
+
+
+def test_the_gradient_is_that_of_finite_differences(network):
+    pixels, _ = gray(2)
+    targets = torch.tensor([0, 3])
+    network = network.double()
+    gradient, margin = AttackLoss(network, SPACE, targets).gradient(pixels)
+    towards = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(2)).double()
+    step = 1e-4
+
+    def log_odds(x):
+        probabilities = network(SPACE.normalized(x)).softmax(1)
+        return -torch.logit(probabilities.gather(1, targets[:, None])[:, 0])
+
+    with torch.no_grad():
+        rise = log_odds(pixels + step * towards) - log_odds(pixels - step * towards)
+        logits = network(SPACE.normalized(pixels))
+    slope = rise / (2 * step)
+    torch.testing.assert_close((gradient * towards).sum((1, 2, 3)), slope, rtol=1e-4, atol=1e-7)
+    assert all(p.grad is None for p in network.parameters())
+    expected = [max(z - row[t] for i, z in enumerate(row) if i != t)
+                for row, t in zip(logits.tolist(), targets.tolist(), strict=True)]  # fmt: skip
+    assert margin.tolist() == pytest.approx(expected)
+
+
+def test_the_cross_entropy_attack_follows_the_gradient_of_the_cross_entropy(network):
+    pixels, _ = gray(3)
+    targets = torch.tensor([0, 1, 3])
+    network = network.double()
+    gradient, _ = AttackLoss(network, SPACE, targets).gradient(pixels)
+    variable = pixels.clone().requires_grad_()
+    losses = functional.cross_entropy(network(SPACE.normalized(variable)), targets)
+    (expected,) = torch.autograd.grad(losses, variable)
+    cosine = functional.cosine_similarity(gradient.flatten(1), expected.flatten(1))
+    assert cosine.tolist() == pytest.approx([1.0] * 3, abs=1e-12)
+
+
+# Perturbation balls.
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("frequency", [None, 0.5])
+def test_no_attack_goes_too_far(network, name, norm, frequency):
+    pixels, _ = gray(4)
+    pixels = pixels.float()
+    pixels[0], pixels[1] = 0, 1
+    targets = predicted(network, pixels)
+    attack = Attack(name, 0.3, norm, steps=4, restarts=2, frequency=frequency)
+    change = attacked(network, pixels, targets, attack, SPACE) - pixels
+    length = change.abs().amax((1, 2, 3)) if norm == "linf" else change.flatten(1).norm(dim=1)
+    assert (length <= 0.3 * (1 + 1e-4)).all()
+    assert (length[2:] > 0.05).all()
+    if frequency is None:
+        assert (pixels + change).min() >= 0
+        assert (pixels + change).max() <= 1
+    else:
+        outside = torch.fft.fft2(change).abs()[..., ~band((8, 8), frequency)]
+        assert outside.max() < 1e-4
+
+
+def test_stronger_attacks_raise_the_margin_more(network):
+    pixels = gray(6)[0].float()
+    targets = predicted(network, pixels)
+    loss = AttackLoss(network, SPACE, targets)
+    margins = [
+        loss.margin(attacked(network, pixels, targets, attack, SPACE)).sum()
+        for attack in (
+            Attack("random", 0.1),
+            Attack("fgsm", 0.1),
+            Attack("pgd", 0.1, steps=20),
+        )
+    ]
+    assert loss.margin(pixels).sum() < margins[1]
+    assert margins[0] < margins[1] <= margins[2] + 1e-6
+
+
+def test_more_starts_and_more_steps_never_find_less(network):
+    pixels = gray(6)[0].float()
+    targets = predicted(network, pixels)
+    loss = AttackLoss(network, SPACE, targets)
+    margins = [
+        loss.margin(
+            attacked(
+                network, pixels, targets,
+                Attack("pgd", 0.2, steps=steps, restarts=n, step_size=0.5), SPACE,
+            )
+        )
+        for n, steps in ((1, 2), (2, 2), (4, 2), (4, 9))
+    ]  # fmt: skip
+    for fewer, more in pairwise(margins):
+        assert (fewer <= more).all()
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
+def test_misclassified_images_stay_as_they_are(network, name):
+    pixels = gray(4)[0].float()
+    targets = predicted(network, pixels)
+    targets[::2] = (targets[::2] + 1) % 4
+    result = attack_images(network, pixels, targets, Attack(name, 0.5), SPACE)
+    assert result.correct.tolist() == [False, True, False, True]
+    assert torch.equal(result.pixels[::2], pixels[::2])
+    assert not torch.equal(result.pixels[1::2], pixels[1::2])
+
+
+class Scaled(nn.Module):
+    """The same decisions with another scale of the logits."""
+
+    def __init__(self, model, scale):
+        super().__init__()
+        self.model, self.scale = model, scale
+
+    def forward(self, x):
+        return self.scale * self.model(x)
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd"])
+@pytest.mark.parametrize("scale", [16.0, 4096.0])
+def test_larger_logits_do_not_make_a_model_look_more_robust(network, name, scale):
+    # Logit gaps of a trained network: at scale 16 beyond 17, where 1 - p_t is 0 in float32.
+    network = Scaled(network, 60.0)
+    pixels = gray(40)[0].float()
+    targets = predicted(network, pixels)
+    batches = [(SPACE.normalized(pixels), targets)]
+    attacks = [Attack(name, 0.01, loss=loss) for loss in ("cross-entropy", "margin")]
+    results = [
+        adversarial(model.eval(), batches, attacks, mean=MEAN, std=STD)[0]
+        for model in (network, Scaled(network, scale))
+    ]
+    with torch.no_grad():
+        leading = Scaled(network, scale)(SPACE.normalized(pixels)).topk(2).values
+    assert ((leading[:, 0] - leading[:, 1]) > 17).sum() > 20
+    assert 0.05 < results[0].accuracy[1] < 0.95
+    assert results[1].accuracy[1] == results[0].accuracy[1]  # the margin: exactly
+    assert results[1].accuracy[0] <= results[0].accuracy[0] + 0.05
+    assert results[1].accuracy[2] <= results[0].accuracy[2] + 0.05  # the worst case
+    assert (results[1].zero_gradient[:2] == 0).all()
+
+
+def test_the_worst_case_is_correct_under_every_attack(network):
+    pixels = gray(40)[0].float()
+    targets = predicted(network, pixels)
+    attacks = [Attack("fgsm", 0.02), Attack("random", 0.02), Attack("pgd", 0.02, steps=3)]
+    batches = [(SPACE.normalized(pixels), targets)]
+    rows, images = adversarial(network, batches, [*attacks, Attack("fgsm", 0.1)], mean=MEAN,
+                               std=STD)  # fmt: skip
+    correct = torch.ones(len(pixels), dtype=torch.bool)
+    for attack in attacks:
+        correct &= (
+            predicted(network, attacked(network, pixels, targets, attack, SPACE)) == targets
+        )
+    assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
+    assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
+    assert rows.epsilon[4] == 0.02
+    at, values = images.values_of("robust accuracy, worst case, linf 5.1/255")
+    assert at.tolist() == list(range(40))
+    assert values.tolist() == correct.double().tolist()
+
+
+def test_images_that_are_wrong_without_attack_are_wrong_under_it(network):
+    pixels = gray(20)[0].float()
+    targets = (predicted(network, pixels) + 1) % 4  # all wrong
+    batches = [(SPACE.normalized(pixels), targets)]
+    attacks = [Attack("random", 0.9), Attack("pgd", 0.5)]
+    rows, _ = adversarial(network, batches, attacks, mean=MEAN, std=STD)
+    assert (rows.accuracy == 0).all()
+
+
+def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
+    class Deaf(nn.Module):
+        def forward(self, x):
+            return torch.zeros(len(x), 2) + 0 * x.mean()
+
+    pixels, targets = gray(2)
+    pixels = pixels.float()
+    for norm in ("linf", "l2"):
+        attack = Attack("fgsm", 0.5, norm)
+        assert torch.equal(attacked(Deaf().eval(), pixels, targets, attack, SPACE), pixels)
+    batches = [(SPACE.normalized(pixels), 0 * targets)]
+    rows, _ = adversarial(Deaf().eval(), batches, [Attack("fgsm")], mean=MEAN, std=STD)
+    assert rows.zero_gradient.tolist() == [1.0]
+    assert [f.code for f in rows.findings()] == ["", "VP103"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"epsilon": 4.0}, "epsilon must be at most 1, as pixels are in 0 ... 1, got 4.0"),
+        (
+            {"name": "pgd", "step_size": -0.01},
+            "step_size must be finite and positive, got -0.01",
+        ),
+    ],
+)
+def test_refuses_sizes_that_make_no_sense(wrong, match):
+    with pytest.raises(InputError, match=match):
+        Attack(**wrong)

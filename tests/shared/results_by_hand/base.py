@@ -1,0 +1,53 @@
+"""What results written by hand share: blocks, provenance, columns."""
+
+from dataclasses import MISSING, fields
+
+import numpy as np
+
+from visprism.core.provenance import Provenance
+from visprism.results.fourier import SpectrumColumns
+
+PROVENANCE = Provenance(
+    model="hand:net",
+    data="folder:cats/val",
+    images=8,
+    image_shape=(3, 32, 32),
+    preprocessing="32x32 bicubic",
+    visprism="0.1",
+    torch="2.6",
+)
+BLOCKS = {
+    "block": np.array(["stem", "conv1", "down", "attn", "mlp"]),
+    "kind": np.array(["stem", "conv", "downsample", "attention", "mlp"]),
+    "stage": np.array([0, 0, 1, 1, 1]),
+    "depth": np.array([0.0, 0.25, 0.5, 0.75, 1.0]),
+    "subsampling": np.array([False, False, True, False, False]),
+}
+CHANGES = {
+    "change": np.array([np.nan, 0.5, np.nan, -0.7, 0.2]),
+    "change_error": np.array([np.nan, 0.1, np.nan, 0.1, 0.1]),
+}
+VARIANCE_LOGS = (
+    "log_ratio", "relative_log_ratio", "kind_log_ratio", "kind_relative_log_ratio"
+)  # fmt: skip
+FREQUENCIES = 3  # of each block
+NEIGHBORS = {"previous": np.array(["", "stem", "", "down", "attn"]), "between": np.full(5, "")}
+
+
+def unused_columns(rows, **columns):
+    """NaN in the numeric columns of a spectrum that are not given."""
+    named = {*BLOCKS, *NEIGHBORS, "profile", *columns}
+    return {n: np.full(rows, np.nan) for n in SpectrumColumns.infos() if n not in named}
+
+
+def complete(cls, **columns):
+    """A result whose columns that are not given hold NaN, those of text nothing."""
+    rows = len(next(v for v in columns.values() if isinstance(v, np.ndarray)))
+    missing = [
+        f for f in fields(cls) if f.name not in columns and f.default is MISSING
+        and f.default_factory is MISSING
+    ]  # fmt: skip
+    empty = {
+        f.name: np.full(rows, np.nan) if f.type is np.ndarray else f.type(0) for f in missing
+    }
+    return cls(**columns, **empty)

@@ -1,0 +1,239 @@
+"""Results of feature maps, written by hand."""
+
+import numpy as np
+
+from results_by_hand.base import (
+    BLOCKS,
+    CHANGES,
+    FREQUENCIES,
+    NEIGHBORS,
+    PROVENANCE,
+    VARIANCE_LOGS,
+    complete,
+    unused_columns,
+)
+from visprism.results.anatomy import Costs
+from visprism.results.branch_transfer import BranchTransfer
+from visprism.results.fourier import HighFrequency, Spectrum
+from visprism.results.kind_replication import KindReplication
+from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
+from visprism.results.patch_pca import PatchComponents
+from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.results.similarity import Similarity
+from visprism.results.singular_values import EffectiveRanks, SingularValues
+from visprism.results.variance import Variances
+
+
+def spectrum():
+    rows = np.repeat(np.arange(5), FREQUENCIES)
+    relative = np.tile([0.0, -1.0, -2.0], 5) * (1 + rows)
+    columns = {
+        "frequency": np.tile([0.0, 0.5, 1.0], 5),
+        "log_amplitude": relative + 3,
+        "relative": relative,
+        "relative_error": np.tile([0.0, 0.1, 0.2], 5),
+    }
+    return Spectrum(
+        **{name: column[rows] for name, column in (BLOCKS | NEIGHBORS).items()},
+        **columns,
+        **unused_columns(15, **columns),
+        provenance=PROVENANCE,
+    )
+
+
+def high_frequency():
+    columns = CHANGES | {
+        "frequency": np.ones(5),
+        "relative": np.array([-2.0, -1.5, -1.0, -1.7, -1.5]),
+        "relative_error": np.array([0.1, 0.1, 0.1, 0.2, 0.2]),
+        "relative_lowest": np.array([-1.0, -0.5, -0.6, -0.7, -0.5]),
+        "relative_lowest_error": np.full(5, 0.1),
+    }
+    return HighFrequency(
+        **BLOCKS,
+        **NEIGHBORS,
+        **columns,
+        **unused_columns(5, **columns),
+        provenance=PROVENANCE,
+    )
+
+
+def branch_transfer():
+    rows = np.repeat(np.arange(5), FREQUENCIES)
+    columns = {
+        "frequency": np.tile([0.0, 0.5, 1.0], 5),
+        "gain": np.tile([0.0, -0.5, -1.0], 5) * (1 + rows),
+        "gain_error": np.full(15, 0.1),
+    }
+    unknown = {
+        name: np.full(15, np.nan)
+        for name in BranchTransfer.infos()
+        if name not in {*BLOCKS, *columns, "profile"}
+    }
+    blocks = {name: column[rows] for name, column in BLOCKS.items()}
+    return BranchTransfer(**blocks, **columns, **unknown, provenance=PROVENANCE)
+
+
+def variances():
+    return Variances(
+        **BLOCKS,
+        **CHANGES,
+        variance=np.array([1.0, 2.0, 0.5, 0.25, 40.0]),
+        variance_error=np.array([0.1, 0.1, 0.05, 0.02, 1.0]),
+        relative=np.array([0.5, 0.6, 0.3, 0.2, 0.9]),
+        relative_error=np.full(5, 0.01),
+        **NEIGHBORS,
+        **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
+        **{f"{name}_error": CHANGES["change_error"] for name in VARIANCE_LOGS},
+        feature_change=np.array([np.nan, 0.5, np.nan, 0.3, 0.2]),
+        dead_channels=np.zeros(5),
+        provenance=PROVENANCE,
+    )
+
+
+def receptive_field():
+    sides = np.array([3.0, 5.0, 9.0, 20.0, 24.0])
+    areas = {f"area_{t}": sides**2 / 1024 for t in (20, 30, 50, 99)}
+    return complete(
+        ReceptiveField,
+        **BLOCKS,
+        **areas,
+        sigma=np.array([1.0, 2.0, 4.0, 8.0, 7.5]),
+        sigma_error=np.array([0.0, 0.1, 0.1, 0.5, 0.5]),
+        side_50=sides,
+        side_95=2 * sides,
+        row=np.full(5, 15.5),
+        column=np.full(5, 15.5),
+        uniform_sigma=9.2,
+        provenance=PROVENANCE,
+    )
+
+
+def receptive_maps():
+    relative = np.tile([0.01, 0.1, 0.5, 0.05, 1.0, 0.0], 3) ** np.repeat([1, 2, 3], 6)
+    return complete(
+        ReceptiveMaps,
+        block=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
+        depth=np.repeat([0.0, 0.25, 1.0], 6),
+        row=np.tile([0, 0, 0, 1, 1, 1], 3),
+        column=np.tile([0, 1, 2], 6),
+        share=relative / 2,
+        relative=relative,
+        provenance=PROVENANCE,
+    )
+
+
+def singular_values():
+    rows = np.repeat(np.arange(5), 6)
+    relative = np.tile([1.0, 0.5, 0.1, 1.0, 0.2, 0.0], 5)
+    return complete(
+        SingularValues,
+        **{name: column[rows] for name, column in BLOCKS.items()},
+        level=np.tile(np.repeat(["tokens", "images"], 3), 5),
+        rank=np.tile([1, 2, 3], 10),
+        relative=relative,
+        share=relative**2 / 1.3,
+        provenance=PROVENANCE,
+    )
+
+
+def effective_ranks():
+    return complete(
+        EffectiveRanks,
+        **BLOCKS,
+        channels=np.array([8, 8, 16, 16, 16]),
+        token_rank=np.array([6.0, 5.0, 9.0, 8.0, 7.0]),
+        token_participation=np.array([4.0, 3.0, 5.0, 5.0, 4.0]),
+        image_rank=np.array([3.0, 4.0, 5.0, 6.0, 5.5]),
+        image_participation=np.array([2.0, 3.0, 4.0, 4.5, 4.0]),
+        provenance=PROVENANCE,
+    )
+
+
+def patch_components():
+    block, image, row, column = np.indices((2, 2, 3, 4)).reshape(4, -1)
+    rows = {name: values[[0, 4]][block] for name, values in BLOCKS.items()}
+    return PatchComponents(
+        **rows,
+        image=image,
+        row=row,
+        column=column,
+        first=row / 2,
+        second=column / 3,
+        third=np.where(image == 0, 0.2, np.nan),
+        explained=np.where(block == 0, 0.9, 0.6),
+        background_threshold=0.5,
+        provenance=PROVENANCE,
+    )
+
+
+def kind_summary():
+    return KindSummary(
+        kind=np.array(["attention", "attention", "mlp", "mlp"]),
+        quantity=np.array([TO_MEAN, TO_LOWEST, TO_MEAN, TO_LOWEST]),
+        blocks=np.array([3, 3, 1, 1]),
+        falls=np.array([2, 1, 0, 0]),
+        rises=np.array([0, 2, 1, 0]),
+        undecided=np.array([1, 0, 0, 1]),
+        mean=np.array([-0.4, 0.1, 0.2, 0.0]),
+        low=np.array([-0.9, 0.05, np.nan, -0.1]),
+        high=np.array([0.1, 0.15, np.nan, 0.1]),
+        provenance=PROVENANCE,
+    )
+
+
+def kind_replication():
+    return complete(
+        KindReplication,
+        kind=np.array(["attention", "attention"]),
+        quantity=np.array([VARIANCE, SCALE_FREE]),
+        seeds=np.array([3, 3]),
+        negative=np.array([3, 1]),
+        positive=np.array([0, 0]),
+        mean=np.array([-0.5, -0.1]),
+        low=np.array([-0.7, -0.4]),
+        high=np.array([-0.3, 0.2]),
+        provenance=PROVENANCE,
+    )
+
+
+def similarity():
+    first, other = (axis.ravel() for axis in np.indices((5, 5)))
+    cka = 0.8 ** abs(first - other)
+    others = {f"other_{name}": BLOCKS[name][other] for name in ("kind", "stage", "depth")}
+    return complete(
+        Similarity,
+        **{name: column[first] for name, column in BLOCKS.items()},
+        other=BLOCKS["block"][other],
+        **others,
+        cka=cka,
+        cka_error=np.full(25, 0.1),
+        biased=cka**0.5,
+        biased_error=np.full(25, 0.1),
+        null=np.linspace(-0.05, 0.05, 25),
+        defined=np.ones(25, dtype=bool),
+        batches=2,
+        batch_size=4.0,
+        provenance=PROVENANCE,
+    )
+
+
+def structure():
+    return similarity().block_structure()
+
+
+def costs():
+    return Costs(
+        block=np.append(BLOCKS["block"], "head"),
+        kind=np.append(BLOCKS["kind"], "head"),
+        stage=np.append(BLOCKS["stage"], 1),
+        depth=np.append(BLOCKS["depth"], 1.0),
+        subsampling=np.append(BLOCKS["subsampling"], values=False),
+        channels=np.array([8, 8, 16, 16, 16, 10]),
+        height=np.array([16, 16, 4, 4, 4, 1]),
+        width=np.array([16, 16, 4, 4, 4, 1]),
+        parameters=np.array([100, 200, 300, 400, 500, 0]),
+        macs=np.array([1000, 4000, 2000, 500, 500, 0]),
+        distinct_parameters=1500,
+        provenance=PROVENANCE,
+    )

@@ -1,0 +1,165 @@
+"""Results of the loss and of training, written by hand."""
+
+import numpy as np
+
+from results_by_hand.base import PROVENANCE, complete
+from visprism.results.hessian import HessianCurves
+from visprism.results.hessian_summary import HessianSummary
+from visprism.results.landscape import Landscape, Rings
+from visprism.results.loss import Eigenvalues, Sharpness, SpectralDensity
+from visprism.results.training import History
+from visprism.results.trajectory import Trajectory
+
+
+def history():
+    return History(
+        epoch=np.array([1, 2, 3]),
+        step=np.array([10, 20, 30]),
+        seconds=np.array([1.0, 2.0, 3.0]),
+        lr=np.array([0.1, 0.05, 0.0]),
+        train_loss=np.array([2.0, 1.2, 0.9]),
+        images_per_second=np.array([100.0, 110.0, 105.0]),
+        test_accuracy=np.array([0.3, np.nan, 0.6]),
+        test_nll=np.array([1.9, np.nan, 1.1]),
+        test_ece=np.array([0.1, np.nan, 0.05]),
+        ema_accuracy=np.array([0.2, np.nan, 0.65]),
+        ema_nll=np.array([2.1, np.nan, 1.0]),
+        provenance=PROVENANCE,
+    )
+
+
+def landscape():
+    """Two planes of 5 x 5 points; beyond a corner of the first the loss is infinite."""
+    b, a = (axis.ravel() for axis in np.meshgrid(*[np.linspace(-1, 1, 5)] * 2, indexing="ij"))
+    pair = np.repeat([0, 1], 25)
+    a, b = np.tile(a, 2), np.tile(b, 2)
+    nll = 0.5 + (a**2 + 4 * b**2) * (1 + pair) * 2
+    error = np.full(50, 0.05)
+    return complete(
+        Landscape,
+        pair=pair,
+        a=a,
+        b=b,
+        nll=np.where((pair == 0) & (a + b > 1.9), np.inf, nll),
+        nll_error=error,
+        rise=nll - 0.5,
+        rise_error=error,
+        l2=1 + a**2 + b**2,
+        accuracy=np.exp(-nll),
+        accuracy_error=error,
+        classes=10,
+        weight_decay=0.05,
+        provenance=PROVENANCE,
+    )
+
+
+def trajectory():
+    return complete(
+        Trajectory,
+        snapshot=np.arange(4),
+        radius=np.array([1.0, 0.8, 0.3, 0.0]),
+        angle=np.array([0.0, 0.4, 0.9, np.nan]),
+        first=np.array([-3.0, -1.0, 1.5, 2.5]),
+        second=np.array([-1.0, 1.0, 0.5, -0.5]),
+        step=np.array([np.nan, 2.8, 2.5, 1.4]),
+        first_share=0.7,
+        second_share=0.2,
+        distance=5.6,
+        provenance=PROVENANCE,
+    )
+
+
+def hessian_curves():
+    return HessianCurves(
+        phase=np.repeat(["init", "end"], 6),
+        data=np.full(12, ""),
+        weight_decay=np.zeros(12),
+        sign=np.tile([-1, -1, -1, 1, 1, 1], 2),
+        value=np.tile([-1.0, -2.0, -4.0, 5.0, 10.0, 20.0], 2),
+        density=np.tile([0.0, 0.05, 0.0, 0.0, 0.08, 0.0], 2),
+        provenance=PROVENANCE,
+    )
+
+
+def hessian_summary():
+    two = np.ones(2)
+    return complete(
+        HessianSummary,
+        phase=np.array(["init", "end"]),
+        data=np.full(2, ""),
+        weight_decay=np.zeros(2),
+        batches=np.array([16, 16]),
+        nep=0.3 * two,
+        nep_low=0.2 * two,
+        nep_high=0.4 * two,
+        ape=np.array([50.0, 20.0]),
+        ape_low=np.array([40.0, 15.0]),
+        ape_high=np.array([60.0, 25.0]),
+        largest=100 * two,
+        smallest=-30 * two,
+        nll=2.3 * two,
+        converged=two,
+        provenance=PROVENANCE,
+    )
+
+
+def eigenvalues():
+    return complete(
+        Eigenvalues,
+        rank=np.arange(1, 4),
+        value=np.array([10.0, -8.0, 5.0]),
+        residual=np.array([0.01, 0.1, 1.0]),
+        converged=np.array([True, True, False]),
+        which="LM",
+        tol=1e-3,
+        products=12,
+        parameters=1000,
+        nll=1.5,
+        l2=0.0,
+        weight_decay=0.0,
+        provenance=PROVENANCE,
+    )
+
+
+def spectral_density():
+    return complete(
+        SpectralDensity,
+        run=np.repeat([0, 1], 3),
+        node=np.array([-2.0, 0.0, 50.0, -1.5, 0.1, 49.0]),
+        weight=np.array([1e-3, 0.998, 1e-3, 2e-3, 0.997, 1e-3]),
+        residual=np.zeros(6),
+        parameters=1000,
+        nll=1.5,
+        l2=0.0,
+        weight_decay=0.0,
+        provenance=PROVENANCE,
+    )
+
+
+def rings():
+    radii = np.repeat([0.1, 0.5, 1.0], 4)
+    return complete(
+        Rings,
+        batch_norm=np.full(12, "frozen"),
+        radius=radii,
+        pair=np.tile([0, 0, 1, 1], 3),
+        angle=np.tile([0.0, 3.0], 6),
+        nll=2.0 + radii**2,
+        rise=radii**2,
+        rise_error=np.full(12, 0.01),
+        accuracy=np.full(12, 0.5),
+        classes=10,
+        provenance=PROVENANCE,
+    )
+
+
+def sharpness():
+    return complete(
+        Sharpness,
+        measure=np.repeat(["sam", "gaussian"], 12),
+        batch=np.tile(np.arange(12), 2),
+        rho=np.repeat([0.05, 1.0], 12),
+        steps=np.repeat([1, 0], 12),
+        sharpness=np.linspace(0.1, 0.4, 24),
+        provenance=PROVENANCE,
+    )

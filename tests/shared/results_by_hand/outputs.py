@@ -1,0 +1,235 @@
+"""Results of predictions and of replacements, written by hand."""
+
+import numpy as np
+
+from results_by_hand.base import BLOCKS, PROVENANCE, complete
+from visprism.results.ablation import Ablations, JointAblations, KindAblations
+from visprism.results.calibration import Reliability, RiskCoverage
+from visprism.results.harmonize import ReplacementSearch
+from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
+from visprism.results.robustness import CorruptionErrors, Robustness
+from visprism.results.shape_bias import ShapeBias
+from visprism.results.stability import Stability
+
+
+def reliability():
+    upper = np.arange(1, 6) / 5
+    return complete(
+        Reliability,
+        lower=upper - 0.2,
+        upper=upper,
+        count=np.array([0, 10, 20, 30, 40]),
+        frequency=np.array([0, 0.1, 0.2, 0.3, 0.4]),
+        confidence=np.array([np.nan, 0.3, 0.5, 0.7, 0.95]),
+        accuracy=np.array([np.nan, 0.3, 0.4, 0.6, 0.8]),
+        ece=0.11,
+        provenance=PROVENANCE,
+    )
+
+
+def risk_coverage():
+    coverage = np.arange(1, 11) / 10
+    return complete(
+        RiskCoverage,
+        coverage=coverage,
+        risk=0.3 * coverage**2,
+        confidence=1 - coverage / 2,
+        aurc=0.1,
+        provenance=PROVENANCE,
+    )
+
+
+def robustness():
+    corruption = np.array(["clean", "fog", "fog", "jpeg_compression", "jpeg_compression"])
+    return complete(
+        Robustness,
+        corruption=np.tile(corruption, 2),
+        severity=np.tile([0, 1, 5, 1, 5], 2),
+        metric=np.repeat(["accuracy", "ece"], 5),
+        cutoff=np.full(10, np.nan),
+        value=np.array([0.9, 0.8, 0.3, 0.85, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1]),
+        low=np.zeros(10),
+        high=np.ones(10),
+        provenance=PROVENANCE,
+    )
+
+
+def corruption_errors():
+    return complete(
+        CorruptionErrors,
+        corruption=np.array(["fog", "jpeg_compression"]),
+        error=np.array([0.45, 0.275]),
+        ece=np.array([0.1, 0.1]),
+        reference=np.array([0.82, np.nan]),
+        relative=np.array([0.55, np.nan]),
+        clean_error=0.1,
+        mean_error=0.36,
+        provenance=PROVENANCE,
+    )
+
+
+def stability():
+    return complete(
+        Stability,
+        perturbation=np.array(["gaussian_noise", "tilt"]),
+        frames=np.array([31, 31]),
+        flip_rate=np.array([0.05, 0.02]),
+        flip_low=np.array([0.04, 0.01]),
+        flip_high=np.array([0.06, 0.03]),
+        consistency=np.array([0.9, 0.98]),
+        mean_flip_rate=0.035,
+        provenance=PROVENANCE,
+    )
+
+
+def search_replacements():
+    rows = [
+        ("", 0, 0, (0.90, 0.91, 0.92), True),
+        ("layer3.2", 1, 3, (0.93, 0.93, 0.94), True),
+        ("layer3.0", 2, 3, (0.92, 0.93, 0.93), False),
+        ("layer2.2", 2, 2, (0.94, 0.95, 0.95), True),
+        ("", 0, 0, (0.90, 0.90, 0.91), True),  # with new seeds
+        ("layer2.2", 2, 2, (0.93, 0.95, 0.94), True),
+    ]
+    placements = ["", "layer3.2", "layer3.0,layer3.2", "layer2.2,layer3.2"]
+    placements += ["", "layer2.2,layer3.2"]
+    return complete(
+        ReplacementSearch,
+        candidate=np.repeat([0, 1, 2, 3, 0, 3], 3),
+        phase=np.repeat(["search", "confirmation"], [12, 6]),
+        alpha=0.05,
+        msas=np.repeat([row[1] for row in rows], 3),
+        added=np.repeat([row[0] for row in rows], 3),
+        placement=np.repeat(placements, 3),
+        stage=np.repeat([row[2] for row in rows], 3),
+        parameters=np.repeat([272_474, 250_000, 230_000, 240_000, 272_474, 240_000], 3),
+        seed=np.concatenate([np.tile(np.arange(3), 4), np.tile(np.arange(3, 6), 2)]),
+        accuracy=np.concatenate([row[3] for row in rows]),
+        selected=np.repeat([row[4] for row in rows], 3),
+        provenance=PROVENANCE,
+    )
+
+
+def ablations():
+    columns = {name: np.append(column[1:], column[3:4]) for name, column in BLOCKS.items()}
+    return Ablations(
+        **columns,
+        ablated=np.array(["convolution", "block", "block", "block", "head 2"]),
+        num_blocks=np.ones(5, dtype=int),
+        accuracy=np.array([0.5, 0.7, 0.4, 0.8, 0.75]),
+        drop=np.array([0.3, 0.1, 0.4, 0.0, 0.05]),
+        drop_low=np.array([0.25, 0.06, 0.34, -0.02, 0.01]),
+        drop_high=np.array([0.34, 0.13, 0.45, 0.02, 0.08]),
+        nll=np.array([2.0, 1.5, 2.5, 1.0, 1.1]),
+        nll_rise=np.array([1.0, 0.5, 1.5, 0.0, 0.1]),
+        nll_rise_error=np.full(5, 0.1),
+        partial=np.ones(5, dtype=bool),
+        baseline_accuracy=0.8,
+        baseline_nll=1.0,
+        provenance=PROVENANCE,
+    )
+
+
+def kind_ablations():
+    return KindAblations(
+        ablated=np.full(3, "block"),
+        comparison=np.array(["attention", "mlp", "attention minus mlp"]),
+        num_blocks=np.array([2, 2, 4]),
+        drop=np.array([0.4, 0.1, 0.3]),
+        drop_low=np.array([0.35, 0.05, 0.2]),
+        drop_high=np.array([0.45, 0.15, 0.4]),
+        provenance=PROVENANCE,
+    )
+
+
+def joint_ablations():
+    return JointAblations(
+        num_blocks=np.array([2, 4]),
+        draws=np.array([3, 3]),
+        accuracy=np.array([0.6, 0.2]),
+        drop=np.array([0.2, 0.6]),
+        drop_min=np.array([0.1, 0.5]),
+        drop_max=np.array([0.4, 0.7]),
+        sum_of_drops=np.array([0.15, 0.3]),
+        nll_rise=np.array([1.0, 3.0]),
+        baseline_accuracy=0.8,
+        provenance=PROVENANCE,
+    )
+
+
+def frequency_robustness():
+    drop = np.array([0.1, 0.3, 0.6])
+    return FrequencyRobustness(
+        frequency=np.array([0.1, 0.5, 0.9]),
+        rms=np.full(3, 0.1),
+        accuracy=0.8 - drop,
+        drop=drop,
+        drop_low=drop - np.array([0.02, 0.05, 0.06]),
+        drop_high=drop + np.array([0.02, 0.04, 0.05]),
+        nll=drop + 1,
+        nll_rise=drop,
+        nll_rise_error=np.full(3, 0.1),
+        clean_accuracy=0.8,
+        clean_nll=1.0,
+        provenance=PROVENANCE,
+    )
+
+
+def sensitivity():
+    vertical, horizontal = (k.ravel() for k in np.mgrid[-2:3:2, -2:3:2])
+    error = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.4, 0.3, 0.2, 0.1])
+    return FourierSensitivity(
+        vertical=vertical,
+        horizontal=horizontal,
+        error=error,
+        error_rise=error - 0.1,
+        error_rise_error=np.full(9, 0.01),
+        clean_error=0.1,
+        mean_rise=0.2,
+        mean_rise_low=0.15,
+        mean_rise_high=0.25,
+        rms=0.1,
+        nyquist=16.0,
+        provenance=PROVENANCE,
+    )
+
+
+def attacks():
+    accuracy = np.array([0.7, 0.5, 0.6, 0.2, 0.4])
+    return Adversarial(
+        attack=np.array(["fgsm", "fgsm", "pgd", "pgd", "fgsm"]),
+        loss=np.full(5, "cross-entropy"),
+        norm=np.full(5, "linf"),
+        epsilon=np.array([1, 4, 1, 4, 4]) / 255,
+        frequency=np.array([np.nan] * 4 + [0.5]),
+        steps=np.array([1, 1, 10, 10, 1]),
+        restarts=np.ones(5, dtype=int),
+        accuracy=accuracy,
+        low=accuracy - 0.1,
+        high=accuracy + 0.05,
+        drop=0.8 - accuracy,
+        drop_low=0.75 - accuracy,
+        drop_high=0.83 - accuracy,
+        nll=1.8 - accuracy,
+        nll_rise=0.8 - accuracy,
+        nll_rise_error=np.full(5, 0.05),
+        zero_gradient=np.zeros(5),
+        clean_accuracy=0.8,
+        clean_nll=1.0,
+        provenance=PROVENANCE,
+    )
+
+
+def cues():
+    return complete(
+        ShapeBias,
+        category=np.array(["cat", "car", "all"]),
+        images=np.array([10, 10, 20]),
+        shape_decisions=np.array([6, 2, 8]),
+        texture_decisions=np.array([2, 6, 8]),
+        bias=np.array([0.75, 0.25, 0.5]),
+        low=np.array([0.41, 0.07, 0.28]),
+        high=np.array([0.93, 0.59, 0.72]),
+        accuracy=np.array([0.6, 0.2, 0.4]),
+        provenance=PROVENANCE,
+    )
