@@ -42,7 +42,8 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     form, low, high, remark
 ):
     difference = Difference(1.25, low, high, form)
-    text = Row("How bright?", "brightness", "", {}, difference).difference_text()
+    row = Row("How bright?", "brightness", "", {}, {("a", "b"): difference})
+    text = row.difference_text()
     assert difference.remark == remark
     assert text.endswith(f" ({remark})" if remark else "]")
 

@@ -76,7 +76,12 @@ def image_set_of(dataset: Dataset, *, name: str = "") -> ImageSet | None:
         labels = (
             stated if stated is not None else [_parted(dataset[i])[1] for i in range(number)]
         )
-        targets = np.array([int(label) for label in labels], dtype=np.int64)
+        try:
+            targets = np.array([int(label) for label in labels], dtype=np.int64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"targets must be one class index per image, got {labels[0]!r} of the first"
+            ) from error
     classes = _classes(dataset) or [str(i) for i in range(int(targets.max(initial=-1)) + 1)]
 
     def read(positions: Sequence[int]) -> list[Image.Image]:

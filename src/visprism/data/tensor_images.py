@@ -220,7 +220,13 @@ def _split_batch(batch: Any) -> tuple[Any, Tensor | None]:  # noqa: ANN401 (what
                 f"a batch must be images or (images, targets), got {len(batch)} items"
             )
         images, targets = batch
-        labels = torch.as_tensor(targets)
+        try:
+            labels = torch.as_tensor(targets)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"targets must be one class index per image, got {type(targets).__name__} "
+                f"({error})"
+            ) from error
         if labels.ndim != 1 or labels.is_floating_point() or len(labels) != len(_first(images)):
             raise InputError(
                 "targets must be one class index per image "
@@ -238,10 +244,12 @@ def _tensors(images: Any) -> list[Tensor]:  # noqa: ANN401
 def _first(images: Any) -> Tensor:  # noqa: ANN401
     tensors = _tensors(images)
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
-        raise InputError(
-            f"a batch must be tensors, got {type(images).__name__}; a Dataset of PIL images is "
-            "passed as it is, without a DataLoader"
+        remedy = (
+            "Convert the images by torch.from_numpy."
+            if isinstance(images, np.ndarray)
+            else "A Dataset of PIL images is passed as it is, without a DataLoader."
         )
+        raise InputError(f"images must be tensors, got {type(images).__name__}. {remedy}")
     return tensors[0]
 
 

@@ -1,9 +1,9 @@
 """One examination: what a study measures, in which order, and what it keeps."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any
 
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
@@ -16,13 +16,13 @@ from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.features.observe import observations
 from visprism.results.base import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
-from visprism.study.fingerprints import fingerprint_of, outputs_of, version_of
+from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
 from visprism.study.plan import Plan, Step, minutes_with_room, plan_of
 from visprism.study.store import Store, key_of
 from visprism.study.study import Entry, Failure, Kind, Study
+from visprism.study.table import pairs_of
 from visprism.study.workload import Workload
 
-_ALL_PAIRS = 3  # models, up to which every pair is compared; beyond, each with the first
 _UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
 
 
@@ -44,17 +44,15 @@ class Examination:
 
     def perform(self) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
-        budget = self.budget
         self.store.header.pop("keys", None)  # an interrupted study has no complete list
         workload = self._workload()
         self._decide_inference(workload)
         remaining = [a for a in self.analyses if workload.applicable[a.name]]
-        plan = self._planned(workload, remaining, budget)
+        plan = replace(self._planned(workload, remaining, self._left), budget=self.budget)
         self.notify(Planned(plan, tuple(map(_preparation, self.subjects))))
         # The cheapest first: what takes longer than expected then costs no other analysis.
         while remaining:
-            left = None if budget is None else max(self.run.seconds_left, 0.0)
-            plan = self._planned(workload, remaining, left)
+            plan = self._planned(workload, remaining, self._left)
             if not plan.steps:
                 self._skip(plan, workload)
                 return
@@ -62,6 +60,11 @@ class Examination:
             self._decide(step)
             self._measure(step, workload)
             remaining = [a for a in remaining if a.name not in step.names]
+
+    @property
+    def _left(self) -> float | None:
+        """Seconds of the budget that are left; None without one."""
+        return None if self.budget is None else max(self.run.seconds_left, 0.0)
 
     def _skip(self, plan: Plan, workload: Workload) -> None:
         """Report analyses without room, and the budget of a study that has room for them."""
@@ -83,7 +86,7 @@ class Examination:
         self.store.header["keys"] = [e.key for e in entries]
         self.store.header["seconds"] = seconds
         self.store.write()
-        header = dict(self.store.header)
+        header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
         return Study(
             tuple(s.name for s in self.subjects), tuple(entries), tuple(self.failures), header
         )
@@ -106,6 +109,12 @@ class Examination:
             return "it compares models, and the study has one"
         if Needs.TARGETS in analysis.needs and not subject.trained and not self.named:
             return _UNTRAINED
+        cost = analysis.cost(subject)
+        if (cost.gradients or cost.products) and self.run.compute.precision != "fp32":
+            return (
+                "precision must be 'fp32' for derivatives of the loss, got "
+                f"{self.run.compute.precision!r}"
+            )
         return analysis.inapplicable(subject)
 
     def _planned(
@@ -200,12 +209,7 @@ class Examination:
                 return
             for analysis in analyses:  # one that cannot be measured does not cost the others
                 self._measure_one([analysis], subject)
-        except (
-            TimeBudgetError,
-            RuntimeError,
-            ValueError,
-            ArithmeticError,
-        ) as error:
+        except Exception as error:
             if self.on_error == "raise":
                 raise
             for analysis in analyses:
@@ -220,7 +224,7 @@ class Examination:
                 if e.analysis == analysis.name and len(e.models) == 1
             }
             with_results = [s for s in self.subjects if s.name in measured]
-            for first, second in _pairs(with_results):
+            for first, second in pairs_of(with_results):
                 pair = tuple(s.limited(step.images) for s in (first, second))
                 if self._resume(analysis, *pair):
                     continue
@@ -229,7 +233,7 @@ class Examination:
                 one, other = (Measured(s, measured[s.name]) for s in pair)
                 try:
                     compared = tuple(analysis.compare(one, other, run))
-                except (InputError, TimeBudgetError, RuntimeError, ValueError) as error:
+                except Exception as error:
                     if self.on_error == "raise":
                         raise
                     names = f"{first.name} and {second.name}"
@@ -286,6 +290,7 @@ class Examination:
         return key_of(
             models=[(s.name, *self._identity(s), str(s.preprocessing)) for s in subjects],
             analysis=analysis.name,
+            code=plug_in_code(analysis),
             options=option_values(analysis),
             images=subjects[0].num_images,
             batch_size=(subjects[0].batch_size, subjects[0].output_batch_size),
@@ -321,12 +326,6 @@ def _measured(
     return iter([a.results(of_probe) for a, of_probe in zip(features, seen, strict=True)])
 
 
-def _pairs(subjects: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
-    if len(subjects) <= _ALL_PAIRS:
-        return list(combinations(subjects, 2))
-    return [(subjects[0], other) for other in subjects[1:]]
-
-
 def _preparation(subject: Subject) -> str:
     """How a model is given the images, and who says so."""
     way, settings = subject.preprocessing, subject.passes.settings
@@ -353,5 +352,7 @@ def _failure(model: str, analysis: str, error: Exception) -> Failure:
 
 def _reason(error: Exception) -> str:
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    is_expected = isinstance(error, InputError | TimeBudgetError)
+    if isinstance(error, TimeBudgetError):
+        return f"{text}. A larger budget completes it, and resumes a study with a folder."
+    is_expected = isinstance(error, InputError)
     return text if is_expected else f"{type(error).__name__}: {text}"

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,15 @@ def examine(
     Raises:
         InputError: if a model, the data, an analysis, an option or the folder cannot be used.
     """
-    number = isinstance(minutes, int | float) and 0 < minutes < float("inf")
-    if minutes is not None and not number:
+    is_number = isinstance(minutes, Real) and not isinstance(minutes, bool)
+    if minutes is not None and not (is_number and 0 < minutes < float("inf")):
         raise InputError(f"minutes must be a positive number or None, got {minutes!r}")
     check_type("images", images, DataOptions, None)
     check_type("run", run, Run)
     check_type("options", options, Mapping, None)
+    check_type("out", out, str, Path, None)
+    if out == "":
+        raise InputError("out must name a folder, got an empty string")
     if on_error not in ("record", "raise"):
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
     begin = time.monotonic()

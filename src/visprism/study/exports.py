@@ -72,7 +72,7 @@ def _table(study: Study) -> list[str]:
     rows = study.table()
     if not rows:
         return []
-    differences = any(row.difference is not None for row in rows)
+    differences = any(row.differences for row in rows)
     head = ["Question", *study.models, *(["Difference"] if differences else [])]
     lines = [_line(head), _line(["---"] * len(head), escape=False)]
     for row in rows:
@@ -111,9 +111,15 @@ def _escaped(text: str) -> str:
 
 
 def _question(row: Row) -> dict[str, Any]:
-    difference, significant = row.difference, None
-    if difference is not None and isfinite(difference.low):
-        significant = difference.significant
+    differences = [
+        {
+            "first": first,
+            "second": second,
+            **asdict(difference),
+            "significant": difference.significant if isfinite(difference.low) else None,
+        }
+        for (first, second), difference in row.differences.items()
+    ]
     return {
         "question": row.question,
         "quantity": row.quantity,
@@ -129,9 +135,7 @@ def _question(row: Row) -> dict[str, Any]:
             }
             for model, a in row.cells.items()
         },
-        "difference": None
-        if difference is None
-        else {**asdict(difference), "significant": significant},
+        "differences": differences,
     }
 
 

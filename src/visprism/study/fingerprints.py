@@ -1,13 +1,18 @@
 """Fingerprints of models: what tells that a stored result belongs to the model at hand."""
 
+import sys
 from collections.abc import Sequence
 from hashlib import blake2b
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
 from visprism.anatomy import forward
 from visprism.core.run import Run
@@ -18,8 +23,19 @@ _RTOL, _ATOL = 1e-3, 1e-5  # rounding differs between machines and numbers of th
 
 
 def fingerprint_of(model: nn.Module) -> str:
-    """A digest of the parameters, the buffers and the structure of a model."""
+    """A digest of the parameters, the buffers, the structure and the code of a model.
+
+    Of each module it covers the methods of its class, unless it is one of torch, and attributes
+    that are numbers, strings or tuples of these.
+    """
     digest = blake2b(str(model).encode(), digest_size=16)
+    codes: dict[type, str] = {}
+    for name, module in model.named_modules():
+        kind = type(module)
+        if kind not in codes:
+            codes[kind] = code_of(kind)
+        settings = {k: v for k, v in sorted(vars(module).items()) if _is_setting(k, v)}
+        digest.update(f"{name}{codes[kind]}{settings}".encode())
     for name, tensor in model.state_dict().items():
         if hasattr(tensor, "detach"):
             values = tensor.detach().cpu().contiguous()
@@ -29,10 +45,54 @@ def fingerprint_of(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def code_of(cls: type) -> str:
+    """A digest of the methods of a class and of its bases outside of torch and Python."""
+    digest = blake2b(digest_size=16)
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing"):
+            continue
+        for name, value in sorted(vars(base).items()):
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            if isinstance(function, FunctionType):
+                digest.update(f"{name}{_code_text(function.__code__)}".encode())
+    return digest.hexdigest()
+
+
+def plug_in_code(analysis: Analysis) -> str:
+    """A digest of the file, or of the class, of an analysis outside of visprism; else empty.
+
+    Those of visprism are covered by its version.
+    """
+    cls = type(analysis)
+    if cls.__module__.partition(".")[0] == "visprism":
+        return ""
+    path = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    content = Path(path).read_bytes() if path and Path(path).is_file() else b""
+    return blake2b(content + code_of(cls).encode(), digest_size=16).hexdigest()
+
+
+def _code_text(code: CodeType) -> str:
+    """What a function does, without the places of its lines."""
+    constants = [
+        _code_text(c)
+        if isinstance(c, CodeType)
+        else repr(sorted(map(repr, c)) if isinstance(c, frozenset) else c)
+        for c in code.co_consts
+    ]
+    return repr((code.co_code, constants, code.co_names, code.co_varnames))
+
+
+def _is_setting(name: str, value: Any) -> bool:  # noqa: ANN401 (any attribute)
+    """Whether an attribute of a module is a plain value that `forward` may use."""
+    values = value if isinstance(value, tuple | list) else (value,)
+    plain = all(isinstance(v, bool | int | float | str | None) for v in values)
+    return plain and name != "training" and not name.startswith("_")
+
+
 def outputs_of(subject: Subject, run: Run) -> list[float]:
     """The first numbers of what a model returns for its first images.
 
-    Weights do not tell how `forward` uses them; outputs do.
+    Weights and methods do not tell everything that `forward` uses; outputs do.
 
     Cost: one forward pass of at most two images.
     """

@@ -10,7 +10,7 @@ from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.results.base import Result
 from visprism.results.findings import Finding
-from visprism.study.table import Row, comparison_rows
+from visprism.study.table import Row, comparison_rows, pairs_of
 
 Kind = Literal["failed", "skipped"]
 
@@ -160,7 +160,10 @@ class Study:
                 name: [r for e in self.model(name).entries for r in e.results]
                 for name in self.models
             },
-            [r for e in self.entries if len(e.models) > 1 for r in e.results],
+            {
+                pair: [r for e in self.entries if e.models == pair for r in e.results]
+                for pair in pairs_of(self.models)
+            },
         )
 
     def _repr_html_(self) -> str:

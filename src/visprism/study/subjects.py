@@ -119,6 +119,13 @@ def _check_options(options: DataOptions, data: Any) -> None:  # noqa: ANN401
         value = getattr(options, name)
         if value is not None and not (isinstance(value, int) and value >= 1):
             raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+    size = options.size
+    if size is not None and not (
+        isinstance(size, tuple)
+        and len(size) == 2
+        and all(isinstance(side, int) and side >= 1 for side in size)
+    ):
+        raise InputError(f"size must be (height, width) in pixels, got {size!r}")
     if options.split is not None and not isinstance(data, str):
         raise InputError(
             f"split selects a part of data that is given by name, got {options.split!r} and a "

@@ -1,16 +1,23 @@
 """The table of a study: one row per question, a cell per model, and the paired difference."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from itertools import combinations
 from math import exp, isfinite
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, TypeVar
 
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result
 from visprism.results.per_image import Differences, PerImage, paired_differences
 
 DASH = "\N{EN DASH}"  # where there is no number
+
+Pair = tuple[str, str]  # names of two models
+Model = TypeVar("Model")
+
+_ALL_PAIRS = 3  # models, up to which every pair is compared
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,10 @@ class Difference:
             return "no interval"
         return "" if self.significant else "not significant"
 
+    def labeled(self, unit: str) -> str:
+        """The text with the remark, if there is one."""
+        return f"{self.text(unit)} ({self.remark})" if self.remark else self.text(unit)
+
     def text(self, unit: str) -> str:
         """Value and interval, in the unit of the answers; percentage points for percents."""
         over = "" if self.over == "images" else f" over {self.over}"
@@ -59,12 +70,17 @@ class Row:
     quantity: str
     unit: str
     cells: Mapping[str, Answer]  # by model; a model without the number is missing
-    difference: Difference | None = None  # of the first two models
+    differences: Mapping[Pair, Difference] = field(default_factory=dict)  # second less first
+
+    @property
+    def difference(self) -> Difference | None:
+        """The paired difference, if the study has two models."""
+        return next(iter(self.differences.values())) if len(self.differences) == 1 else None
 
     def lines(self, models: Sequence[str]) -> list[str]:
         """The row as text."""
         cells = [f"  {name}: {self.cells[name]}" for name in models if name in self.cells]
-        if self.difference is not None:
+        if self.differences:
             cells.append(f"  difference: {self.difference_text()}")
         return [f"{self.question} ({self.quantity})", *cells]
 
@@ -79,39 +95,53 @@ class Row:
         )
 
     def difference_value(self) -> str:
-        """The difference with its interval; empty if there is none."""
-        return "" if self.difference is None else self.difference.text(self.unit)
+        """The difference with its interval, of each pair of models; empty if there is none."""
+        return self._joined(lambda difference: difference.text(self.unit))
 
     def difference_text(self) -> str:
         """The difference with its interval, and whether it is significant."""
-        if self.difference is None:
-            return ""
-        remark = f" ({self.difference.remark})" if self.difference.remark else ""
-        return f"{self.difference_value()}{remark}"
+        return self._joined(lambda difference: difference.labeled(self.unit))
+
+    def _joined(self, text: Callable[[Difference], str]) -> str:
+        """The text of each difference, after the names of the models if there are several."""
+        if self.difference is not None:
+            return text(self.difference)
+        return "; ".join(
+            f"{second} - {first}: {text(difference)}"
+            for (first, second), difference in self.differences.items()
+        )
 
 
 def comparison_rows(
-    results: Mapping[str, Sequence[Result]], compared: Sequence[Result] = ()
+    results: Mapping[str, Sequence[Result]],
+    compared: Mapping[Pair, Sequence[Result]] = MappingProxyType({}),
 ) -> list[Row]:
     """A row for each question and quantity that any model answers, in the order of results.
 
     Args:
         results: of each model.
-        compared: of two models together; their `Differences` are those of the rows.
+        compared: of two models together; their `Differences` join those of the rows.
     """
     answers = {
         name: {(a.question, a.quantity): a for r in rs for a in r.answers()}
         for name, rs in results.items()
     }
     keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
-    differences = _differences(results, compared)
+    differences = {
+        pair: _differences(*(results[name] for name in pair), compared.get(pair, ()))
+        for pair in pairs_of(tuple(results))
+    }
     return [
         Row(
             question=key[0],
             quantity=key[1],
             unit=next(iter(cells.values())).unit,
             cells=cells,
-            difference=_in_form_of(next(iter(cells.values())), differences.get(key[1])),
+            differences={
+                pair: _in_form_of(next(iter(cells.values())), by_quantity[key[1]])
+                for pair, by_quantity in differences.items()
+                if key[1] in by_quantity
+            },
         )
         for key in keys
         for cells in [{name: a[key] for name, a in answers.items() if key in a}]
@@ -130,20 +160,25 @@ def differences_of(first: Sequence[Result], second: Sequence[Result]) -> list[Di
     return [paired_differences(a, b) for a, b in pairs]
 
 
-def _in_form_of(answer: Answer, difference: Difference | None) -> Difference | None:
+def pairs_of(models: Sequence[Model]) -> list[tuple[Model, Model]]:
+    """The pairs that are compared: all of up to 3 models, beyond that each with the first."""
+    if len(models) <= _ALL_PAIRS:
+        return list(combinations(models, 2))
+    return [(models[0], other) for other in models[1:]]
+
+
+def _in_form_of(answer: Answer, difference: Difference) -> Difference:
     """The paired difference as it is read beside the answers; a ratio where it is of logs."""
-    if difference is None or answer.average == "arithmetic":
+    if answer.average == "arithmetic":
         return difference
     logs = difference.value, difference.low, difference.high
     return Difference(*(exp(value) for value in logs), form="ratio", over=difference.over)
 
 
 def _differences(
-    results: Mapping[str, Sequence[Result]], compared: Sequence[Result]
+    first: Sequence[Result], second: Sequence[Result], compared: Sequence[Result]
 ) -> dict[str, Difference]:
-    if len(results) != 2:
-        return {}
-    first, second = results.values()
+    """Differences of two models by the name of the quantity."""
     tables = [*differences_of(first, second), *compared]
     return {
         str(name): Difference(float(value), float(low), float(high), over=table.over)
