@@ -96,7 +96,7 @@ def examine(
     deadline = None if minutes is None else begin + 60.0 * minutes
     timed = replace(run, deadline=deadline)
     store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
-    study = Examination(
+    examination = Examination(
         subjects,
         chosen,
         timed,
@@ -106,8 +106,11 @@ def examine(
         named=analyses is not None,
         budget=None if minutes is None else 60.0 * minutes,
     )
-    study.perform()
-    return study.result(seconds=time.monotonic() - begin)
+    try:
+        examination.perform()
+        return examination.result(seconds=time.monotonic() - begin)
+    finally:
+        store.close()
 
 
 def _ignore(event: Event) -> None:
