@@ -80,8 +80,8 @@ class Store:
             raise InputError(
                 f"out must be an empty folder or hold a study with the same images in the "
                 f"same order and the same seed, and {folder} differs in {', '.join(changes)}. "
-                "Choose another folder, or pass fresh=True to start over. A loader that "
-                "shuffles gives another order each time."
+                "A loader that shuffles gives another order each time. Choose another folder, "
+                "or pass fresh=True to start over."
             )
         store.header = {**earlier["header"], **identity}
         store.entries = earlier["entries"]
