@@ -133,5 +133,4 @@ def _open_store(
         gather(0)
         return store
     gather(0)
-    store = Store.open(folder, identity, fresh=fresh)
-    return replace(store, folder=None)
+    return Store.open(folder, identity, fresh=fresh, writes=False)

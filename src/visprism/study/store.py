@@ -40,21 +40,30 @@ class Store:
     header: dict[str, Any] = field(default_factory=dict)  # of the study as a whole
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)  # key -> description
     _results: dict[str, tuple[Result, ...]] = field(default_factory=dict)
+    writes: bool = True  # of several processes that make a study, the first
     _lock: int | None = None  # descriptor of the folder, while this run writes to it
 
     @classmethod
-    def open(cls, folder: Path | None, identity: Mapping[str, Any], *, fresh: bool) -> "Store":
+    def open(
+        cls,
+        folder: Path | None,
+        identity: Mapping[str, Any],
+        *,
+        fresh: bool,
+        writes: bool = True,
+    ) -> "Store":
         """The store in `folder`, with what an earlier run of the same study left there.
 
         Args:
             folder: None to keep results in memory only.
             identity: what makes two runs the same study: images, seed, format.
             fresh: forget what an earlier run left.
+            writes: whether this process writes results, of several that make a study.
 
         Raises:
             InputError: if the folder cannot be written to, or holds a study of other images.
         """
-        store = cls(folder, dict(identity))
+        store = cls(folder, dict(identity), writes=writes)
         if folder is None:
             return store
         try:
@@ -67,10 +76,18 @@ class Store:
             raise InputError(
                 f"out must be a folder that can be written to, got {folder} ({error.strerror})"
             ) from error
-        store._lock = _locked(folder)
-        index = folder / INDEX
+        store._lock = _locked(folder) if writes else None
+        try:
+            store._read(folder / INDEX, identity, fresh=fresh)
+        except InputError:
+            store.close()
+            raise
+        return store
+
+    def _read(self, index: Path, identity: Mapping[str, Any], *, fresh: bool) -> None:
+        """Take over what an earlier run left."""
         if fresh or not index.exists():
-            return store
+            return
         earlier = read_index(index)
         before = earlier["header"]
         changes = [
@@ -79,13 +96,12 @@ class Store:
         if changes:
             raise InputError(
                 f"out must be an empty folder or hold a study with the same images in the "
-                f"same order and the same seed, and {folder} differs in {', '.join(changes)}. "
-                "A loader that shuffles gives another order each time. Choose another folder, "
-                "or pass fresh=True to start over."
+                f"same order and the same seed, and {index.parent} differs in "
+                f"{', '.join(changes)}. A loader that shuffles gives another order each time. "
+                "Choose another folder, or pass fresh=True to start over."
             )
-        store.header = {**earlier["header"], **identity}
-        store.entries = earlier["entries"]
-        return store
+        self.header = {**earlier["header"], **identity}
+        self.entries = earlier["entries"]
 
     def close(self) -> None:
         """Let other runs write to the folder."""
@@ -113,7 +129,7 @@ class Store:
         """Keep results, and write them if there is a folder: files first, then the index."""
         self._results[key] = tuple(results)
         files = file_names(description["models"], description["analysis"], results)
-        if self.folder is not None:
+        if self.folder is not None and self.writes:
             self._forget_others(key, files)
             (self.folder / "results").mkdir(exist_ok=True)
             for result, name in zip(results, files, strict=True):
@@ -132,7 +148,7 @@ class Store:
 
     def write(self) -> None:
         """Write the index, whole or not at all."""
-        if self.folder is not None:
+        if self.folder is not None and self.writes:
             content = {"format": _FORMAT, "header": self.header, "entries": self.entries}
             write_text(self.folder / INDEX, json.dumps(content, indent=1) + "\n")
 

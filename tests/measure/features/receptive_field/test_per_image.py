@@ -49,7 +49,7 @@ def test_values_are_those_of_the_jackknife_to_first_order(measured):
 
 
 def test_two_models_are_paired_by_image(network, noise):
-    images, targets = noise(IMAGES, 3, 9, 9), torch.arange(IMAGES) % 5
+    images, targets = noise(40, 3, 9, 9), torch.arange(40) % 5
     small, large = (
         network(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), *rest, channels=4)
         for rest in ([], [nn.Conv2d(4, 4, 5, padding=2)])
