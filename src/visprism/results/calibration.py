@@ -9,6 +9,7 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.chance import chance_findings
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text
 
@@ -83,7 +84,10 @@ class Calibration(Result):
         accuracy = (
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
         )
-        sentences = [Finding(accuracy), *self._chance()]
+        chance = chance_findings(
+            self.of("accuracy"), self.provenance.images, self.classes, self.provenance.split
+        )
+        sentences = [Finding(accuracy), *chance]
         ece = f"ECE {self.of('ece'):.1%} over {images}"
         if "debiased_ece" not in self.metric:  # a file of version 0.1
             return (*sentences, Finding(f"{ece}, {self._direction()}"))
@@ -99,20 +103,6 @@ class Calibration(Result):
                 )
             )
         return tuple(sentences)
-
-    def _chance(self) -> list[Finding]:
-        """VP101 where the accuracy is not significantly above that of guessing."""
-        low, _ = self.interval("accuracy")
-        if self.classes < 2 or not low <= 1 / self.classes:
-            return []
-        return [
-            Finding(
-                f"accuracy is not significantly above chance ({1 / self.classes:.1%} for "
-                f"{self.classes} classes): the model may not have been trained on these "
-                "labels, they may be in another order, or the images may be too few to tell",
-                "VP101",
-            )
-        ]
 
     def answers(self) -> tuple[Answer, ...]:
         """Accuracy, NLL, debiased ECE and signed ECE."""

@@ -7,6 +7,7 @@ import numpy as np
 from visprism.core.statistics import NORMAL_95
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, renaming, result_type, scalar
+from visprism.results.chance import chance_findings
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text, points_text
 
@@ -78,6 +79,7 @@ class FrequencyRobustness(Result):
     left_out: str = scalar(
         "Empty bands", "", "bands without any frequency of images this small", default=""
     )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
         """Largest drop over bands, named as a maximum, and high against low frequencies."""
@@ -106,7 +108,7 @@ class FrequencyRobustness(Result):
                     f"{significance}, over {images}"
                 )
             )
-        return tuple(findings)
+        return (*_chance(self, self.clean_accuracy), *findings)
 
     def answers(self) -> tuple[Answer, ...]:
         """The mean drop over bands; `FrequencyContrasts` has high against low frequencies."""
@@ -152,6 +154,7 @@ class FourierSensitivity(Result):
     nyquist: float = scalar(
         "Nyquist frequency", "cycles", "cycles over the shorter side", default=float("nan")
     )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
         """Mean over frequencies, and the largest, named as a maximum."""
@@ -165,7 +168,7 @@ class FourierSensitivity(Result):
             f"largest error rate of {len(self)} frequencies: {self.error[worst]:.1%} at "
             f"({self.vertical[worst]}, {self.horizontal[worst]}) cycles",
         ]
-        return tuple(Finding(text) for text in texts)
+        return (*_chance(self, 1 - self.clean_error), *(Finding(text) for text in texts))
 
     def answers(self) -> tuple[Answer, ...]:
         """The mean rise over frequencies."""
@@ -238,6 +241,7 @@ class Adversarial(Result):
         "Clean accuracy", "", "accuracy without attack", default=float("nan")
     )
     clean_nll: float = scalar("Clean NLL", "nats", "NLL without attack", default=float("nan"))
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
         """Smallest robust accuracy of each norm, and vanishing gradients."""
@@ -273,7 +277,7 @@ class Adversarial(Result):
                     code="VP103",
                 )
             )
-        return tuple(findings)
+        return (*_chance(self, self.clean_accuracy), *findings)
 
     def answers(self) -> tuple[Answer, ...]:
         """Robust accuracy of each size of perturbation, over the strongest attacks measured."""
@@ -301,6 +305,13 @@ class Adversarial(Result):
                 size = _size(self.norm[row], self.epsilon[row])
                 rows.setdefault(f"robust accuracy, {size}", row)
         return dict(sorted(rows.items(), key=lambda item: item[1]))
+
+
+def _chance(
+    result: FrequencyRobustness | FourierSensitivity | Adversarial, accuracy: float
+) -> tuple[Finding, ...]:
+    origin = result.provenance
+    return chance_findings(accuracy, origin.images, result.classes, origin.split)
 
 
 def _size(norm: str, epsilon: float) -> str:

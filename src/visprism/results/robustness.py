@@ -9,6 +9,7 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.chance import chance_findings
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text
 
@@ -130,6 +131,7 @@ class Robustness(Result):
         return (
             Finding(f"{self._mean_text(accuracy)} over {scope} ({images}){self._drop_text()}"),
             *self._worst(accuracy),
+            *self._chance(),
             *self._calibration(rows),
         )
 
@@ -243,6 +245,14 @@ class Robustness(Result):
                 f"{accuracy.severity[worst]}, {accuracy_text}{drop}, over {images}{selection}"
             ),
         )
+
+    def _chance(self) -> tuple[Finding, ...]:
+        """VP101 where the accuracy on clean images is not significantly above chance."""
+        clean = self.select((self.metric == "accuracy") & (self.corruption == CLEAN[0]))
+        if not len(clean):
+            return ()
+        origin = self.provenance
+        return chance_findings(float(clean.value[0]), origin.images, self.classes, origin.split)
 
     def _calibration(self, rows: "Robustness") -> tuple[Finding, ...]:
         metric = "debiased_ece" if "debiased_ece" in rows.metric else "ece"

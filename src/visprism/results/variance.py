@@ -97,8 +97,8 @@ class Variances(ScalarPerBlock):
     feature_change: np.ndarray = column(
         "Change of the features",
         "",
-        "root mean square of output minus input over that of the input, from 4 random "
-        "projections; NaN if the shapes differ",
+        "root mean square of output minus input over that of the input, estimated by 8 random "
+        "projections: each has a relative standard error of up to 25 %; NaN if the shapes differ",
     )
     dead_channels: np.ndarray = column(
         "Dead channels", "", "fraction of channels that are 0 everywhere in all images"

@@ -151,11 +151,29 @@ def test_a_model_without_batch_norm_has_one_and_answers_for_both(linear):
     assert "BatchNorm" not in str(result.findings()[0])
 
 
-@pytest.mark.parametrize(("factor", "codes"), [(10.0, ["VP105"]), (1.2, [])])
+@pytest.mark.parametrize(
+    ("factor", "codes"), [(10.0, ["VP105"]), (1.6, ["VP105"]), (1.5, []), (1.2, []), (1.0, [])]
+)
 def test_treatments_that_disagree_are_a_finding(factor, codes):
     frozen = np.array([[1.0, 3], [4, 4], [8, 10]])
     result = rings_of({"frozen": factor * frozen, "reestimated": frozen})
     assert [f.code for f in result.findings() if f.code] == codes
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-4, np.inf])
+def test_increases_of_zero_or_without_a_finite_value_do_not_disagree(scale):
+    rises = np.array([[1.0, 3], [4, 4], [8, 10]])
+    result = rings_of({"frozen": scale * rises, "reestimated": 0 * rises})
+    assert [f.code for f in result.findings() if f.code] == []
+
+
+def test_the_largest_disagreement_is_reported_with_what_it_is_over():
+    estimated = np.array([[1.0, 1], [1, 1], [1, 1]])
+    frozen = np.array([[2.0, 2], [9, 9], [3, 3]])
+    result = rings_of({"frozen": frozen, "reestimated": estimated})
+    (finding,) = (f for f in result.findings() if f.code)
+    assert "9 with frozen, 1 with re-estimated" in finding.text
+    assert "image" in finding.text
 
 
 # Images.
