@@ -10,7 +10,7 @@ from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.chance import at_chance, chance_findings
 from visprism.results.findings import Finding
-from visprism.results.text import images_text, points_text
+from visprism.results.text import images_text, missing_interval, points_text, selection_text
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution
 # inside a block damages a path that the rest of the block still uses.
@@ -186,14 +186,12 @@ class Ablations(Result):
             if not len(rows):
                 continue
             significant = int((rows.drop_low > 0).sum())
-            worst = int(rows.drop.argmax())
-            part = "" if name == "block" else f", {rows.ablated[worst]}"
+            tests = "" if len(rows) == 1 else ", not adjusted for multiple comparisons"
             texts.append(
                 f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
                 f"{self.baseline_accuracy:.1%} in "
-                f"{_share(significant, len(rows))} ablations ({images}); largest drop of "
-                f"{len(rows)}: {rows.block[worst]}{part} ({rows.kind[worst]}), "
-                f"{points_text(rows.drop[worst], rows.drop_low[worst], rows.drop_high[worst])}"
+                f"{_share(significant, len(rows))} ablations ({images}{tests})"
+                f"{rows._largest(name) if significant or len(rows) == 1 else ''}"
             )
         if not self.partial.all():
             texts.append(
@@ -201,6 +199,16 @@ class Ablations(Result):
                 "a forward pass cannot start at their cut"
             )
         return (*_chance(self), *(Finding(text) for text in texts))
+
+    def _largest(self, experiment: str) -> str:
+        """The ablation with the largest drop, a selected maximum."""
+        worst = int(self.drop.argmax())
+        part = "" if experiment == "block" else f", {self.ablated[worst]}"
+        return (
+            f"; largest drop of {len(self)}: {self.block[worst]}{part} ({self.kind[worst]}), "
+            f"{points_text(self.drop[worst], self.drop_low[worst], self.drop_high[worst])}"
+            f"{selection_text(len(self))}"
+        )
 
     def answers(self) -> tuple[Answer, ...]:
         """The largest drop over blocks and over convolutions, selected maxima."""
@@ -262,6 +270,7 @@ class KindAblations(Result):
                 f"{points_text(self.drop[i], self.drop_low[i], self.drop_high[i])} over "
                 f"{self.num_blocks[i]} blocks and {images}"
             )
+            text += missing_interval(float(self.drop_low[i]), self.provenance.images)
             if self.drop_low[i] <= 0 <= self.drop_high[i]:
                 text += ", not significant"
             texts.append(text)

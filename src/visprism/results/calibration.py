@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from visprism.core.errors import InputError
+from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.chance import chance_findings
@@ -83,6 +84,7 @@ class Calibration(Result):
         images = images_text(self.provenance.images, self.provenance.split)
         accuracy = (
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
+            f"{self._missing_interval()}"
         )
         chance = chance_findings(
             self.of("accuracy"), self.provenance.images, self.classes, self.provenance.split
@@ -143,6 +145,17 @@ class Calibration(Result):
     def _text(self, metric: str, form: str = ".3g") -> str:
         return interval_text(self.of(metric), *self.interval(metric), form)
 
+    def _missing_interval(self) -> str:
+        """Why the NLL has no interval where the accuracy has one."""
+        if np.isfinite(self.interval("nll")).all() or not self.provenance.images:
+            return ""
+        if self.provenance.images < FEWEST_VALUES:
+            return f" (no interval of the NLL: fewer than {FEWEST_VALUES} images)"
+        return (
+            f" (no interval of the NLL: fewer than {FEWEST_DIFFERENT} correct or "
+            f"{FEWEST_DIFFERENT} wrong predictions)"
+        )
+
     def _direction(self) -> str:
         """Overconfident or underconfident where the interval of the signed ECE excludes 0."""
         signed, (low, high) = self.of("signed_ece"), self.interval("signed_ece")
@@ -187,10 +200,11 @@ class RiskCoverage(Result):
     def findings(self) -> tuple[Finding, ...]:
         """The area under the curve, and the error rate of the more confident half."""
         half = int(np.abs(self.coverage - 0.5).argmin())
+        images = images_text(self.provenance.images, self.provenance.split)
         return (
             Finding(
-                f"AURC {self.aurc:.3g}: error rate {self.risk[half]:.1%} at coverage "
-                f"{self.coverage[half]:.0%}, {self.risk[-1]:.1%} at coverage 100%"
+                f"AURC {self.aurc:.3g} over {images}: error rate {self.risk[half]:.1%} at "
+                f"coverage {self.coverage[half]:.0%}, {self.risk[-1]:.1%} at coverage 100%"
             ),
         )
 
@@ -245,7 +259,7 @@ class Temperature(Result):
     def findings(self) -> tuple[Finding, ...]:
         """The temperature with its effect on NLL and ECE."""
         if self.reason:
-            return (Finding(f"no temperature: {self.reason}"),)
+            return (Finding(f"no temperature: {self.reason.rstrip('.')}"),)
         fitted = interval_text(self.temperature, self.temperature_low, self.temperature_high)
         change = interval_text(self.nll_change, self.nll_change_low, self.nll_change_high)
         significant = self.nll_change_low > 0 or self.nll_change_high < 0

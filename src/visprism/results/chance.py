@@ -29,8 +29,9 @@ def chance_findings(
     if not at_chance(accuracy, images, classes):
         return ()
     text = (
-        f"accuracy {accuracy:.1%} over {images_text(images, split)} is not significantly above "
-        f"chance ({1 / classes:.1%} for {classes} classes): the model may not have been trained "
-        "on these labels, they may be in another order, or the images may be too few to tell"
+        f"accuracy {accuracy:.1%} over {images_text(images, split)} is not significantly "
+        f"above chance ({1 / classes:.1%} for {classes} classes): the model may not have been "
+        "trained on these labels, they may be in another order, or the images may be too few "
+        "to tell"
     )
     return (Finding(text, "VP101"),)

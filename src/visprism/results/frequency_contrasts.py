@@ -11,7 +11,7 @@ from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.chance import at_chance, chance_findings
 from visprism.results.findings import Finding
 from visprism.results.perturbations import FrequencyRobustness
-from visprism.results.text import images_text, points_text
+from visprism.results.text import images_text, missing_interval, points_text
 
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
 CONTRAST = "accuracy drop, bands above 0.5 π rad/pixel minus bands below"
@@ -105,6 +105,7 @@ class FrequencyContrasts(Result):
 
     def _text(self, row: int) -> str:
         text = points_text(self.contrast[row], self.low[row], self.high[row])
+        text += missing_interval(float(self.low[row]), self.provenance.images)
         return f"{text}{', not significant' * bool(self.low[row] <= 0 <= self.high[row])}"
 
 

@@ -90,7 +90,7 @@ class Landscape(Result):
                     f"{objective_label(self.provenance.split)} on {planes} {plural}: "
                     f"increase {finite.min():.3g} to {finite.max():.3g} nats within "
                     f"|a|, |b| <= {np.abs(self.a).max():g}{statistics}, "
-                    f"{self.provenance.images} images"
+                    f"{images_text(self.provenance.images, self.provenance.split)}"
                 )
             )
         if self.rounding > _MAX_ROUNDING:
@@ -205,7 +205,8 @@ class Rings(Result):
             findings.append(
                 Finding(
                     f"{data} rises by {ring.rise:.3g}{interval} at distance {ring.radius:g}"
-                    f"{treatment}{spread}, {self.provenance.images} images"
+                    f"{treatment}{spread}, "
+                    f"{images_text(self.provenance.images, self.provenance.split)}"
                 )
             )
         missing = int((~np.isfinite(self.nll)).sum())
@@ -264,8 +265,9 @@ class Rings(Result):
         number = rings["frozen", worst].pairs
         text = (
             f"the NLL increase depends on BatchNorm at {len(beyond)} of {len(ratios)} "
-            f"distances, most at {worst:g}: {frozen} with frozen, {estimated} with re-estimated "
-            f"statistics, over {number} direction pair{'s' * (number > 1)} and {images}; "
+            f"distances, most at {worst:g}: {frozen} with frozen, {estimated} with "
+            f"re-estimated statistics, over {number} direction "
+            f"pair{'s' * (number > 1)} and {images}; "
             "compare models with the same treatment"
         )
         return [Finding(text, code="VP105")]

@@ -7,7 +7,7 @@ import numpy as np
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text
+from visprism.results.text import images_text, interval_text, selection_text
 
 
 @result_type("stability")
@@ -47,7 +47,7 @@ class Stability(Result):
             Finding(f"mean flip rate {mean} over {len(self)} perturbation{several} ({images})"),
             Finding(
                 f"highest of {len(self)}: {self.perturbation[worst].replace('_', ' ')}, "
-                f"{highest} over {images}"
+                f"{highest} over {images}{selection_text(len(self))}"
             ),
         )
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.measure.loss.landscape import landscape, random_planes, rings
 from visprism.results.landscape import Rings
@@ -168,12 +169,26 @@ def test_increases_of_zero_or_without_a_finite_value_do_not_disagree(scale):
 
 
 def test_the_largest_disagreement_is_reported_with_what_it_is_over():
-    estimated = np.array([[1.0, 1], [1, 1], [1, 1]])
-    frozen = np.array([[2.0, 2], [9, 9], [3, 3]])
-    result = rings_of({"frozen": frozen, "reestimated": estimated})
+    rises = {
+        "frozen": {0.1: 2.0, 0.5: 9.0, 1.0: 3.0},
+        "reestimated": dict.fromkeys([0.1, 0.5, 1.0], 1.0),
+    }
+    result = rings_of({name: np.ones((3, 2)) for name in rises})
+    parts = [
+        replace(part, radius=np.full(len(part), radius), rise=np.full(len(part), rise))
+        for name, by_radius in rises.items()
+        for radius, rise in by_radius.items()
+        for part in (result.select(result.batch_norm == name),)
+    ]
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name, values in vars(result).items()
+        if isinstance(values, np.ndarray)
+    }
+    result = replace(result, **columns, provenance=Provenance(images=64, split="test"))
     (finding,) = (f for f in result.findings() if f.code)
-    assert "9 with frozen, 1 with re-estimated" in finding.text
-    assert "image" in finding.text
+    assert "at 3 of 3 distances, most at 0.5: 9 [9, 9] with frozen, 1 [1, 1]" in finding.text
+    assert "over 3 direction pairs and 64 test images" in finding.text
 
 
 # Images.
