@@ -101,7 +101,7 @@ class Similarity(BlockMatrix):
                 f"debiased CKA, mean over {len(pairs)} pairs of "
                 f"{'blocks of two models' if self.other_model else 'different blocks'}: "
                 f"{cka.mean():.2f}; largest of them {largest} "
-                f"({self.block[most]}, {self.other[most]}; over {self.batches} batches of "
+                f"({self.block[most]}, {self.other[most]}; over {self.batches} batches, "
                 f"{images_text(self.provenance.images, self.provenance.split)}"
                 f"{selection_text(len(pairs) if '[' in largest else 1)})"
             )

@@ -21,9 +21,14 @@ def resolved(value: float, low: float, high: float, form: str) -> str:
     ends = [end for end in (low, high) if not isclose(end, value, rel_tol=1e-6, abs_tol=1e-12)]
     for more in range(_MORE_DIGITS + 1):
         longer = form.replace(digits[0], f".{int(digits[1]) + more}")
-        if all(f"{end:{longer}}" != f"{value:{longer}}" for end in ends):
+        if all(_rounded(end, longer) != _rounded(value, longer) for end in ends):
             return longer
     return form
+
+
+def _rounded(value: float, form: str) -> float:
+    """The number that the text shows; percent as they stand."""
+    return float(f"{value:{form}}".removesuffix("%"))
 
 
 def selection_text(number: int) -> str:
