@@ -15,7 +15,7 @@ def short(monkeypatch):
 
     All of them would need a time budget that depends on the speed of the machine.
     """
-    recipe = Recipe(images=64, epochs=2, batch_size=32, lr=1e-3)
+    recipe = Recipe(limit=64, epochs=2, batch_size=32, lr=1e-3)
     monkeypatch.setattr("visprism.demo.RECIPES", {r: lambda: recipe for r in NETWORKS.values()})
     monkeypatch.setattr("visprism.demo.TEST_IMAGES", 20)
     monkeypatch.setattr("visprism.cli.demo._IMAGES", 8)

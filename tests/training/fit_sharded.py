@@ -91,7 +91,15 @@ def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 255, (30, 3, 4, 4), generator=generator, dtype=torch.uint8)
     targets = torch.arange(30) % 2
-    feed = StoppingFeed(images, targets, 2, recipe.batch_size, recipe.augmentation, PLAIN, 0)
+    feed = StoppingFeed(
+        pixels=images,
+        targets=targets,
+        num_classes=2,
+        batch_size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        preprocessing=PLAIN,
+        seed=0,
+    )
     object.__setattr__(feed, "at", at)
     test = list(zip((images / 255).split(11), targets.split(11), strict=True))  # 3 batches
     with processes(CPU):

@@ -8,7 +8,7 @@ from typing import Any
 
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, OutputError
 from visprism.core.inference import Inference
 from visprism.core.options import option_values, parsed_options
 from visprism.core.processes import gather
@@ -209,8 +209,8 @@ class Examination:
                 return
             for analysis in analyses:  # one that cannot be measured does not cost the others
                 self._measure_one([analysis], subject)
-        except Exception as error:
-            if self.on_error == "raise":
+        except Exception as error:  # a model may raise anything
+            if self.on_error == "raise" or isinstance(error, OutputError):
                 raise
             for analysis in analyses:
                 self._fail(_failure(subject.name, analysis.name, error))
@@ -234,7 +234,7 @@ class Examination:
                 try:
                     compared = tuple(analysis.compare(one, other, run))
                 except Exception as error:
-                    if self.on_error == "raise":
+                    if self.on_error == "raise" or isinstance(error, OutputError):
                         raise
                     names = f"{first.name} and {second.name}"
                     self._fail(_failure(names, analysis.name, error))
