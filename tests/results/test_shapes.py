@@ -182,7 +182,8 @@ SENTENCES = {
     grouped_quantiles: "grid: token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 2 at "
     "b (5% to 95% quantile: 1 to 4)",
     accuracies: "k-NN: accuracy 0.1 [-0.096, 0.296] at stem, 0.4 [0.204, 0.596] at b; largest "
-    "of 3 blocks: 0.5 [0.304, 0.696] at a; intervals over images",
+    "of 3 blocks: 0.5 [0.304, 0.696] at a, interval not adjusted for this selection; intervals "
+    "over images",
     overlaps: "Overlap, mean over 6 pairs of different blocks: 0.2; largest of them: 0.6 (a, "
     "b)",
     decay: "1: weight 1 at distance 0 pixels, 0.1 at 2 pixels",

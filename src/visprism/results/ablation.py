@@ -8,8 +8,9 @@ from visprism.core.errors import InputError
 from visprism.core.statistics import NORMAL_95
 from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.chance import at_chance, chance_findings
 from visprism.results.findings import Finding
-from visprism.results.text import images_text, points_text
+from visprism.results.text import images_text, missing_interval, points_text, selection_text
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution
 # inside a block damages a path that the rest of the block still uses.
@@ -134,6 +135,7 @@ class Ablations(Result):
         "of what a part adds or of its output: 'zero', 'mean' over images or 'shuffle'",
         default="zero",
     )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def experiment(self, name: str) -> "Ablations":
         """The rows of one experiment: "block", "convolution", "head", "registers", ..."""
@@ -184,21 +186,29 @@ class Ablations(Result):
             if not len(rows):
                 continue
             significant = int((rows.drop_low > 0).sum())
-            worst = int(rows.drop.argmax())
-            part = "" if name == "block" else f", {rows.ablated[worst]}"
+            tests = "" if len(rows) == 1 else ", not adjusted for multiple comparisons"
             texts.append(
                 f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
                 f"{self.baseline_accuracy:.1%} in "
-                f"{_share(significant, len(rows))} ablations ({images}); largest drop of "
-                f"{len(rows)}: {rows.block[worst]}{part} ({rows.kind[worst]}), "
-                f"{points_text(rows.drop[worst], rows.drop_low[worst], rows.drop_high[worst])}"
+                f"{_share(significant, len(rows))} ablations ({images}{tests})"
+                f"{rows._largest(name) if significant or len(rows) == 1 else ''}"
             )
         if not self.partial.all():
             texts.append(
                 f"{(~self.partial).sum()} of {len(self)} ablations ran the full model, because "
                 "a forward pass cannot start at their cut"
             )
-        return tuple(Finding(text) for text in texts)
+        return (*_chance(self), *(Finding(text) for text in texts))
+
+    def _largest(self, experiment: str) -> str:
+        """The ablation with the largest drop, a selected maximum."""
+        worst = int(self.drop.argmax())
+        part = "" if experiment == "block" else f", {self.ablated[worst]}"
+        return (
+            f"; largest drop of {len(self)}: {self.block[worst]}{part} ({self.kind[worst]}), "
+            f"{points_text(self.drop[worst], self.drop_low[worst], self.drop_high[worst])}"
+            f"{selection_text(len(self))}"
+        )
 
     def answers(self) -> tuple[Answer, ...]:
         """The largest drop over blocks and over convolutions, selected maxima."""
@@ -242,6 +252,10 @@ class KindAblations(Result):
     drop_low: np.ndarray = column("Low", "", "lower end of the 95 % interval over images")
     drop_high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
     replacement: str = scalar("Replacement", "", "as in `Ablations`", default="zero")
+    baseline_accuracy: float = scalar(
+        "Baseline accuracy", "", "accuracy of the model without ablation", default=float("nan")
+    )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
         """Each mean and each difference, with its interval."""
@@ -256,10 +270,11 @@ class KindAblations(Result):
                 f"{points_text(self.drop[i], self.drop_low[i], self.drop_high[i])} over "
                 f"{self.num_blocks[i]} blocks and {images}"
             )
+            text += missing_interval(float(self.drop_low[i]), self.provenance.images)
             if self.drop_low[i] <= 0 <= self.drop_high[i]:
                 text += ", not significant"
             texts.append(text)
-        return tuple(Finding(text) for text in texts)
+        return (*_chance(self), *(Finding(text) for text in texts))
 
     def answers(self) -> tuple[Answer, ...]:
         """Means by kind, and late minus early blocks, of which claim C10 is about."""
@@ -281,7 +296,12 @@ class KindAblations(Result):
         )
 
     def _verdict(self, row: int) -> Verdict:
-        """Claim C10: early convolutions and late attentions of a stage matter most."""
+        """Claim C10: early convolutions and late attentions of a stage matter most.
+
+        None for a model whose accuracy is not significantly above chance.
+        """
+        if at_chance(self.baseline_accuracy, self.provenance.images, self.classes):
+            return ""
         sign = {_EARLY_CONV: -1, _LATE_ATTENTION: 1}.get(str(self.comparison[row]))
         if sign is None:
             return ""
@@ -333,6 +353,13 @@ class JointAblations(Result):
             )
             for i in range(len(self))
         )
+
+
+def _chance(result: Ablations | KindAblations) -> tuple[Finding, ...]:
+    origin = result.provenance
+    return chance_findings(
+        result.baseline_accuracy, origin.images, result.classes, origin.split
+    )
 
 
 def _share(number: int, total: int) -> str:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Literal
 
+from visprism.results.text import resolved
+
 POINTS = "percentage points"  # unit of a difference of two fractions
 Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
@@ -32,9 +34,9 @@ class Answer:
         """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""
         scale = 100 if self.unit in ("%", POINTS) else 1
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
-        value = f"{scale * self.value:.3g}{unit}"
-        if not (isfinite(self.low) and isfinite(self.high)):
-            return value
+        value, low, high = (scale * number for number in (self.value, self.low, self.high))
+        form = resolved(value, low, high, ".3g")
+        if not (isfinite(low) and isfinite(high)):
+            return f"{value:{form}}{unit}"
         percent = "%" if self.unit == "%" else ""
-        low, high = f"{scale * self.low:.3g}{percent}", f"{scale * self.high:.3g}{percent}"
-        return f"{value} [{low}, {high}]"
+        return f"{value:{form}}{unit} [{low:{form}}{percent}, {high:{form}}{percent}]"

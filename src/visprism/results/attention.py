@@ -113,11 +113,14 @@ class AttentionStatistics(Result):
         least, most = int(np.argmin(means)), int(np.argmax(means))
         text = f"{words} {interval_text(*self._mean(name))}"
         images = images_text(self.provenance.images, self.provenance.split)
-        return Finding(
-            f"{text}{unit}, mean over {len(self)} heads and {images}; of {len(blocks)} "
-            f"attention layers (mean over heads) the smallest is {means[least]:.3g} "
-            f"({blocks[least]}) and the largest {means[most]:.3g} ({blocks[most]})"
-        )
+        text += f"{unit}, mean over {len(self)} heads and {images}"
+        if means[least] != means[most]:
+            text += (
+                f"; of {len(blocks)} attention layers (mean over heads) the smallest is "
+                f"{means[least]:.3g} ({blocks[least]}) and the largest {means[most]:.3g} "
+                f"({blocks[most]})"
+            )
+        return Finding(text)
 
     def _mean(self, name: str) -> tuple[float, float, float]:
         """Mean over heads and images, with the ends of its interval over images."""

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from visprism.core.errors import InputError
+from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.chance import chance_findings
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text
 
@@ -82,8 +84,12 @@ class Calibration(Result):
         images = images_text(self.provenance.images, self.provenance.split)
         accuracy = (
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
+            f"{self._missing_interval()}"
         )
-        sentences = [Finding(accuracy), *self._chance()]
+        chance = chance_findings(
+            self.of("accuracy"), self.provenance.images, self.classes, self.provenance.split
+        )
+        sentences = [Finding(accuracy), *chance]
         ece = f"ECE {self.of('ece'):.1%} over {images}"
         if "debiased_ece" not in self.metric:  # a file of version 0.1
             return (*sentences, Finding(f"{ece}, {self._direction()}"))
@@ -99,20 +105,6 @@ class Calibration(Result):
                 )
             )
         return tuple(sentences)
-
-    def _chance(self) -> list[Finding]:
-        """VP101 where the accuracy is not significantly above that of guessing."""
-        low, _ = self.interval("accuracy")
-        if self.classes < 2 or not low <= 1 / self.classes:
-            return []
-        return [
-            Finding(
-                f"accuracy is not significantly above chance ({1 / self.classes:.1%} for "
-                f"{self.classes} classes): the model may not have been trained on these "
-                "labels, they may be in another order, or the images may be too few to tell",
-                "VP101",
-            )
-        ]
 
     def answers(self) -> tuple[Answer, ...]:
         """Accuracy, NLL, debiased ECE and signed ECE."""
@@ -152,6 +144,17 @@ class Calibration(Result):
 
     def _text(self, metric: str, form: str = ".3g") -> str:
         return interval_text(self.of(metric), *self.interval(metric), form)
+
+    def _missing_interval(self) -> str:
+        """Why the NLL has no interval where the accuracy has one."""
+        if np.isfinite(self.interval("nll")).all() or not self.provenance.images:
+            return ""
+        if self.provenance.images < FEWEST_VALUES:
+            return f" (no interval of the NLL: fewer than {FEWEST_VALUES} images)"
+        return (
+            f" (no interval of the NLL: fewer than {FEWEST_DIFFERENT} correct or "
+            f"{FEWEST_DIFFERENT} wrong predictions)"
+        )
 
     def _direction(self) -> str:
         """Overconfident or underconfident where the interval of the signed ECE excludes 0."""
@@ -197,10 +200,11 @@ class RiskCoverage(Result):
     def findings(self) -> tuple[Finding, ...]:
         """The area under the curve, and the error rate of the more confident half."""
         half = int(np.abs(self.coverage - 0.5).argmin())
+        images = images_text(self.provenance.images, self.provenance.split)
         return (
             Finding(
-                f"AURC {self.aurc:.3g}: error rate {self.risk[half]:.1%} at coverage "
-                f"{self.coverage[half]:.0%}, {self.risk[-1]:.1%} at coverage 100%"
+                f"AURC {self.aurc:.3g} over {images}: error rate {self.risk[half]:.1%} at "
+                f"coverage {self.coverage[half]:.0%}, {self.risk[-1]:.1%} at coverage 100%"
             ),
         )
 
@@ -255,7 +259,7 @@ class Temperature(Result):
     def findings(self) -> tuple[Finding, ...]:
         """The temperature with its effect on NLL and ECE."""
         if self.reason:
-            return (Finding(f"no temperature: {self.reason}"),)
+            return (Finding(f"no temperature: {self.reason.rstrip('.')}"),)
         fitted = interval_text(self.temperature, self.temperature_low, self.temperature_high)
         change = interval_text(self.nll_change, self.nll_change_low, self.nll_change_high)
         significant = self.nll_change_low > 0 or self.nll_change_high < 0

@@ -8,9 +8,10 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.chance import at_chance, chance_findings
 from visprism.results.findings import Finding
 from visprism.results.perturbations import FrequencyRobustness
-from visprism.results.text import images_text, points_text
+from visprism.results.text import images_text, missing_interval, points_text
 
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
 CONTRAST = "accuracy drop, bands above 0.5 π rad/pixel minus bands below"
@@ -45,11 +46,18 @@ class FrequencyContrasts(Result):
         "'attention' or 'conv', whichever most blocks of the model are; '' for neither",
         default="",
     )
+    clean_accuracy: float = scalar(
+        "Clean accuracy", "", "accuracy without noise", default=float("nan")
+    )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
         """The contrast under each noise, and what it says about claim C7."""
         images = images_text(self.provenance.images, self.provenance.split)
-        findings = []
+        origin = self.provenance
+        findings = [
+            *chance_findings(self.clean_accuracy, origin.images, self.classes, origin.split)
+        ]
         for i, noise in enumerate(self.noise.tolist()):
             text = (
                 f"{_NOISES[noise]} (RMS of the highest over the lowest band "
@@ -84,15 +92,20 @@ class FrequencyContrasts(Result):
         )
 
     def verdict(self, row: int) -> Verdict:
-        """What the sign of the contrast says about claim C7, for this model."""
+        """What the sign of the contrast says about claim C7, for this model.
+
+        None for a model whose accuracy is not significantly above chance.
+        """
         expected = _EXPECTED.get(self.mixing)
-        if expected is None or not np.isfinite(self.low[row]):
+        guessing = at_chance(self.clean_accuracy, self.provenance.images, self.classes)
+        if expected is None or guessing or not np.isfinite(self.low[row]):
             return ""
         low, high = sorted((expected * self.low[row], expected * self.high[row]))
         return "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
 
     def _text(self, row: int) -> str:
         text = points_text(self.contrast[row], self.low[row], self.high[row])
+        text += missing_interval(float(self.low[row]), self.provenance.images)
         return f"{text}{', not significant' * bool(self.low[row] <= 0 <= self.high[row])}"
 
 
@@ -129,5 +142,7 @@ def frequency_contrasts(
             [r.rms[r.frequency.argmax()] / r.rms[r.frequency.argmin()] for r in results]
         ),
         mixing=mixing,
+        clean_accuracy=results[0].clean_accuracy,
+        classes=results[0].classes,
         provenance=replace(results[0].provenance, protocol="default"),
     )

@@ -12,6 +12,7 @@ from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.loss import objective_label
 from visprism.results.per_image import DIRECTION_PAIRS, PerImage
+from visprism.results.text import images_text, interval_text
 
 BATCH_NORM_LABELS = {
     "frozen": "frozen BatchNorm statistics",
@@ -19,7 +20,8 @@ BATCH_NORM_LABELS = {
 }
 
 _MAX_ROUNDING = 1e-3  # nats by which a lower precision may change the NLL without a finding
-_DISAGREEMENT = 1.5  # ratio of the two increases of the NLL from which on VP105 is reported
+_DISAGREEMENT = 1.5  # ratio of the two increases of the NLL above which VP105 is reported
+_SMALLEST_INCREASE = 0.01  # nats; where both increases are smaller, they are not compared
 
 
 def _american(values: dict) -> dict:
@@ -88,7 +90,7 @@ class Landscape(Result):
                     f"{objective_label(self.provenance.split)} on {planes} {plural}: "
                     f"increase {finite.min():.3g} to {finite.max():.3g} nats within "
                     f"|a|, |b| <= {np.abs(self.a).max():g}{statistics}, "
-                    f"{self.provenance.images} images"
+                    f"{images_text(self.provenance.images, self.provenance.split)}"
                 )
             )
         if self.rounding > _MAX_ROUNDING:
@@ -203,7 +205,8 @@ class Rings(Result):
             findings.append(
                 Finding(
                     f"{data} rises by {ring.rise:.3g}{interval} at distance {ring.radius:g}"
-                    f"{treatment}{spread}, {self.provenance.images} images"
+                    f"{treatment}{spread}, "
+                    f"{images_text(self.provenance.images, self.provenance.split)}"
                 )
             )
         missing = int((~np.isfinite(self.nll)).sum())
@@ -240,21 +243,45 @@ class Rings(Result):
         )
 
     def _disagreement(self) -> list[Finding]:
-        """VP105 where the two treatments of BatchNorm differ by a factor at any distance."""
-        rises = {(ring.batch_norm, ring.radius): ring.rise for ring in self.summary()}
-        for radius in sorted({radius for _, radius in rises}):
-            frozen, estimated = (rises.get((name, radius)) for name in BATCH_NORM_LABELS)
-            if frozen is None or estimated is None:
-                continue
-            low, high = sorted((abs(frozen), abs(estimated)))
-            if not high < _DISAGREEMENT * low:  # also where one is not finite
-                text = (
-                    f"the NLL increase at distance {radius:g} depends on BatchNorm: "
-                    f"{frozen:.3g} with frozen, {estimated:.3g} with re-estimated statistics; "
-                    "compare models with the same treatment"
-                )
-                return [Finding(text, code="VP105")]
-        return []
+        """VP105 at the distance where the two treatments of BatchNorm differ most."""
+        rings = {(ring.batch_norm, ring.radius): ring for ring in self.summary()}
+        radii = sorted({radius for _, radius in rings})
+        pairs = [[rings.get((name, radius)) for name in BATCH_NORM_LABELS] for radius in radii]
+        ratios = {
+            radius: _ratio(frozen.rise, estimated.rise)
+            for radius, (frozen, estimated) in zip(radii, pairs, strict=True)
+            if frozen is not None and estimated is not None
+        }
+        beyond = [radius for radius, ratio in ratios.items() if ratio > _DISAGREEMENT]
+        if not beyond:
+            return []
+        worst = max(beyond, key=lambda radius: ratios[radius])
+        frozen, estimated = (
+            interval_text(ring.rise, ring.low, ring.high)
+            for name in BATCH_NORM_LABELS
+            for ring in (rings[name, worst],)
+        )
+        images = images_text(self.provenance.images, self.provenance.split)
+        number = rings["frozen", worst].pairs
+        text = (
+            f"the NLL increase depends on BatchNorm at {len(beyond)} of {len(ratios)} "
+            f"distances, most at {worst:g}: {frozen} with frozen, {estimated} with "
+            f"re-estimated statistics, over {number} direction "
+            f"pair{'s' * (number > 1)} and {images}; "
+            "compare models with the same treatment"
+        )
+        return [Finding(text, code="VP105")]
+
+
+def _ratio(first: float, second: float) -> float:
+    """The larger of two increases over the smaller one, 0 where they cannot be compared.
+
+    Infinite for a smaller one of at most 0; 0 where one is not finite or both are small.
+    """
+    low, high = sorted((first, second))
+    if not np.isfinite([low, high]).all() or high <= _SMALLEST_INCREASE:
+        return 0.0
+    return high / low if low > 0 else float("inf")
 
 
 def rise_label(radius: float, batch_norm: str) -> str:

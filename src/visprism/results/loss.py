@@ -10,6 +10,7 @@ from visprism.results.base import Result, column, renaming, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.hessian_statistics import MIN_BATCHES
 from visprism.results.per_image import PerImage
+from visprism.results.text import images_text
 
 SHARPNESS_QUESTION = "How sharp is the loss?"
 WHICH_LABELS = {
@@ -77,7 +78,8 @@ class Eigenvalues(Curvature):
         findings = [
             Finding(
                 f"leading Hessian eigenvalues ({WHICH_LABELS[self.which]}) of the "
-                f"{self.objective}: {values}; {self.provenance.images} images, "
+                f"{self.objective}: {values}; "
+                f"{images_text(self.provenance.images, self.provenance.split)}, "
                 f"{self.parameters:,} parameters"
             )
         ]
@@ -156,7 +158,8 @@ class SpectralDensity(Curvature):
             Finding(
                 f"eigenvalues of the Hessian of the {self.objective}: mean {mean:.3g}"
                 f"{interval}, root mean square {self.moment(2)[0] ** 0.5:.3g}; {self.runs} "
-                f"start vectors, {self.provenance.images} images"
+                f"start vectors, "
+                f"{images_text(self.provenance.images, self.provenance.split)}"
             ),
             Finding(
                 f"outermost Ritz values {self.node[low]:.4g} (residual "
@@ -189,7 +192,8 @@ class Trace(Curvature):
             Finding(
                 f"trace of the Hessian of the {self.objective}: {self.mean:.4g}"
                 f"{_interval_text(low, high)}; {self.parameters:,} parameters, "
-                f"{self.provenance.images} images, interval over {len(self)} random vectors"
+                f"{images_text(self.provenance.images, self.provenance.split)}, "
+                f"interval over {len(self)} random vectors"
             ),
         )
 
@@ -289,7 +293,7 @@ class Sharpness(Result):
             if not n and measure == "gaussian":
                 over = f"; mean over {self.directions} directions"
             if self.provenance.images:
-                over += f", {self.provenance.images} images"
+                over += f", {images_text(self.provenance.images, self.provenance.split)}"
             findings.append(
                 Finding(
                     f"{data} rises by {mean:.3g}{_interval_text(low, high)} {where}{ascent}"

@@ -7,8 +7,15 @@ import numpy as np
 from visprism.core.statistics import NORMAL_95
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, renaming, result_type, scalar
+from visprism.results.chance import chance_findings
 from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text, points_text
+from visprism.results.text import (
+    images_text,
+    interval_text,
+    missing_interval,
+    points_text,
+    selection_text,
+)
 
 BAND_WIDTH = 0.1  # π rad/pixel
 SPLIT_FREQUENCY = 0.5  # π rad/pixel; bands above it are "high", those below "low"
@@ -78,6 +85,7 @@ class FrequencyRobustness(Result):
     left_out: str = scalar(
         "Empty bands", "", "bands without any frequency of images this small", default=""
     )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
         """Largest drop over bands, named as a maximum, and high against low frequencies."""
@@ -86,14 +94,18 @@ class FrequencyRobustness(Result):
         significant = int((self.drop_low > 0).sum())
         same = np.allclose(self.rms, self.rms[0], rtol=0.01)
         noise = f"noise of RMS {self.rms[0]:.3g} in each band" if same else "the paper's noise"
-        findings = [
-            Finding(
-                f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} in "
-                f"{significant} of {len(self)} bands ({images}); largest "
-                f"drop of {len(self)} at {self.frequency[worst]:.3g} π rad/pixel, "
-                f"{points_text(self.drop[worst], self.drop_low[worst], self.drop_high[worst])}"
+        tests = "" if len(self) == 1 else ", not adjusted for multiple comparisons"
+        text = (
+            f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} in "
+            f"{significant} of {len(self)} bands ({images}{tests})"
+        )
+        if significant:
+            drop = points_text(self.drop[worst], self.drop_low[worst], self.drop_high[worst])
+            text += (
+                f"; largest drop of {len(self)} at {self.frequency[worst]:.3g} π rad/pixel, "
+                f"{drop}{selection_text(len(self))}"
             )
-        ]
+        findings = [Finding(text)]
         if np.isfinite(self.contrast):
             significance = (
                 ", not significant" if self.contrast_low <= 0 <= self.contrast_high else ""
@@ -103,10 +115,11 @@ class FrequencyRobustness(Result):
                     f"mean accuracy drop of bands above {SPLIT_FREQUENCY:g} π rad/pixel minus "
                     f"bands below: "
                     f"{points_text(self.contrast, self.contrast_low, self.contrast_high)}"
+                    f"{missing_interval(self.contrast_low, self.provenance.images)}"
                     f"{significance}, over {images}"
                 )
             )
-        return tuple(findings)
+        return (*_chance(self, self.clean_accuracy), *findings)
 
     def answers(self) -> tuple[Answer, ...]:
         """The mean drop over bands; `FrequencyContrasts` has high against low frequencies."""
@@ -152,6 +165,7 @@ class FourierSensitivity(Result):
     nyquist: float = scalar(
         "Nyquist frequency", "cycles", "cycles over the shorter side", default=float("nan")
     )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
         """Mean over frequencies, and the largest, named as a maximum."""
@@ -161,11 +175,14 @@ class FourierSensitivity(Result):
             f"noise of RMS {self.rms:.3g} at a single frequency: error rate rises from "
             f"{self.clean_error:.1%} by "
             f"{points_text(self.mean_rise, self.mean_rise_low, self.mean_rise_high)}, mean "
-            f"over {len(self)} frequencies ({images})",
-            f"largest error rate of {len(self)} frequencies: {self.error[worst]:.1%} at "
-            f"({self.vertical[worst]}, {self.horizontal[worst]}) cycles",
+            f"over {len(self)} frequencies ({images})"
         ]
-        return tuple(Finding(text) for text in texts)
+        if np.ptp(self.error):
+            texts.append(
+                f"largest error rate of {len(self)} frequencies: {self.error[worst]:.1%} at "
+                f"({self.vertical[worst]}, {self.horizontal[worst]}) cycles, over {images}"
+            )
+        return (*_chance(self, 1 - self.clean_error), *(Finding(text) for text in texts))
 
     def answers(self) -> tuple[Answer, ...]:
         """The mean rise over frequencies."""
@@ -238,6 +255,7 @@ class Adversarial(Result):
         "Clean accuracy", "", "accuracy without attack", default=float("nan")
     )
     clean_nll: float = scalar("Clean NLL", "nats", "NLL without attack", default=float("nan"))
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
         """Smallest robust accuracy of each norm, and vanishing gradients."""
@@ -247,13 +265,15 @@ class Adversarial(Result):
             rows = self.select(self.norm == norm)
             worst = int(np.lexsort((rows.attack != WORST_CASE, rows.epsilon, rows.accuracy))[0])
             values = (rows.accuracy[worst], rows.low[worst], rows.high[worst])
-            selected = f", smallest of {len(rows)} attacks" if len(rows) > 1 else ""
+            several = len(rows) > 1 and bool(np.ptp(rows.accuracy))
+            selected = f", smallest of {len(rows)} attacks" * several
+            unadjusted = selection_text(len(rows)) * several
             attack = rows.attack[worst] + (f" ({rows.loss[worst]})" if rows.loss[worst] else "")
             findings.append(
                 Finding(
                     f"robust accuracy {interval_text(*values, '.1%')} under {attack} with "
                     f"{_size(norm, rows.epsilon[worst])}{selected}, clean accuracy "
-                    f"{self.clean_accuracy:.1%} ({images})"
+                    f"{self.clean_accuracy:.1%} ({images}){unadjusted}"
                 )
             )
         if np.isin(self.attack, ["apgd", "apgd-t"]).any():
@@ -273,7 +293,7 @@ class Adversarial(Result):
                     code="VP103",
                 )
             )
-        return tuple(findings)
+        return (*_chance(self, self.clean_accuracy), *findings)
 
     def answers(self) -> tuple[Answer, ...]:
         """Robust accuracy of each size of perturbation, over the strongest attacks measured."""
@@ -301,6 +321,13 @@ class Adversarial(Result):
                 size = _size(self.norm[row], self.epsilon[row])
                 rows.setdefault(f"robust accuracy, {size}", row)
         return dict(sorted(rows.items(), key=lambda item: item[1]))
+
+
+def _chance(
+    result: FrequencyRobustness | FourierSensitivity | Adversarial, accuracy: float
+) -> tuple[Finding, ...]:
+    origin = result.provenance
+    return chance_findings(accuracy, origin.images, result.classes, origin.split)
 
 
 def _size(norm: str, epsilon: float) -> str:

@@ -57,6 +57,7 @@ class QuantizationSensitivity(SeriesPerBlock):
                 f"{len(rows)} blocks; largest rise of {len(rows)}: {self._interval(worst)} at "
                 f"{self.block[worst]}, accuracy drop there {drop} from "
                 f"{self.baseline_accuracy:.1%}; intervals over {self.units_text}"
+                f"{', not adjusted for this selection' * (len(rows) > 1)}"
             )
         return tuple(map(Finding, texts))
 

@@ -9,8 +9,9 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.chance import chance_findings
 from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text
+from visprism.results.text import images_text, interval_text, points_text
 
 CLEAN = ("clean", 0)  # the condition of images that are not corrupted
 
@@ -130,6 +131,7 @@ class Robustness(Result):
         return (
             Finding(f"{self._mean_text(accuracy)} over {scope} ({images}){self._drop_text()}"),
             *self._worst(accuracy),
+            *self._chance(),
             *self._calibration(rows),
         )
 
@@ -216,13 +218,15 @@ class Robustness(Result):
     def _drop_text(self) -> str:
         if np.isnan(self.mean_drop):
             return ""
-        text = interval_text(self.mean_drop, self.mean_drop_low, self.mean_drop_high, ".1%")
+        text = points_text(self.mean_drop, self.mean_drop_low, self.mean_drop_high)
         significant = self.mean_drop_low > 0 or self.mean_drop_high < 0
         verdict = "" if significant or np.isnan(self.mean_drop_low) else ", not significant"
         return f"; drop from clean images {text}, paired by image{verdict}"
 
     def _worst(self, accuracy: "Robustness") -> tuple[Finding, ...]:
         """The condition with the lowest accuracy, which is a selected extreme."""
+        if len(accuracy) > 1 and not np.ptp(accuracy.value):
+            return ()
         worst = int(accuracy.value.argmin())
         name = accuracy.corruption[worst].replace("_", " ")
         accuracy_text = interval_text(
@@ -233,7 +237,7 @@ class Robustness(Result):
             # The drop is minus the change, so that its ends change places.
             ends = (accuracy.change, accuracy.change_high, accuracy.change_low)
             value, low, high = (0.0 - end[worst] for end in ends)
-            drop = f", paired drop {interval_text(value, low, high, '.1%')}"
+            drop = f", paired drop {points_text(value, low, high)}"
         conditions = len(accuracy)
         images = images_text(self.provenance.images, self.provenance.split)
         selection = "" if conditions == 1 else ", intervals not adjusted for this selection"
@@ -244,6 +248,14 @@ class Robustness(Result):
             ),
         )
 
+    def _chance(self) -> tuple[Finding, ...]:
+        """VP101 where the accuracy on clean images is not significantly above chance."""
+        clean = self.select((self.metric == "accuracy") & (self.corruption == CLEAN[0]))
+        if not len(clean):
+            return ()
+        origin = self.provenance
+        return chance_findings(float(clean.value[0]), origin.images, self.classes, origin.split)
+
     def _calibration(self, rows: "Robustness") -> tuple[Finding, ...]:
         metric = "debiased_ece" if "debiased_ece" in rows.metric else "ece"
         ece = rows.select(rows.metric == metric)
@@ -252,7 +264,9 @@ class Robustness(Result):
         clean = self.select((self.metric == metric) & (self.corruption == CLEAN[0]))
         beside = f", {clean.value[0]:.1%} on clean images" if len(clean) else ""
         name = metric.replace("_ece", " ECE").replace("ece", "ECE")
-        return (Finding(f"mean {name} on corrupted images {ece.value.mean():.1%}{beside}"),)
+        over = images_text(self.provenance.images, self.provenance.split)
+        text = f"mean {name} on corrupted images {ece.value.mean():.1%}{beside}, over {over}"
+        return (Finding(text),)
 
 
 @result_type("corruption-errors")

@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from visprism.core.statistics import wilson
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
-from visprism.results.text import interval_text
+from visprism.results.text import images_text, interval_text
 
 SHAPE_BIAS = "shape bias"  # name of the quantity
+_FEWEST_CATEGORIES = 2  # of which each image shows both, so that every decision is for one
 
 
 @result_type("shape-bias")
@@ -37,22 +39,23 @@ class ShapeBias(Result):
         """The shape bias of all images, and how many are classified by either cue."""
         images, categories = int(self.images[-1]), len(self) - 1
         decisions = int(self.shape_decisions[-1] + self.texture_decisions[-1])
+        tested = f"{images_text(images, self.provenance.split)} with conflicting cues"
         if not decisions:
             return (
-                Finding(f"shape bias undefined: 0 of {images} images classified by either cue"),
+                Finding(f"shape bias undefined: 0 of {tested} are classified by either cue"),
             )
         bias = interval_text(self.bias[-1], self.low[-1], self.high[-1], ".1%")
         fraction, chance = decisions / images, 2 / categories if categories else 1.0
         text = f"shape bias {bias} over {decisions} decisions for shape or texture"
-        if fraction > chance:
-            return (
-                Finding(f"{text}, {fraction:.1%} of {images} images with conflicting cues"),
-            )
+        low, _ = wilson(np.array([decisions]), np.array([images]))
+        if low[0] > chance:
+            return (Finding(f"{text}, {fraction:.1%} of {tested}"),)
         return (
             Finding(
-                f"{text}: {decisions} of {images} images with conflicting cues are "
-                "classified as their shape or their texture, not more than expected by chance "
-                f"({chance:.1%}); the shape bias is not informative"
+                f"{text}: {decisions} of {tested} are classified as their shape or their "
+                "texture, not significantly more than expected by chance "
+                f"({chance:.1%}); the shape bias is not informative",
+                "VP101" if categories > _FEWEST_CATEGORIES else "",
             ),
         )
 

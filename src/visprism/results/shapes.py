@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from visprism.core.statistics import t_quantile
 from visprism.results.base import ColumnInfo, Result, column, scalar
 from visprism.results.findings import Finding
-from visprism.results.text import images_text
+from visprism.results.text import images_text, interval_text, selection_text
 
 R = TypeVar("R", bound=Result)
 
@@ -97,9 +97,9 @@ class Valued(Result):
         return images_text(self.units, self.provenance.split)
 
     def over(self) -> str:
-        """What the intervals are taken over, as the end of a sentence; "" without intervals."""
+        """What the intervals, or else the values, are taken over: the end of a sentence."""
         if not np.isfinite(self.intervals).any():
-            return ""
+            return f"; over {self.units_text}" if self.units > 1 else ""
         return f"; intervals over {self.units_text}"
 
     @classmethod
@@ -111,9 +111,7 @@ class Valued(Result):
         """Value, 95 % interval and unit of one row."""
         low, high = (float(ends[row]) for ends in self.intervals)
         unit = self.value_info().unit
-        text = f"{self.values[row]:.3g}"
-        if np.isfinite([low, high]).all():
-            text += f" [{low:.3g}, {high:.3g}]"
+        text = interval_text(float(self.values[row]), low, high)
         return f"{text} {unit}" if unit else text
 
 
@@ -142,7 +140,24 @@ BLOCK_COLUMNS = ("block", "kind", "stage", "depth", "subsampling")
 
 
 @result_shape
-class ScalarPerBlock(Valued, PerBlock):
+class ValuedPerBlock(Valued, PerBlock):
+    """Values of blocks, of which a finding names the largest."""
+
+    def _largest(self, rows: Int[np.ndarray, "n"]) -> str:
+        """The block with the largest value of several; "" if all values are the same."""
+        values = self.values[rows]
+        if len(rows) < 2 or not np.ptp(values):
+            return ""
+        most = rows[np.argmax(values)]
+        selected = np.isfinite([ends[most] for ends in self.intervals]).all()
+        return (
+            f"; largest of {len(rows)} blocks: {self._interval(most)} at {self.block[most]}"
+            f"{selection_text(len(rows)) if selected else ''}"
+        )
+
+
+@result_shape
+class ScalarPerBlock(ValuedPerBlock):
     """One value for each block. Figure: the value against depth, with its 95 % interval."""
 
     def findings(self) -> tuple[Finding, ...]:
@@ -151,18 +166,18 @@ class ScalarPerBlock(Valued, PerBlock):
         if not len(rows):
             return ()
         label = in_sentence(self.value_info().label)
-        first, last, most = rows[0], rows[-1], rows[np.argmax(self.values[rows])]
+        first, last = rows[0], rows[-1]
         return (
             Finding(
                 f"{label} {self._interval(first)} at {self.block[first]}, "
-                f"{self._interval(last)} at {self.block[last]}; largest of {len(rows)} blocks: "
-                f"{self._interval(most)} at {self.block[most]}{self.over()}"
+                f"{self._interval(last)} at {self.block[last]}{self._largest(rows)}"
+                f"{self.over()}"
             ),
         )
 
 
 @result_shape
-class SeriesPerBlock(Valued, PerBlock):
+class SeriesPerBlock(ValuedPerBlock):
     """Several values for each block, one of each series; a row for each block and series.
 
     A subclass names the column of the series in `series_name`. Figure: a line for each series
@@ -183,15 +198,15 @@ class SeriesPerBlock(Valued, PerBlock):
             finite = rows[np.isfinite(self.values[rows])]
             if not len(finite):
                 continue
-            first, last, most = finite[0], finite[-1], finite[np.argmax(self.values[finite])]
+            first, last = finite[0], finite[-1]
             if len(finite) == 1:
                 value = f"{self._interval(first)} at {self.block[first]}"
                 texts.append(f"{name}: {label} {value}{self.over()}")
                 continue
             texts.append(
                 f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
-                f"{self._interval(last)} at {self.block[last]}; largest of {len(finite)} "
-                f"blocks: {self._interval(most)} at {self.block[most]}{self.over()}"
+                f"{self._interval(last)} at {self.block[last]}{self._largest(finite)}"
+                f"{self.over()}"
             )
         return tuple(map(Finding, texts))
 

@@ -15,6 +15,7 @@ from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import BlockMatrix
+from visprism.results.text import images_text, selection_text
 
 FEWEST_GROUPS = 5  # of batches, for an interval of the block structure
 _NULL_QUANTILE = 0.975
@@ -94,12 +95,15 @@ class Similarity(BlockMatrix):
             return ()
         cka = self.cka[pairs]
         most = pairs[np.argmax(cka)]
+        largest = self._interval(most)
         findings = [
             Finding(
                 f"debiased CKA, mean over {len(pairs)} pairs of "
                 f"{'blocks of two models' if self.other_model else 'different blocks'}: "
-                f"{cka.mean():.2f}; largest of them {self._interval(most)} "
-                f"({self.block[most]}, {self.other[most]}; over {self.batches} batches)"
+                f"{cka.mean():.2f}; largest of them {largest} "
+                f"({self.block[most]}, {self.other[most]}; over {self.batches} batches, "
+                f"{images_text(self.provenance.images, self.provenance.split)}"
+                f"{selection_text(len(pairs) if '[' in largest else 1)})"
             )
         ]
         null = self.null[pairs]

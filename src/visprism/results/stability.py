@@ -7,7 +7,7 @@ import numpy as np
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text
+from visprism.results.text import images_text, interval_text, selection_text
 
 
 @result_type("stability")
@@ -41,13 +41,14 @@ class Stability(Result):
         highest = interval_text(
             self.flip_rate[worst], self.flip_low[worst], self.flip_high[worst], ".2%"
         )
+        compared = len(self) if np.isfinite(self.flip_low[worst]) else 1
         images = images_text(self.provenance.images, self.provenance.split)
         several = "" if len(self) == 1 else "s"
         return (
             Finding(f"mean flip rate {mean} over {len(self)} perturbation{several} ({images})"),
             Finding(
                 f"highest of {len(self)}: {self.perturbation[worst].replace('_', ' ')}, "
-                f"{highest} over {images}"
+                f"{highest} over {images}{selection_text(compared)}"
             ),
         )
 

@@ -1,6 +1,39 @@
 """Text of numbers in findings."""
 
-from math import isfinite
+import re
+from math import isclose, isfinite
+
+from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
+
+_MORE_DIGITS = 4  # at most, so that a value and the ends of its interval differ as text
+
+
+def resolved(value: float, low: float, high: float, form: str) -> str:
+    """The format with as many digits as the value needs to differ from the ends as text.
+
+    Example:
+        >>> resolved(15.02, 14.99, 15.06, ".3g"), resolved(15.0, 13.0, 17.0, ".3g")
+        ('.4g', '.3g')
+    """
+    digits = re.search(r"\.(\d+)", form)
+    if digits is None or not all(map(isfinite, (value, low, high))):
+        return form
+    ends = [end for end in (low, high) if not isclose(end, value, rel_tol=1e-6, abs_tol=1e-12)]
+    for more in range(_MORE_DIGITS + 1):
+        longer = form.replace(digits[0], f".{int(digits[1]) + more}")
+        if all(_rounded(end, longer) != _rounded(value, longer) for end in ends):
+            return longer
+    return form
+
+
+def _rounded(value: float, form: str) -> float:
+    """The number that the text shows; percent as they stand."""
+    return float(f"{value:{form}}".removesuffix("%"))
+
+
+def selection_text(number: int) -> str:
+    """What the interval of an extreme of several values lacks; "" for a single value."""
+    return "" if number < 2 else ", interval not adjusted for this selection"
 
 
 def interval_text(value: float, low: float, high: float, form: str = ".3g") -> str:
@@ -12,7 +45,17 @@ def interval_text(value: float, low: float, high: float, form: str = ".3g") -> s
     """
     if not (isfinite(low) and isfinite(high)):
         return f"{value:{form}}"
+    form = resolved(value, low, high, form)
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"
+
+
+def missing_interval(low: float, images: int) -> str:
+    """Why a mean over images has no interval; "" where it has one or nothing is recorded."""
+    if isfinite(low) or not images:
+        return ""
+    if images < FEWEST_VALUES:
+        return f" (no interval: fewer than {FEWEST_VALUES} images)"
+    return f" (no interval: fewer than {FEWEST_DIFFERENT} images differ from the others)"
 
 
 def images_text(images: int, split: str = "") -> str:
@@ -27,7 +70,8 @@ def points_text(value: float, low: float, high: float) -> str:
         >>> points_text(0.215, 0.17, 0.26)
         '21.5 percentage points [17.0, 26.0]'
     """
-    text = f"{100 * value:.1f} percentage points"
     if not (isfinite(low) and isfinite(high)):
-        return text
-    return f"{text} [{100 * low:.1f}, {100 * high:.1f}]"
+        return f"{100 * value:.1f} percentage points"
+    value, low, high = (100 * number for number in (value, low, high))
+    form = resolved(value, low, high, ".1f")
+    return f"{value:{form}} percentage points [{low:{form}}, {high:{form}}]"

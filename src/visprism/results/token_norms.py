@@ -10,7 +10,7 @@ from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
-from visprism.results.text import images_text
+from visprism.results.text import images_text, interval_text, selection_text
 
 GROUP_NAMES = {
     "grid": "grid",
@@ -150,9 +150,10 @@ class MassiveActivations(ScalarPerBlock):
             Finding(
                 f"largest activation of {len(self)} blocks: "
                 f"{10 ** self.log_ratio[most]:.3g} times the median at {self.block[most]}, in "
-                f"channel {self.channel[most]} for {self.channel_share[most]:.0%} of the "
-                "images; massive activations (above 100 and 1,000 times the median) in most "
-                f"images: {massive} of {len(self)} blocks"
+                f"channel {self.channel[most]} for {self.channel_share[most]:.0%} of "
+                f"{images_text(self.provenance.images, self.provenance.split)}; massive "
+                "activations (above 100 and 1,000 times the median) in most of them: "
+                f"{massive} of {len(self)} blocks"
             ),
         )
 
@@ -200,10 +201,14 @@ class AttentionSinks(ScalarPerBlock):
     def findings(self) -> tuple[Finding, ...]:
         """Mean over attentions, and the attention with the most sinks."""
         most = int(np.argmax(self.sink_heads))
-        return (
-            Finding(
-                f"heads with an attention sink (a key receives more than {self.threshold:g}): "
-                f"{self.sink_heads.mean():.1%}, mean over {len(self)} attention layers; the "
-                f"most at {self.block[most]}: {self.sink_heads[most]:.1%}"
-            ),
+        images = images_text(self.provenance.images, self.provenance.split)
+        text = (
+            f"heads with an attention sink (a key receives more than {self.threshold:g}): "
+            f"{self.sink_heads.mean():.1%}, mean over {len(self)} attention layers and {images}"
         )
+        if np.ptp(self.sink_heads):
+            low, high = (float(ends[most]) for ends in self.intervals)
+            share = interval_text(float(self.sink_heads[most]), low, high, ".1%")
+            selected = selection_text(len(self)) if np.isfinite(low) else ""
+            text += f"; the most at {self.block[most]}: {share}{selected}"
+        return (Finding(text),)

@@ -18,6 +18,7 @@ from visprism.results.kind_summary import (
     summarize,
 )
 from visprism.results.shapes import ScalarPerBlock
+from visprism.results.text import images_text
 
 _NAMED = 3  # blocks that a finding names
 _UNCHANGED = 1e-6  # relative change of features that is rounding
@@ -97,8 +98,9 @@ class Variances(ScalarPerBlock):
     feature_change: np.ndarray = column(
         "Change of the features",
         "",
-        "root mean square of output minus input over that of the input, from 4 random "
-        "projections; NaN if the shapes differ",
+        "root mean square of output minus input over that of the input, estimated by 8 random "
+        "projections with a relative standard error of up to 25 % each; NaN if the shapes "
+        "differ",
     )
     dead_channels: np.ndarray = column(
         "Dead channels", "", "fraction of channels that are 0 everywhere in all images"
@@ -127,9 +129,10 @@ class Variances(ScalarPerBlock):
         dead = np.flatnonzero(self.dead_channels > 0)
         if len(dead):
             parts = [f"{self.block[i]} {self.dead_channels[i]:.1%}" for i in dead]
+            images = images_text(self.provenance.images, self.provenance.split)
             findings.append(
                 Finding(
-                    f"dead channels (0 everywhere in all images) in {len(dead)} of {len(self)} "
+                    f"dead channels (0 everywhere in {images}) in {len(dead)} of {len(self)} "
                     f"blocks: {_few(parts)}",
                     "VP108",
                 )

@@ -109,8 +109,9 @@ def test_each_experiment_has_its_own_sentence_and_its_own_maximum():
     )
     assert [f.text for f in result.findings()] == [
         "one whole block replaced by the identity: accuracy drops significantly from 90.0% "
-        "in each of 2 ablations (200 test images); largest drop of 2: b1 (conv), 20.0 "
-        "percentage points [15.0, 25.0]",
+        "in each of 2 ablations (200 test images, not adjusted for multiple comparisons); "
+        "largest drop of 2: b1 (conv), 20.0 percentage points [15.0, 25.0], interval not "
+        "adjusted for this selection",
         "one convolution inside a block replaced by the identity: accuracy drops significantly "
         "from 90.0% in 1 of 1 ablations (200 test images); largest drop of 1: b2, convolution "
         "(conv), 80.0 percentage points [70.0, 90.0]",
@@ -122,6 +123,16 @@ def test_each_experiment_has_its_own_sentence_and_its_own_maximum():
         "largest accuracy drop, one whole block replaced by the identity",
         "largest accuracy drop, one convolution inside a block replaced by the identity",
     ]
+
+
+def test_no_maximum_is_named_where_no_drop_is_significant():
+    result = ablations(
+        ablated=["block"] * 3, drop=[0.0] * 3, drop_low=[-0.02] * 3, drop_high=[0.02] * 3
+    )
+    (finding,) = result.findings()
+    assert finding.text.endswith(
+        "in 0 of 3 ablations (200 test images, not adjusted for multiple comparisons)"
+    )
 
 
 @pytest.mark.parametrize(

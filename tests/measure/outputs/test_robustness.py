@@ -164,11 +164,25 @@ def test_the_drop_is_paired_by_image(model):
     assert (rows.change_high < 0).all()
     assert result.mean_drop == pytest.approx(0.06)
     assert result.mean_drop_low == pytest.approx(q - p - half)
-    mean, lowest, _ = (finding.text for finding in result.findings())
+    mean, calibration = (finding.text for finding in result.findings())  # no lowest of equals
+    assert calibration.startswith("mean debiased ECE on corrupted images")
     assert mean.startswith("mean accuracy on corrupted images 84.0% [")
     assert "of 9 corruptions at severities 1, 2, 3, 4, 5 (100 images); drop" in mean
+    assert "drop from clean images 6.0 percentage points [" in mean
     assert "not significant" not in mean
-    assert lowest.startswith("lowest accuracy of 45 conditions: fog0 at severity 1, 84.0% [")
+
+
+def test_the_lowest_accuracy_says_that_it_is_selected(model):
+    targets = torch.arange(100) % 3
+    data = {
+        CLEAN: [(shifted(targets, 10), targets)],
+        ("fog", 1): [(shifted(targets, 11), targets)],
+        ("fog", 2): [(shifted(targets, 16), targets)],
+    }
+    result, _ = robustness(model, data)
+    (lowest,) = (f.text for f in result.findings() if f.text.startswith("lowest"))
+    assert lowest.startswith("lowest accuracy of 2 conditions: fog at severity 2, 84.0% [")
+    assert "paired drop 6.0 percentage points [" in lowest
     assert lowest.endswith(", intervals not adjusted for this selection")
 
 

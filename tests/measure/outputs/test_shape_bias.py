@@ -38,7 +38,8 @@ def test_decisions_for_shape_and_texture_are_counted_and_others_left_out():
     np.testing.assert_allclose(result.accuracy, [0.5, 1, 0.5, 0.6])
     (finding,) = result.findings()
     assert finding.text.startswith("shape bias 75.0% [30.1%, 95.4%] over 4 decisions")
-    assert finding.text.endswith("80.0% of 5 images with conflicting cues")
+    assert finding.code == "VP101"  # Wilson's interval of 4 of 5 includes the chance of 2/3
+    assert "4 of 5 images with conflicting cues" in finding.text
     (answer,) = result.answers()
     assert (answer.value, answer.unit) == (0.75, "%")
 
@@ -69,7 +70,9 @@ def test_without_any_decision_there_is_no_bias():
     result = shape_bias(predicted([2, 2], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
     assert np.isnan(result.bias).all()
     (finding,) = result.findings()
-    assert finding.text == "shape bias undefined: 0 of 2 images classified by either cue"
+    assert finding.text == (
+        "shape bias undefined: 0 of 2 images with conflicting cues are classified by either cue"
+    )
 
 
 def test_the_score_of_a_category_is_the_mean_probability_of_its_classes():
@@ -107,6 +110,14 @@ def test_shapes_agree_or_conflict_as_is_asked_for():
     assert part.textures.tolist() == conflict.textures[[4, 13]].tolist()
     picture, _ = load_data("shapes")[13]
     assert picture.tobytes() != part[1][0].tobytes()
+
+
+def test_decisions_that_are_significantly_above_chance_have_no_code():
+    shapes = [0, 1, 2] * 20
+    textures = (np.array(shapes) + 1) % 3
+    (finding,) = shape_bias(predicted(shapes, shapes), textures, ["a", "b", "c"]).findings()
+    assert finding.code == ""
+    assert finding.text.endswith("100.0% of 60 images with conflicting cues")
 
 
 # The sixteen categories.

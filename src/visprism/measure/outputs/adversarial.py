@@ -174,6 +174,7 @@ def _result(
         zero_gradient=np.array([row.zero_gradient for row in rows]),
         clean_accuracy=float(clean.mean()),
         clean_nll=float(clean_losses.mean()),
+        classes=paired.classes,
         provenance=provenance,
     )
     strongest = result.strongest()

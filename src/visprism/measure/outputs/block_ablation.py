@@ -118,6 +118,7 @@ def ablation(
     kinds, per_image = summarize_by_kind(
         single, drops[:, : len(single)], paired.indices, provenance, replacement
     )
+    kinds = replace(kinds, baseline_accuracy=paired.accuracy, classes=paired.classes)
     rows = _result(ablations, partial, paired, provenance)
     rows = replace(rows, not_ablated="; ".join(reasons), replacement=replacement)
     return rows, kinds, per_image
@@ -230,5 +231,6 @@ def _result(
         partial=np.array([a.cut in partial for a in ablations]),
         baseline_accuracy=paired.accuracy,
         baseline_nll=paired.nll,
+        classes=paired.classes,
         provenance=provenance,
     )

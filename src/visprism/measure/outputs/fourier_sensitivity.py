@@ -109,6 +109,7 @@ def fourier_sensitivity(
         mean_rise_high=high,
         rms=rms,
         nyquist=min(provenance.image_shape[1:]) / 2,
+        classes=paired.classes,
         provenance=provenance,
     )
     per_image = PerImage(

@@ -191,6 +191,7 @@ def _results(
         **columns,
         clean_accuracy=paired.accuracy,
         clean_nll=paired.nll,
+        classes=paired.classes,
         contrast=contrast,
         contrast_low=ends[0],
         contrast_high=ends[1],

@@ -25,11 +25,17 @@ class Paired:
         self._conditions = conditions
         self._rows: list[np.ndarray] = []  # of each batch: index, and pairs (correct, NLL)
         self._targets = torch.empty(0, dtype=torch.long)
+        self._classes = 0
 
     @property
     def images(self) -> int:
         """Number of images."""
         return sum(len(rows) for rows in self._rows)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes of the model; 0 without any image in this process."""
+        return self._classes
 
     @property
     def accuracy(self) -> float:
@@ -69,7 +75,7 @@ class Paired:
             targets: class indices.
             start: index of the first image in the data; None: the batch follows the last one.
         """
-        self._targets = targets
+        self._targets, self._classes = targets, logits.shape[1]
         start = self.images if start is None else start
         rows = np.full((len(targets), 2 + self._conditions, 2), np.nan)
         rows[:, 0, 0] = np.arange(start, start + len(targets))
@@ -87,10 +93,12 @@ class Paired:
             InputError: if there are none.
         """
         rows = [row for rows in gather(self._rows) for row in rows]
+        classes = max(gather(self._classes))
         if not rows:
             raise InputError("data must hold at least one image, got none")
         values = np.concatenate(rows)
         united = Paired(self._conditions)
+        united._classes = classes
         united._rows = [values[np.argsort(values[:, 0, 0], kind="stable")]]
         return united
 

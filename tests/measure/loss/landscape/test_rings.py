@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.measure.loss.landscape import landscape, random_planes, rings
 from visprism.results.landscape import Rings
@@ -151,11 +152,43 @@ def test_a_model_without_batch_norm_has_one_and_answers_for_both(linear):
     assert "BatchNorm" not in str(result.findings()[0])
 
 
-@pytest.mark.parametrize(("factor", "codes"), [(10.0, ["VP105"]), (1.2, [])])
+@pytest.mark.parametrize(
+    ("factor", "codes"), [(10.0, ["VP105"]), (1.6, ["VP105"]), (1.5, []), (1.2, []), (1.0, [])]
+)
 def test_treatments_that_disagree_are_a_finding(factor, codes):
     frozen = np.array([[1.0, 3], [4, 4], [8, 10]])
     result = rings_of({"frozen": factor * frozen, "reestimated": frozen})
     assert [f.code for f in result.findings() if f.code] == codes
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-4, np.inf])
+def test_increases_of_zero_or_without_a_finite_value_do_not_disagree(scale):
+    rises = np.array([[1.0, 3], [4, 4], [8, 10]])
+    result = rings_of({"frozen": scale * rises, "reestimated": 0 * rises})
+    assert [f.code for f in result.findings() if f.code] == []
+
+
+def test_the_largest_disagreement_is_reported_with_what_it_is_over():
+    rises = {
+        "frozen": {0.1: 2.0, 0.5: 9.0, 1.0: 3.0},
+        "reestimated": dict.fromkeys([0.1, 0.5, 1.0], 1.0),
+    }
+    result = rings_of({name: np.ones((3, 2)) for name in rises})
+    parts = [
+        replace(part, radius=np.full(len(part), radius), rise=np.full(len(part), rise))
+        for name, by_radius in rises.items()
+        for radius, rise in by_radius.items()
+        for part in (result.select(result.batch_norm == name),)
+    ]
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name, values in vars(result).items()
+        if isinstance(values, np.ndarray)
+    }
+    result = replace(result, **columns, provenance=Provenance(images=64, split="test"))
+    (finding,) = (f for f in result.findings() if f.code)
+    assert "at 3 of 3 distances, most at 0.5: 9 [9, 9] with frozen, 1 [1, 1]" in finding.text
+    assert "over 3 direction pairs and 64 test images" in finding.text
 
 
 # Images.

@@ -1,0 +1,73 @@
+"""Laws of chance level (src/visprism/results/chance.py): VP101, and no verdict with it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from visprism.core.provenance import Provenance
+from visprism.results.chance import at_chance
+from visprism.results.frequency_contrasts import FrequencyContrasts
+
+
+@pytest.mark.parametrize("correct", [0, 25, 30, 33, 34, 35, 40, 100])
+def test_the_limit_is_that_of_wilsons_interval(correct):
+    interval = binomtest(correct, 100).proportion_ci(method="wilson")
+    assert at_chance(correct / 100, 100, 4) == (interval.low <= 0.25)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "images", "classes"), [(0.0, 0, 4), (0.0, 9, 0), (np.nan, 9, 4)]
+)
+def test_what_is_not_recorded_is_not_judged(accuracy, images, classes):
+    assert not at_chance(accuracy, images, classes)
+
+
+@pytest.mark.parametrize(
+    ("name", "accuracy"),
+    [
+        ("ablations", "baseline_accuracy"),
+        ("kind_ablations", "baseline_accuracy"),
+        ("frequency_robustness", "clean_accuracy"),
+        ("attacks", "clean_accuracy"),
+    ],
+)
+def test_results_about_accuracy_say_that_it_is_that_of_chance(made, name, accuracy):
+    def codes(value):
+        origin = replace(made[name].provenance, images=100)
+        changed = {accuracy: value, "classes": 4, "provenance": origin}
+        return [f.code for f in replace(made[name], **changed).findings() if f.code]
+
+    assert codes(0.0) == ["VP101"]
+    assert codes(0.8) == []
+
+
+def test_the_sensitivity_to_single_frequencies_says_so_too(made):
+    result = replace(
+        made["sensitivity"], clean_error=1.0, classes=4, provenance=Provenance(images=100)
+    )
+    assert "VP101" in [f.code for f in result.findings()]
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.0, ""), (0.9, "contradicts")])
+def test_no_verdict_on_claim_c7_is_given_for_a_model_at_chance(accuracy, verdict):
+    result = FrequencyContrasts(
+        noise=np.array(["paper"]), contrast=np.array([-0.2]), low=np.array([-0.3]),
+        high=np.array([-0.1]), rms_ratio=np.array([4.0]), mixing="conv", classes=4,
+        clean_accuracy=accuracy, provenance=Provenance(images=100),
+    )  # fmt: skip
+    assert result.verdict(0) == verdict
+    assert ("VP101" in [f.code for f in result.findings()]) is (not verdict)
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.0, ""), (0.9, "supports")])
+def test_no_verdict_on_claim_c10_is_given_for_a_model_at_chance(made, accuracy, verdict):
+    result = replace(
+        made["kind_ablations"],
+        comparison=np.array(["attention, late minus early"] * 3),
+        baseline_accuracy=accuracy,
+        classes=4,
+        provenance=Provenance(images=100),
+    )
+    assert [a.verdict for a in result.answers()] == [verdict] * 3
