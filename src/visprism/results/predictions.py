@@ -239,7 +239,8 @@ def _distance(x: float, y: float, correlation: float) -> float:
 
 
 def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
-    """Of values whose expectation is 0; 0 where one of them is 0 for all images."""
+    """Pearson's; 0 where one of them is equal for all images."""
+    a, b = a - a.mean(), b - b.mean()
     scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
     return float(a @ b) / scale if scale > 0 else 0.0
 
