@@ -132,7 +132,7 @@ class Bins:
         return self.expected(self.threshold(deviations))[2]
 
     def confidence_error(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-        """Standard error of the model's ECE at h that is due to the confidences of the sample."""
+        """Standard error of the model's ECE at h that is due to the sample's confidences."""
         n, total = self.images, self.images.sum(1)
         filled = np.maximum(n, 1)
         mean = self.confidence / filled
