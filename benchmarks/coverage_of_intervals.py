@@ -239,7 +239,7 @@ def shape_bias_difference(g: Generator, n: int, biases: tuple[float, float]) -> 
     for bias in biases:
         u = np.where(g.random(n) < 0.5, common, g.random(n))
         decision = torch.from_numpy(np.digitize(u, [0.9 * bias, 0.9]))
-        logits = torch.nn.functional.one_hot(decision, 3).float()
+        logits = 9.0 * torch.nn.functional.one_hot(decision, 3)
         models.append(shape_bias_by_image(Predictions(logits, targets), textures))
     if not all(model.quantities for model in models):
         return float("nan"), float("nan")
