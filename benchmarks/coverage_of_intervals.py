@@ -47,6 +47,7 @@ from visprism.measure.outputs.temperature import temperature
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
 from visprism.results.hessian_statistics import (
+    MIN_BATCHES_APE,
     average_positive,
     average_positive_difference,
     geometric_mean,
@@ -197,8 +198,8 @@ def fractions() -> Iterator[Case]:
 
             def tokens(g: Generator, n: int = n, beta: tuple = beta) -> Ends:
                 values = g.binomial(196, g.beta(*beta, size=n)) / 196
-                error = values.std(ddof=1) / n**0.5
-                ends = mean_fraction_interval(*np.array([[values.mean()], [error]]), n)
+                mean, error = np.array([[values.mean()], [values.std(ddof=1) / n**0.5]])
+                ends = mean_fraction_interval(mean, error, n)
                 return float(ends[0][0]), float(ends[1][0])
 
             printed = "shares of outlier tokens and of heads with a sink, by block"
@@ -544,7 +545,9 @@ def eigenvalues() -> Iterator[Case]:
 
             situation = f"{p} negative of {k}, correlation {r}"
             yield Case("NEP", "NEP", situation, n, p, single)
-        for shape in (2.0, 6.0):  # of gamma-distributed mini-batches with a mean of 1
+        for shape in (
+            (2.0, 6.0) if n >= MIN_BATCHES_APE else ()
+        ):  # of gamma-distributed mini-batches with a mean of 1
 
             def gamma_ape(g: Generator, n: int = n, shape: float = shape) -> Ends:
                 scale = g.gamma(shape, 1 / shape, size=(n, 1))
@@ -559,6 +562,8 @@ def eigenvalues() -> Iterator[Case]:
                 ("APE", average_positive, truth),
                 ("geometric mean", geometric_mean, 1.0),
             ):
+                if name == "APE" and n < MIN_BATCHES_APE:
+                    continue
 
                 def ape(
                     g: Generator, n: int = n, s: float = spread, f: Callable = mean

@@ -10,7 +10,7 @@ It prints the table of docs/analyses/calibration.md and takes some seconds.
 import argparse
 
 import numpy as np
-from coverage_of_intervals import confidences
+from coverage_of_intervals import confidences  # pyrefly: ignore (a script beside this one)
 
 from visprism.results.calibration_error import calibration_error
 

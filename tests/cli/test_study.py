@@ -2,6 +2,9 @@
 
 import csv
 import json
+import signal
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -224,3 +227,18 @@ def test_ctrl_c_while_files_are_written_leaves_the_old_ones(
     assert "2 results are stored" in capsys.readouterr().err
     assert (tmp_path / "report.html").read_text() == "of an earlier run"
     assert not list(tmp_path.glob(".visprism*"))
+
+
+def test_sigterm_ends_as_ctrl_c_does_with_its_own_exit_code(monkeypatch, capsys):
+    handlers = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(sys, "argv", ["visprism", "models"])
+
+    def terminate(_):
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
+
+    monkeypatch.setattr(
+        "visprism.cli.parse", lambda _: SimpleNamespace(flags=(), run=terminate)
+    )
+    assert main() == 143
+    assert "interrupted; nothing was written" in capsys.readouterr().err

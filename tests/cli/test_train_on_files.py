@@ -87,7 +87,7 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("visprism.cli.progress.plain", damaging)
+        patch.setattr("visprism.core.progress.plain", damaging)
         try:
             assert main(arguments(photos, out, workers)) == 2
         finally:

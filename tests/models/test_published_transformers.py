@@ -3,13 +3,13 @@
 import pytest
 import timm
 import torch
+from small_models import SMALL, noise, seeded
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.mlp_mixer import MlpMixer
 from timm.models.pit import PoolingVisionTransformer
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer
 
-from visprism.core.rng import stream
 from visprism.models import MODELS
 from visprism.models.zoo.conv_vit import conv_vit
 from visprism.models.zoo.deit import deit
@@ -17,23 +17,6 @@ from visprism.models.zoo.mixer import mixer
 from visprism.models.zoo.pit import pit
 from visprism.models.zoo.swin import swin
 from visprism.models.zoo.vit import vit
-
-SMALL = {"img_size": 16, "patch_size": 2, "num_classes": 5}
-
-
-def noise(*shape):
-    return torch.randn(shape, generator=stream(0, "images"))
-
-
-def seeded(build):
-    """A network with weights drawn from a seed, its head too, which timm starts at zero."""
-    with torch.random.fork_rng():
-        torch.random.manual_seed(0)
-        model = build().eval()
-        for parameter in model.parameters():
-            if not parameter.any():
-                torch.nn.init.normal_(parameter, std=0.1)
-    return model
 
 
 def size_of(name, **arguments):

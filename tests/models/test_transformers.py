@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from small_models import SMALL, noise, seeded
 
 import visprism as vp
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
 from visprism.models import MODELS, load_model
 from visprism.models.zoo.conv_vit import conv_vit
 from visprism.models.zoo.deit import deit
@@ -14,7 +14,6 @@ from visprism.models.zoo.pit import pit
 from visprism.models.zoo.swin import swin
 from visprism.models.zoo.vit import vit
 
-SMALL = {"img_size": 16, "patch_size": 2, "num_classes": 5}
 FAMILIES = {
     "vit": lambda **k: vit(32, 2, **{"depth": 2, **SMALL, **k}),
     "deit": lambda **k: deit(32, 2, **{"depth": 2, **SMALL, **k}),
@@ -23,21 +22,6 @@ FAMILIES = {
     "mixer": lambda **k: mixer(64, **{"depth": 2, **SMALL, **k}),
     "pit": lambda **k: pit(16, (1, 1), (1, 2), 2, **{**SMALL, **k}),
 }
-
-
-def noise(*shape):
-    return torch.randn(shape, generator=stream(0, "images"))
-
-
-def seeded(build):
-    """A network with weights drawn from a seed, its head too, which timm starts at zero."""
-    with torch.random.fork_rng():
-        torch.random.manual_seed(0)
-        model = build().eval()
-        for parameter in model.parameters():
-            if not parameter.any():
-                torch.nn.init.normal_(parameter, std=0.1)
-    return model
 
 
 @pytest.fixture(params=FAMILIES)

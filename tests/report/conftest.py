@@ -145,9 +145,9 @@ def gaps(model="a"):
 
 def brightness(model, offset):
     return PerImage(
-        quantity=np.full(8, "brightness"),
-        image=np.arange(8),
-        value=np.linspace(0, 1, 8) + offset * (1 + 0.2 * (-1.0) ** np.arange(8)),
+        quantity=np.full(32, "brightness"),
+        image=np.arange(32),
+        value=np.linspace(0, 1, 32) + offset * (1 + 0.2 * (-1.0) ** np.arange(32)),
         provenance=provenance(model),
     )
 

@@ -60,8 +60,8 @@ def test_a_question_has_a_cell_for_every_model_with_the_verdict_and_the_section(
         "b": ("0.75 [0.25, 1.25]", "contradicts", "test-norms"),
     }
     assert falls.difference == ""
-    # Half of the 8 images differ by 0.2, half by 0.3: 0.25 ± 2.3646 x 0.05 / sqrt(7).
-    assert brightness.difference == "0.25 [0.205, 0.295]"
+    # Half of the 32 images differ by 0.2, half by 0.3: 0.25 ± 2.0395 x 0.05 / sqrt(31).
+    assert brightness.difference == "0.25 [0.232, 0.268]"
     assert brightness.significant
 
 

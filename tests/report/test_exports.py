@@ -54,7 +54,8 @@ def test_json_has_the_numbers_of_the_table(study):
             assert values["verdict"] == answer.verdict
             low = None if np.isnan(answer.low) else answer.low
             assert values["low"] == low
-    difference = content["questions"][1]["difference"]
+    (difference,) = content["questions"][1]["differences"]
+    assert (difference["first"], difference["second"]) == ("a", "b")
     assert difference["value"] == study.table()[1].difference.value
     assert difference["significant"] is True
 
@@ -76,7 +77,7 @@ def test_a_difference_in_three_images_has_no_interval_in_any_export(study, tmp_p
     for text in (page, few.to_markdown(), "\n".join(few.lines()), few._repr_html_()):
         assert "no interval" in text
         assert "not significant" not in text
-    difference = json.loads(json_of(few))["questions"][1]["difference"]
+    (difference,) = json.loads(json_of(few))["questions"][1]["differences"]
     assert (difference["low"], difference["significant"]) == (None, None)
 
 

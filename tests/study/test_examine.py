@@ -1,7 +1,9 @@
 """Laws of studies (src/visprism/study): any module, any loader, the same images for all."""
 
+import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -349,3 +351,35 @@ def test_a_study_is_a_container_of_its_models(net, loader, brightness):
     assert len({*study.entries}) == 2
     with pytest.raises(InputError, match="the study has no 'zz'"):
         study.between("a", "zz")
+
+
+# Where somebody watches.
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_plan_and_failures_are_printed_where_somebody_watches(
+    watched, net, loader, brightness, capsys, monkeypatch
+):
+    class Failing(type(brightness)):
+        def measure(self, *_):
+            raise ValueError("no luck")
+
+    monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace() if watched else None)
+    if not watched:
+        monkeypatch.delitem(sys.modules, "ipykernel")
+    examine(net(), loader, analyses=[Failing()])
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    if watched:
+        assert printed.err.index("Plan:") < printed.err.index("no luck")
+        assert "failed: brightness of Net: ValueError: no luck" in printed.err
+    else:
+        assert printed.err == ""
+
+
+def test_a_listener_is_not_doubled_on_the_console(net, loader, brightness, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
+    events = []
+    examine(net(), loader, analyses=[brightness], listener=events.append)
+    assert isinstance(events[0], Planned)
+    assert capsys.readouterr().err == ""

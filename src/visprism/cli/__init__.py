@@ -1,8 +1,8 @@
 """Command line: reads arguments, calls one function, prints.
 
 Exit codes: 0 success, 1 an analysis failed, 2 bad input (one sentence, no traceback), 130
-interrupted. Nothing here imports torch before a command needs it, so that ``visprism --help``
-is fast.
+interrupted by Ctrl-C, 143 by SIGTERM. Nothing here imports torch before a command needs it, so
+that ``visprism --help`` is fast.
 """
 
 import logging
@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from visprism.cli.errors import with_flags
 from visprism.cli.parser import parse
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.command = shlex.join(["visprism", *words])
         flags = arguments.flags
         if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, _terminated)
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every retry
         code = arguments.run(arguments)
         sys.stdout.flush()
@@ -39,5 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interruption:  # a command that has kept results says so
         message = str(interruption) or "nothing was written"
         print(f"visprism: interrupted; {message}", file=sys.stderr)
-        return 130
+        return 128 + (_SIGNALS.pop() if _SIGNALS else signal.SIGINT)
     return code or 0
+
+
+_SIGNALS: list[int] = []  # that asked this process to end, beside Ctrl-C
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """End as after Ctrl-C, with the exit code of the signal."""
+    _SIGNALS.append(number)
+    signal.default_int_handler(number, frame)

@@ -18,13 +18,14 @@ _IMAGES = 256
 
 def demo(arguments: Namespace) -> int:
     """Examine the networks and print the table; with ``--train`` train them before."""
-    from visprism.cli.output import exit_code, print_event, print_study
-    from visprism.cli.progress import console_progress
+    from visprism.cli.output import exit_code, print_study
     from visprism.cli.study_commands import stored_results
+    from visprism.core.progress import console_progress
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.demo import SHIPPED
     from visprism.study import examine
+    from visprism.study.console import print_event
     from visprism.study.files import write_files
     from visprism.study.subjects import DataOptions
 

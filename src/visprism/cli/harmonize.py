@@ -92,9 +92,9 @@ def _network(arguments: Namespace) -> "LoadedModel":
 
 
 def _search(arguments: Namespace, msa: "MSAConfig") -> "tuple[ReplacementSearch, LoadedModel]":
-    from visprism.cli.progress import console_progress
     from visprism.core.devices import Compute
     from visprism.core.errors import InputError
+    from visprism.core.progress import console_progress
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.harmonize import search_by_recipe

@@ -1,6 +1,5 @@
-"""What a study prints: plan and failures on stderr while it runs, its table on stdout."""
+"""What a study prints on stdout: its table, its findings, and what failed."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,22 +24,6 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 if TYPE_CHECKING:
     from visprism.study import Study
-    from visprism.study.events import Event
-
-
-def print_event(event: "Event") -> None:
-    """The plan before anything is measured, and failures as they happen, on stderr."""
-    from visprism.core.processes import rank
-    from visprism.study.events import Planned, Stopped
-
-    if rank() > 0:
-        return
-    if isinstance(event, Planned):
-        for line in (*event.preparation, "Plan:", *(f"  {s}" for s in event.plan.lines())):
-            print(line, file=sys.stderr, flush=True)
-    elif isinstance(event, Stopped):
-        f = event.failure
-        print(f"{f.kind}: {f.analysis} of {f.model}: {f.reason}", file=sys.stderr, flush=True)
 
 
 def print_study(study: "Study") -> None:

@@ -162,11 +162,11 @@ def _study(
     options: Mapping[str, Mapping[str, Any]],
     compute: Any,  # noqa: ANN401 (a Compute, which is imported late)
 ) -> "Study":
-    from visprism.cli.output import print_event
-    from visprism.cli.progress import console_progress
+    from visprism.core.progress import console_progress
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.study import examine
+    from visprism.study.console import print_event
     from visprism.study.subjects import DataOptions
 
     with console_progress() as progress:

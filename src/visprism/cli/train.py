@@ -16,9 +16,9 @@ def train(arguments: Namespace) -> None:
     """Train, draw the learning curves, and print the outcome."""
     from dataclasses import fields
 
-    from visprism.cli.progress import console_progress
     from visprism.core.devices import Compute
     from visprism.core.processes import processes, rank
+    from visprism.core.progress import console_progress
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.figures import panel, save_figure

@@ -156,7 +156,7 @@ def tensor_images(
     images: list[Any] = []
     targets: list[Tensor] = []
     number = size = 0
-    for batch in data:
+    for batch in _to_the_end(data):
         pictures, labels = _split_batch(batch)
         taken = len(_first(pictures))
         if limit is not None and number + taken > limit:
@@ -213,6 +213,22 @@ def _statistics(preprocessing: Preprocessing, like: Tensor) -> tuple[Tensor, Ten
     return mean, std
 
 
+def _to_the_end(data: Iterable) -> Iterator:
+    """The batches; an error of the user's loader says after how many it came."""
+    number = 0
+    try:
+        for batch in data:
+            yield batch
+            number += 1
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"data must be readable to its end, got {type(error).__name__} after {number} "
+            f"batches: {error}"
+        ) from error
+
+
 def _split_batch(batch: Any) -> tuple[Any, Tensor | None]:  # noqa: ANN401 (what a user's loader gives)
     if isinstance(batch, tuple | list):
         if len(batch) != 2:
@@ -237,7 +253,7 @@ def _split_batch(batch: Any) -> tuple[Any, Tensor | None]:  # noqa: ANN401 (what
     return batch, None
 
 
-def _tensors(images: Any) -> list[Tensor]:  # noqa: ANN401
+def _tensors(images: Any) -> list[Any]:  # noqa: ANN401
     return list(images.values()) if isinstance(images, Mapping) else [images]
 
 

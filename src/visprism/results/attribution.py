@@ -90,3 +90,7 @@ class AttributionMaps(Pictures):
     value_name: ClassVar[str] = "relevance"
 
     relevance: np.ndarray = column("Relevance", "", "of the position, 1 at the largest")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """None: every map is scaled to 1, and only its scores say whether it means anything."""
+        return ()

@@ -79,7 +79,7 @@ class Soup(Result):
         images = images_text(self.provenance.images, self.provenance.split)
         return (
             Finding(
-                f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}, "
-                f"{gain} more than {self.member[best]}, the best of them ({images})"
+                f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
+                f"minus that of {self.member[best]}, the best of them: {gain} ({images})"
             ),
         )

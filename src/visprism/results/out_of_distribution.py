@@ -66,14 +66,18 @@ class OutOfDistribution(SeriesPerBlock):
 
     def findings(self) -> tuple[Finding, ...]:
         """Each score, and what was compared."""
-        best = int(np.argmax(self.auroc))
+        finite = np.flatnonzero(np.isfinite(self.auroc))
+        if not len(finite):
+            return super().findings()
+        best = int(finite[np.argmax(self.auroc[finite])])
         return (
             *super().findings(),
             Finding(
                 f"{images_text(self.provenance.images, self.provenance.split)} against "
-                f"{self.other_images:,} of {self.other_data}; highest AUROC of {len(self)}: "
-                f"{self._interval(best)} by {self.score[best]} at {self.block[best]} "
-                f"(selected), FPR at 95% TPR {self.fpr95[best]:.1%}; fitted on {self.fitted_on}"
+                f"{self.other_images:,} of {self.other_data}; highest AUROC of "
+                f"{len(finite)}: {self._interval(best)} by {self.score[best]} at "
+                f"{self.block[best]} (selected), FPR at 95% TPR {self.fpr95[best]:.1%}; "
+                f"fitted on {self.fitted_on}"
             ),
         )
 

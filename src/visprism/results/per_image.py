@@ -25,9 +25,7 @@ ACCURACY = "accuracy"  # of each image, 1 for a correct prediction
 LOSSES = ("NLL", "Brier score", "signed ECE (mean confidence - accuracy)")  # of predictions
 DIRECTION_PAIRS = "direction pairs"  # of a loss landscape, as `PerImage.over`
 MIN_UNITS = 10  # mini-batches; intervals over fewer do not hold their level
-MIN_ACCURACY = "accuracy"  # of each image, 1 for a correct prediction
-LOSSES = ("NLL", "Brier score", "signed ECE (mean confidence - accuracy)")  # of predictions
-DIRECTION_PAIRS = 3  # means over random directions are closer to normal
+MIN_DIRECTION_PAIRS = 3  # means over random directions are closer to normal
 
 _set = object.__setattr__  # fields of a frozen dataclass are set while it is made
 

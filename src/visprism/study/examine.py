@@ -14,7 +14,8 @@ from visprism.core.errors import InputError, check_type
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.study.events import Event, Listener
+from visprism.study.console import reported
+from visprism.study.events import Listener
 from visprism.study.examination import Examination
 from visprism.study.store import Store
 from visprism.study.study import Study
@@ -66,7 +67,9 @@ def examine(
         fresh: forget what an earlier run left in `out`.
         on_error: "record" keeps a failure as data and goes on; "raise" raises it.
         run: device, precision, seed and progress.
-        listener: is given each event of the study as it happens.
+        listener: is given each event of the study as it happens. At a terminal and in a
+            notebook the plan, the progress and failures are printed on stderr, unless a
+            listener or a progress is given.
 
     Raises:
         InputError: if a model, the data, an analysis, an option or the folder cannot be used.
@@ -82,36 +85,36 @@ def examine(
         raise InputError("out must name a folder, got an empty string")
     if on_error not in ("record", "raise"):
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
-    begin = time.monotonic()
-    chosen = ANALYSES.chosen(analyses, options)
-    candidates = candidates_of(models, pretrained=pretrained, seed=run.seed)
-    subjects = subjects_of(
-        candidates,
-        data,
-        train_data,
-        images or DataOptions(),
-        preprocessing=preprocessing,
-        run=run,
-    )
-    deadline = None if minutes is None else begin + 60.0 * minutes
-    timed = replace(run, deadline=deadline)
-    store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
-    study = Examination(
-        subjects,
-        chosen,
-        timed,
-        store,
-        listener or _ignore,
-        on_error,
-        named=analyses is not None,
-        budget=None if minutes is None else 60.0 * minutes,
-    )
-    study.perform()
-    return study.result(seconds=time.monotonic() - begin)
-
-
-def _ignore(event: Event) -> None:
-    """The listener of a study that nobody listens to."""
+    with reported(run, listener) as (run, notify):
+        begin = time.monotonic()
+        chosen = ANALYSES.chosen(analyses, options)
+        candidates = candidates_of(models, pretrained=pretrained, seed=run.seed)
+        subjects = subjects_of(
+            candidates,
+            data,
+            train_data,
+            images or DataOptions(),
+            preprocessing=preprocessing,
+            run=run,
+        )
+        deadline = None if minutes is None else begin + 60.0 * minutes
+        timed = replace(run, deadline=deadline)
+        store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
+        examination = Examination(
+            subjects,
+            chosen,
+            timed,
+            store,
+            notify,
+            on_error,
+            named=analyses is not None,
+            budget=None if minutes is None else 60.0 * minutes,
+        )
+        try:
+            examination.perform()
+            return examination.result(seconds=time.monotonic() - begin)
+        finally:
+            store.close()
 
 
 def _open_store(

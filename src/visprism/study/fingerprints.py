@@ -59,16 +59,17 @@ def code_of(cls: type) -> str:
 
 
 def plug_in_code(analysis: Analysis) -> str:
-    """A digest of the file, or of the class, of an analysis outside of visprism; else empty.
+    """A digest of the file of an analysis outside of visprism, or of its class without a file.
 
-    Those of visprism are covered by its version.
+    Empty for those of visprism, which its version covers.
     """
     cls = type(analysis)
     if cls.__module__.partition(".")[0] == "visprism":
         return ""
     path = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    content = Path(path).read_bytes() if path and Path(path).is_file() else b""
-    return blake2b(content + code_of(cls).encode(), digest_size=16).hexdigest()
+    if path is None or not Path(path).is_file():
+        return code_of(cls)
+    return blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
 
 
 def _code_text(code: CodeType) -> str:

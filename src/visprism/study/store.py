@@ -1,6 +1,7 @@
 """A study on disk: every result is written when it exists, under a key of what made it."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -11,6 +12,11 @@ from typing import Any
 from visprism.core.errors import InputError
 from visprism.core.files import remove_leftovers, slug, write_text
 from visprism.results.base import Result
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
 
 INDEX = "study.json"
 _FORMAT = 1  # of the index; raise it when entries change their meaning
@@ -34,6 +40,7 @@ class Store:
     header: dict[str, Any] = field(default_factory=dict)  # of the study as a whole
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)  # key -> description
     _results: dict[str, tuple[Result, ...]] = field(default_factory=dict)
+    _lock: int | None = None  # descriptor of the folder, while this run writes to it
 
     @classmethod
     def open(cls, folder: Path | None, identity: Mapping[str, Any], *, fresh: bool) -> "Store":
@@ -60,6 +67,7 @@ class Store:
             raise InputError(
                 f"out must be a folder that can be written to, got {folder} ({error.strerror})"
             ) from error
+        store._lock = _locked(folder)
         index = folder / INDEX
         if fresh or not index.exists():
             return store
@@ -78,6 +86,12 @@ class Store:
         store.header = {**earlier["header"], **identity}
         store.entries = earlier["entries"]
         return store
+
+    def close(self) -> None:
+        """Let other runs write to the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def get(self, key: str) -> tuple[Result, ...] | None:
         """The results under a key; None if there are none, or a file of them is damaged."""
@@ -121,6 +135,29 @@ class Store:
         if self.folder is not None:
             content = {"format": _FORMAT, "header": self.header, "entries": self.entries}
             write_text(self.folder / INDEX, json.dumps(content, indent=1) + "\n")
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that locks the folder until it is closed, or its process ends.
+
+    Raises:
+        InputError: if another run holds it.
+    """
+    if fcntl is None:  # not on Windows
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise InputError(
+            f"out must not be in use, and another run writes to {folder}. Wait for its end, or "
+            "choose another folder."
+        ) from error
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _change(name: str, earlier: Any, now: Any) -> str:  # noqa: ANN401 (anything in JSON)

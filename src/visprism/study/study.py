@@ -80,6 +80,20 @@ class ModelStudy(Mapping[str, Result]):
         """Every finding, in the order of the analyses."""
         return [f for entry in self.entries for r in entry.results for f in r.findings()]
 
+    def __repr__(self) -> str:
+        """The model and its analyses on one line."""
+        return f"<ModelStudy of {self.name}: {', '.join(self) or 'no analyses'}>"
+
+    def _repr_html_(self) -> str:
+        """The findings by analysis."""
+        rows = "".join(
+            f"<tr><th>{escape(entry.analysis)}</th><td>{escape(str(finding))}</td></tr>"
+            for entry in self.entries
+            for result in entry.results
+            for finding in result.findings()
+        )
+        return f"<table><caption>{escape(self.name)}</caption><tbody>{rows}</tbody></table>"
+
 
 @dataclass(frozen=True)
 class Study:

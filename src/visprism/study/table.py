@@ -128,8 +128,10 @@ def comparison_rows(
     }
     keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
     differences = {
-        pair: _differences(*(results[name] for name in pair), compared.get(pair, ()))
-        for pair in pairs_of(tuple(results))
+        (first, second): _differences(
+            results[first], results[second], compared.get((first, second), ())
+        )
+        for first, second in pairs_of(tuple(results))
     }
     return [
         Row(

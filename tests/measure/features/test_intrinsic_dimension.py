@@ -13,7 +13,7 @@ from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.feature_files import save_features
-from visprism.measure.features.intrinsic_dimension import two_nearest_neighbors
+from visprism.measure.features.intrinsic_dimension import twonn_dimension
 from visprism.measure.features.pooled import pooled_features
 
 
@@ -31,7 +31,7 @@ def torus(number, dimension, width=12, seed=0):
 
 @pytest.mark.parametrize("dimension", [1, 2, 4])
 def test_the_dimension_is_that_of_the_manifold_and_not_of_the_space(dimension):
-    estimate, low, high = two_nearest_neighbors(torus(2000, dimension))
+    estimate, low, high = twonn_dimension(torus(2000, dimension))
     assert low < estimate < high
     assert estimate == pytest.approx(dimension, rel=0.08)
 
@@ -39,7 +39,7 @@ def test_the_dimension_is_that_of_the_manifold_and_not_of_the_space(dimension):
 def test_the_interval_covers_the_dimension_of_a_simulation():
     covered = 0
     for seed in range(400):
-        _, low, high = two_nearest_neighbors(torus(300, 2, seed=30000 + seed))
+        _, low, high = twonn_dimension(torus(300, 2, seed=30000 + seed))
         covered += low <= 2 <= high
     assert 0.92 <= covered / 400 <= 0.97
 
@@ -51,9 +51,9 @@ def test_scale_shift_rotation_and_order_change_nothing():
     points = torus(300, 3)
     rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(12, 12)))[0]
     order = np.random.default_rng(2).permutation(300)
-    expected = two_nearest_neighbors(points)
+    expected = twonn_dimension(points)
     for changed in (7 * points + 3, points @ rotation, points[order]):
-        assert two_nearest_neighbors(changed) == pytest.approx(expected, rel=1e-6)
+        assert twonn_dimension(changed) == pytest.approx(expected, rel=1e-6)
 
 
 # Against another implementation.
@@ -66,7 +66,7 @@ def test_it_is_the_maximum_likelihood_of_a_loop_over_points():
         others = np.delete(points, i, axis=0)
         first, second = sorted(np.linalg.norm(others - point, axis=1))[:2]
         logs.append(np.log(second / first))
-    assert two_nearest_neighbors(points)[0] == pytest.approx(59 / sum(logs))
+    assert twonn_dimension(points)[0] == pytest.approx(59 / sum(logs))
 
 
 # Files.

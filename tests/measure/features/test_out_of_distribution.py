@@ -1,5 +1,7 @@
 """Laws of out-of-distribution scores (src/visprism/measure/features/out_of_distribution.py)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -173,6 +175,15 @@ def test_without_labels_there_is_no_mahalanobis_distance(anatomy):
     parts = [features(anatomy, seed=s, labels=False) for s in range(3)]
     areas, _ = by_score(anatomy, *parts, neighbors=4, with_logits=False)
     assert list(areas) == [NEIGHBOR]
+
+
+def test_the_highest_area_is_of_those_that_are_defined(anatomy):
+    parts = [features(anatomy, seed=s) for s in range(3)]
+    _, result = by_score(anatomy, *parts, neighbors=4)
+    undefined = np.where(result.score == MAHALANOBIS, np.nan, result.auroc)
+    text = replace(result, auroc=undefined).findings()[-1].text
+    assert f"highest AUROC of {np.isfinite(undefined).sum()}: " in text
+    assert "nan" not in text
 
 
 # The whole analysis.

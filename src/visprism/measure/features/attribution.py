@@ -83,7 +83,7 @@ def attribution(
     with run.compute.borrow(anatomy.model), as_written():
         shared = run.track_share(batches, "attribution")
         for start, batch in positioned(_with_numbers(shared, anatomy, run)):
-            images = batch[0]
+            images = batch[0]  # pyrefly: ignore
             assert isinstance(images, Tensor)  # of `_with_numbers`
             with run.compute.autocast():
                 target, maps = gradient_maps(anatomy, chosen, images)

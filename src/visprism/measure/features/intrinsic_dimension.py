@@ -39,7 +39,7 @@ def intrinsic_dimension(
     rows = []
     for features in pooled.features.values():
         points = np.unique(features, axis=0).astype(np.float64)
-        rows.append((*two_nearest_neighbors(points), features.shape[1], len(points)))
+        rows.append((*twonn_dimension(points), features.shape[1], len(points)))
     dimension, low, high, width, distinct = (np.array(c) for c in zip(*rows, strict=True))
     return IntrinsicDimensions(
         **block_columns(list(pooled.features)),
@@ -55,7 +55,7 @@ def intrinsic_dimension(
     )
 
 
-def two_nearest_neighbors(points: Float[np.ndarray, "n d"]) -> tuple[float, float, float]:
+def twonn_dimension(points: Float[np.ndarray, "n d"]) -> tuple[float, float, float]:
     """The intrinsic dimension of distinct points, with its 95 % interval.
 
     With r_1 and r_2 the distances of a point to its two nearest neighbors, log(r_2 / r_1) is

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from spectra import spectrum_of
 from torch import nn
 
 from visprism.core.errors import InputError
@@ -25,6 +26,10 @@ from visprism.results.hessian_statistics import (
 def batches(images, classes):
     """Two mini-batches of 4 and a last one of 2."""
     return list(zip(images.split(4), classes.split(4), strict=True))
+
+
+def spectrum_at_end(values):
+    return spectrum_of(values, phase="end")
 
 
 def of(spectrum, **wanted):
@@ -78,32 +83,8 @@ def test_data_are_kept_apart_by_name(network, batches):
     np.testing.assert_allclose(other.value, clean.value[2:], rtol=1e-8)
 
 
-def spectrum_of(values):
-    """A spectrum of hand-made eigenvalues, a row of numbers for each mini-batch."""
-    values = np.array(values, dtype=float)
-    n, k = values.shape
-    full = np.concatenate([values, values.max(1)[:, None], values.min(1)[:, None]], 1)
-    rows = n * (k + 2)
-    return HessianSpectrum(
-        phase=np.full(rows, "end"),
-        data=np.full(rows, ""),
-        weight_decay=np.zeros(rows),
-        batch=np.repeat(np.arange(n), k + 2),
-        nll=np.repeat(np.arange(n) + 1.0, k + 2),
-        which=np.tile([*["LM"] * k, "LA", "SA"], n),
-        rank=np.tile([*range(1, k + 1), 0, 0], n),
-        value=full.ravel(),
-        residual=np.zeros(rows),
-        converged=np.ones(rows, dtype=bool),
-        k=k,
-        tol=1e-2,
-        parameters=100,
-        products=1,
-    )
-
-
 def test_nep_and_ape_are_shares_and_means_of_the_foremost():
-    summary = spectrum_of([[4, -3, 2], [8, 6, -1], [10, -9, -8]]).summary()
+    summary = spectrum_at_end([[4, -3, 2], [8, 6, -1], [10, -9, -8]]).summary()
     assert summary.nep[0] == pytest.approx(4 / 9)
     assert summary.ape[0] == pytest.approx((4 + 2 + 8 + 6 + 10) / 5)
     assert summary.largest[0] == pytest.approx((4 + 8 + 10) / 3)
@@ -186,13 +167,13 @@ def test_the_interval_of_a_difference_of_ape_covers_the_truth(n, spread):
 
 
 def test_no_negative_eigenvalue_has_an_upper_end_as_by_the_rule_of_three():
-    summary = spectrum_of(np.ones((16, 5))).summary()
+    summary = spectrum_at_end(np.ones((16, 5))).summary()
     assert summary.nep[0] == summary.nep_low[0] == 0
     assert 3 / 16 < summary.nep_high[0] < 5 / 16
 
 
 def test_fewer_than_ten_mini_batches_have_no_interval():
-    summary = spectrum_of(np.random.default_rng(0).normal(1, 2, size=(9, 5))).summary()
+    summary = spectrum_at_end(np.random.default_rng(0).normal(1, 2, size=(9, 5))).summary()
     for name in ("nep", "ape", "ape_log_mean"):
         assert np.isnan(getattr(summary, f"{name}_low")[0])
     assert "too few for an interval (at least 10)" in str(summary.findings()[0])
@@ -200,8 +181,8 @@ def test_fewer_than_ten_mini_batches_have_no_interval():
 
 def test_ape_has_an_interval_from_16_mini_batches_on_and_the_sentence_says_so():
     values = np.exp(np.random.default_rng(0).normal(size=(16, 5)))
-    assert np.isfinite(spectrum_of(values).summary().ape_low[0])
-    few = spectrum_of(values[:15]).summary()
+    assert np.isfinite(spectrum_at_end(values).summary().ape_low[0])
+    few = spectrum_at_end(values[:15]).summary()
     assert np.isnan(few.ape_low[0])
     assert np.isfinite(few.nep_low[0])
     text = "(APE, without an interval: fewer than 16 mini-batches; geometric"
@@ -209,13 +190,13 @@ def test_ape_has_an_interval_from_16_mini_batches_on_and_the_sentence_says_so():
 
 
 def test_median_and_geometric_mean_are_those_of_the_positive_eigenvalues():
-    summary = spectrum_of([[4, -3, 2], [8, 1, -1]]).summary()
+    summary = spectrum_at_end([[4, -3, 2], [8, 1, -1]]).summary()
     assert summary.ape_median[0] == 3
     assert summary.ape_log_mean[0] == pytest.approx((4 * 2 * 8 * 1) ** 0.25)
 
 
 def test_the_smallest_eigenvalue_is_withheld_unless_it_converged():
-    spectrum = spectrum_of([[4, -3, 2], [8, 6, -1]])
+    spectrum = spectrum_at_end([[4, -3, 2], [8, 6, -1]])
     vague = replace(spectrum, converged=~((spectrum.which == "SA") & (spectrum.batch == 1)))
     assert spectrum.summary().smallest[0] == -2
     assert np.isnan(vague.summary().smallest[0])
@@ -223,13 +204,13 @@ def test_the_smallest_eigenvalue_is_withheld_unless_it_converged():
 
 
 def test_without_a_positive_eigenvalue_there_is_no_mean_of_them():
-    summary = spectrum_of([[-4, -3]]).summary()
+    summary = spectrum_at_end([[-4, -3]]).summary()
     assert summary.nep[0] == 1
     assert np.isnan(summary.ape[0])
 
 
 def test_the_two_parts_of_a_curve_have_the_area_one():
-    curves = spectrum_of(np.random.default_rng(0).normal(3, 5, size=(30, 5))).curves()
+    curves = spectrum_at_end(np.random.default_rng(0).normal(3, 5, size=(30, 5))).curves()
     areas = {}
     for sign in (-1, 1):
         part = curves.select(curves.sign == sign)
@@ -239,13 +220,13 @@ def test_the_two_parts_of_a_curve_have_the_area_one():
 
 
 def test_a_loss_without_curvature_has_no_curve():
-    flat = spectrum_of([[0.0, 0.0]])
+    flat = spectrum_at_end([[0.0, 0.0]])
     assert len(flat.curves()) == 0
     assert flat.summary().nep[0] == 0
 
 
 def test_findings_name_objective_and_split_and_what_did_not_converge():
-    spectrum = spectrum_of([[4, -3, 2, 1]])
+    spectrum = spectrum_at_end([[4, -3, 2, 1]])
     vague = replace(spectrum, converged=np.arange(len(spectrum)) > 0)
     vague = vague.with_provenance(split="train", batch_size=16)
     first, second = vague.summary().findings()
@@ -259,7 +240,7 @@ def test_findings_name_objective_and_split_and_what_did_not_converge():
 
 def test_answers_have_intervals_over_mini_batches():
     values = np.random.default_rng(0).normal(2, 2, size=(16, 5))
-    answers = {a.quantity.split(",")[0]: a for a in spectrum_of(values).summary().answers()}
+    answers = {a.quantity.split(",")[0]: a for a in spectrum_at_end(values).summary().answers()}
     nep = answers["negative leading Hessian eigenvalues (NEP)"]
     assert nep.value == pytest.approx((values < 0).mean())
     assert nep.low < nep.value < nep.high
@@ -267,7 +248,7 @@ def test_answers_have_intervals_over_mini_batches():
 
 
 def test_sharpness_above_the_limit_of_stability_is_a_finding():
-    spectrum = spectrum_of([[50.0, 40.0]] * 10)
+    spectrum = spectrum_at_end([[50.0, 40.0]] * 10)
     codes = [
         [f.code for f in replace(spectrum, learning_rate=rate).summary().findings()]
         for rate in (0.05, 0.03)

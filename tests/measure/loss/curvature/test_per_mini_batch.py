@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from spectra import spectrum_of
 from torch import nn
 
 from visprism.results import paired_differences
-from visprism.results.hessian import HessianSpectrum
 from visprism.results.hessian_differences import ape_differences
 from visprism.study import examine
 
@@ -17,30 +17,6 @@ NAMES = {
     "geometric mean of positive leading Hessian eigenvalues": "ape_log_mean",
     "largest Hessian eigenvalue, mean over mini-batches": "largest",
 }
-
-
-def spectrum_of(values):
-    """A spectrum with these leading eigenvalues, one row of `values` for each mini-batch."""
-    values = np.asarray(values, dtype=float)
-    n, k = values.shape
-    full = np.concatenate([values, values.max(1)[:, None], values.min(1)[:, None]], 1)
-    rows = n * (k + 2)
-    return HessianSpectrum(
-        phase=np.full(rows, ""),
-        data=np.full(rows, ""),
-        weight_decay=np.zeros(rows),
-        batch=np.repeat(np.arange(n), k + 2),
-        nll=np.ones(rows),
-        which=np.tile([*["LM"] * k, "LA", "SA"], n),
-        rank=np.tile([*range(1, k + 1), 0, 0], n),
-        value=full.ravel(),
-        residual=np.zeros(rows),
-        converged=np.ones(rows, dtype=bool),
-        k=k,
-        tol=1e-2,
-        parameters=100,
-        products=1,
-    )
 
 
 def eigenvalues(rng, difficulty, scale, negative):
