@@ -41,6 +41,7 @@ from visprism.core.statistics import (
 )
 from visprism.measure.outputs.calibration import calibration
 from visprism.measure.outputs.predictions import Predictions
+from visprism.measure.outputs.shape_bias import shape_bias_by_image
 from visprism.measure.outputs.stability import _interval as flip_interval
 from visprism.measure.outputs.temperature import temperature
 from visprism.results.calibration import Calibration
@@ -48,9 +49,11 @@ from visprism.results.calibration_error import calibration_error
 from visprism.results.hessian_statistics import (
     MIN_BATCHES_APE,
     average_positive,
+    average_positive_difference,
     geometric_mean,
     negative_proportion,
 )
+from visprism.results.per_image import paired_differences
 from visprism.results.predictions import (
     Outcomes,
     calibration_differences,
@@ -189,8 +192,8 @@ def fractions() -> Iterator[Case]:
             printed = "accuracy drops of ablation, noise, attacks and corruptions"
             situation = f"{lost[0]} to {lost[1]} lost, {gained[0]} to {gained[1]} gained"
             yield Case("Bonett and Price", printed, situation, n, 0.0, drop)
-    for n in (128, 512):
-        for share, spread in ((0.002, 20.0), (0.02, 2.0), (0.3, 5.0)):
+    for n in (16, 64, 128, 512):
+        for share, spread in ((0.002, 20.0), (0.02, 2.0), (0.3, 5.0), (0.05, 1.05), (0.1, 2.2)):
             beta = share * spread, (1 - share) * spread
 
             def tokens(g: Generator, n: int = n, beta: tuple = beta) -> Ends:
@@ -202,6 +205,19 @@ def fractions() -> Iterator[Case]:
             printed = "shares of outlier tokens and of heads with a sink, by block"
             situation = f"share {share}, {spread} pseudo-counts"
             yield Case("mean of token shares", printed, situation, n, share, tokens)
+    for n, biases in (
+        (64, (0.99, 0.97)),
+        (64, (0.9, 0.8)),
+        (228, (0.97, 0.95)),
+        (228, (1, 0.98)),
+    ):
+
+        def biased(g: Generator, n: int = n, biases: tuple = biases) -> Ends:
+            return shape_bias_difference(g, n, biases)
+
+        situation = f"biases {biases[0]} and {biases[1]}"
+        truth = biases[1] - biases[0]
+        yield Case("difference of shape bias", "paired", situation, n, truth, biased)
     for m, n in ((50, 50), (200, 1000)):
         for area in (0.7, 0.95, 0.99):
             gap = float(2**0.5 * torch.special.ndtri(torch.tensor(area, dtype=torch.float64)))
@@ -215,6 +231,21 @@ def fractions() -> Iterator[Case]:
 
             printed = "detection of other data"
             yield Case("AUROC", printed, f"{area}, normal scores", m + n, area, separated)
+
+
+def shape_bias_difference(g: Generator, n: int, biases: tuple[float, float]) -> Ends:
+    """Ends of the difference of two models that decide for a cue on 0.9 of the images."""
+    common, models = g.random(n), []
+    targets, textures = torch.zeros(n, dtype=torch.int64), np.ones(n, int)
+    for bias in biases:
+        u = np.where(g.random(n) < 0.5, common, g.random(n))
+        decision = torch.from_numpy(np.digitize(u, [0.9 * bias, 0.9]))
+        logits = 9.0 * torch.nn.functional.one_hot(decision, 3)
+        models.append(shape_bias_by_image(Predictions(logits, targets), textures))
+    if not all(model.quantities for model in models):
+        return float("nan"), float("nan")
+    result = paired_differences(*models)
+    return float(result.low[0]), float(result.high[0])
 
 
 # Losses of images: draws, and their mean.
@@ -374,6 +405,31 @@ def calibration_errors() -> Iterator[Case]:
 
             truth = true_ece(name)
             yield Case("debiased ECE", "debiased ECE", name, n, truth, ece)
+    for beta in ((20, 2), (8, 2), (30, 1)):
+        for accuracy in (1.0, 0.995, 0.0):
+            for n in (128, 256, 1000):
+
+                def timid(
+                    g: Generator, n: int = n, beta: tuple = beta, accuracy: float = accuracy
+                ) -> Ends:
+                    c = g.beta(*beta, n).astype(np.float32)
+                    error = calibration_error(c, g.random(n) < accuracy)
+                    return error.low, error.high
+
+                c = np.random.default_rng(0).beta(*beta, REFERENCE)
+                gaps = np.bincount(np.ceil(c * 10).astype(int), accuracy - c)
+                truth = float(np.abs(gaps).sum() / REFERENCE)
+                situation = f"accuracy {accuracy}, confidences Beta{beta}"
+                yield Case("debiased ECE", "debiased ECE", situation, n, truth, timid)
+    for n in (128, 512):
+
+        def both_right(g: Generator, n: int = n) -> Ends:
+            pair = (outcomes(np.ones(n, bool), g.beta(a, 2, n)) for a in (20, 8))
+            result = calibration_differences(*pair)
+            return float(result.low[0]), float(result.high[0])
+
+        truth, situation = 0.2 - 2 / 22, "both of accuracy 1"
+        yield Case("difference of ECE", "paired", situation, n, truth, both_right)
     names = list(MODELS)
     for first, second in ((0, 0), (0, 2), (0, 1), (1, 2), (3, 2), (4, 0), (2, 2)):
         a, b = names[first], names[second]
@@ -420,6 +476,26 @@ def comparisons() -> Iterator[Case]:
         truth = float(np.exp(0.32) * (np.exp(0.2) - 1))
         printed = "differences between two models"
         yield Case("paired differences", printed, "log-normal losses", n, truth, losses)
+    for n, rates in (
+        (64, (0.0, 0.05)),
+        (128, (0.0, 0.02)),
+        (128, (0.03, 0.06)),
+        (128, (0.1, 0.2)),
+        (256, (0.02, 0.05)),
+        (500, (0.01, 0.02)),
+        (1000, (0.005, 0.01)),
+    ):
+
+        def rare(g: Generator, n: int = n, rates: tuple = rates) -> Ends:
+            result = paired_differences(*(accurate(g, n, rate).per_image() for rate in rates))
+            row = list(result.quantity).index("NLL")
+            return float(result.low[row]), float(result.high[row])
+
+        g = np.random.default_rng(0)
+        mean = [float(accurate(g, 4 * REFERENCE, rate).nll.mean()) for rate in rates]
+        situation = f"error rates {rates[0]} and {rates[1]}"
+        printed = "differences between two models"
+        yield Case("paired NLL", printed, situation, n, mean[1] - mean[0], rare)
     for n in (64, 200, 1000):
         for p, q in ((0.75, 0.75), (0.92, 0.9)):
             for truth in (0.1, 0.6, 0.85, 0.93, 0.98):
@@ -437,6 +513,13 @@ def comparisons() -> Iterator[Case]:
                 yield Case("kappa", "error consistency", situation, n, truth, kappa)
 
 
+def accurate(g: Generator, n: int, error_rate: float) -> Outcomes:
+    """A confident model of two classes with exponential logits of its few errors."""
+    correct = g.random(n) >= error_rate
+    z = np.where(correct, 4 + 0.3 * g.normal(size=n), -g.exponential(3, n))
+    return outcomes(correct, 1 / (1 + np.exp(-np.abs(z))), np.logaddexp(0, -z))
+
+
 def eigenvalues() -> Iterator[Case]:
     """NEP, APE and the geometric mean over mini-batches of 5 eigenvalues."""
     for n in (10, 16, 32):
@@ -452,6 +535,16 @@ def eigenvalues() -> Iterator[Case]:
 
                 situation = f"{p[0]} to {p[1]} negative, correlation {r}"
                 yield Case("NEP", "NEP", situation, n, 0.0, nep)
+        for k, p, r in ((10, 0.02, 0.5), (10, 0.05, 0.5), (5, 0.05, 0.4), (5, 0.01, 0.8)):
+
+            def single(
+                g: Generator, n: int = n, k: int = k, p: float = p, r: float = r
+            ) -> Ends:
+                q = g.beta(p * (1 / r - 1), (1 - p) * (1 / r - 1), size=(n, 1))
+                return negative_proportion(list(np.where(g.random((n, k)) < q, -1.0, 1.0)))[1:]
+
+            situation = f"{p} negative of {k}, correlation {r}"
+            yield Case("NEP", "NEP", situation, n, p, single)
         for shape in (
             (2.0, 6.0) if n >= MIN_BATCHES_APE else ()
         ):  # of gamma-distributed mini-batches with a mean of 1
@@ -463,7 +556,7 @@ def eigenvalues() -> Iterator[Case]:
                 ]
 
             yield Case("APE", "APE", f"gamma with shape {shape}", n, 1.0, gamma_ape)
-        for spread in (0.2, 0.5, 0.9):
+        for spread in (0.2, 0.5, 0.9, 1.2, 1.5):
             truth = float(np.exp((spread**2 + 0.16) / 2))
             for name, mean, value in (
                 ("APE", average_positive, truth),
@@ -480,6 +573,16 @@ def eigenvalues() -> Iterator[Case]:
                     )[1:]
 
                 yield Case(name, name, f"spread {spread} of logs", n, value, ape)
+
+            def sharper(g: Generator, n: int = n, s: float = spread) -> Ends:
+                common = s * g.normal(size=(n, 1))
+                shifts = np.zeros((n, 1)), 0.3 + 0.3 * g.normal(size=(n, 1))
+                pair = (list(np.exp(common + d + 0.4 * g.normal(size=(n, 5)))) for d in shifts)
+                return average_positive_difference(*pair)
+
+            situation = f"spread {spread} of logs, common"
+            value = truth * float(np.exp(0.345) - 1)
+            yield Case("difference of APE", "paired", situation, n, value, sharper)
 
 
 def few_units() -> Iterator[Case]:

@@ -125,4 +125,7 @@ def test_shape_bias_needs_images_whose_textures_are_stated():
     reason = analysis.inapplicable(subject_of(network(0), tensors))
     assert "texture" in reason
     assert np.isfinite(result.low).all()
-    assert per_image.value.mean() == pytest.approx(result.bias[-1])
+    enough = min(result.shape_decisions[-1], result.texture_decisions[-1]) >= 5
+    assert len(per_image) == (30 if enough else 0)
+    if enough:
+        assert per_image.value.mean() == pytest.approx(result.bias[-1])

@@ -162,6 +162,18 @@ def test_the_interval_of_a_mean_fraction_never_leaves_0_to_1_and_is_never_empty(
     assert high[0] == pytest.approx(stats.binomtest(0, 100).proportion_ci(method="wilson").high)
 
 
+@pytest.mark.parametrize("images", [16, 64, 256])
+@pytest.mark.parametrize("shape", [(0.05, 1), (0.2, 2), (0.01, 1), (1.5, 3.5), (1, 0.05)])
+def test_the_interval_of_a_mean_fraction_covers_it_also_in_few_images(
+    shape: tuple[float, float], images: int
+):
+    generator = np.random.default_rng(12)
+    values = generator.binomial(196, generator.beta(*shape, size=(2000, images))) / 196
+    low, high = mean_fraction_interval(values.mean(1), stats.sem(values, axis=1), images)
+    share = shape[0] / sum(shape)
+    assert np.mean((low <= share) & (share <= high)) >= 0.92
+
+
 @pytest.mark.parametrize(("share", "spread"), [(0.002, 100.0), (0.02, 2.0), (0.3, 10.0)])
 def test_the_interval_of_a_mean_fraction_covers_it(share: float, spread: float):
     # 196 tokens of an image, whose chance of being an outlier varies between images.

@@ -191,3 +191,30 @@ def test_the_intervals_that_are_printed_cover_it_also_where_few_are_wrong(
     errors = [calibration_error(*draw()) for _ in range(800)]
     low, high = np.array([(error.low, error.high) for error in errors]).T
     assert 0.92 <= np.mean((low <= gap) & (gap <= high)) <= 0.98
+
+
+@pytest.mark.parametrize("shape", [(20, 2), (8, 2), (30, 1)])
+@pytest.mark.parametrize(("images", "accuracy"), [(128, 1.0), (1000, 1.0), (256, 0.995)])
+def test_the_interval_holds_also_for_accurate_and_underconfident_models(
+    shape: tuple[float, float], images: int, accuracy: float
+):
+    generator = np.random.default_rng(11)
+
+    def draw(number: int = images):
+        confidence = generator.beta(*shape, number).astype(np.float32)
+        return confidence, generator.random(number) < accuracy
+
+    confidence, _ = draw(400_000)
+    bins = np.ceil(confidence * 10).astype(int)
+    truth = np.abs(np.bincount(bins, accuracy - confidence)).sum() / len(confidence)
+    _, low, high = simulated(draw, 600).intervals()
+    assert np.mean((low <= truth) & (truth <= high)) >= 0.92
+
+
+def test_a_model_without_errors_has_the_interval_of_its_mean_confidence():
+    confidence = np.random.default_rng(12).beta(20, 2, 400).astype(np.float32)
+    error = calibration_error(confidence, np.ones(400, bool))
+    mean, half = 1 - confidence.mean(), 1.96 * stats.sem(confidence)
+    assert error.debiased == pytest.approx(mean, abs=1e-5)
+    assert error.high == pytest.approx(mean + half, rel=0.01)
+    assert error.low < mean - half  # of an accuracy below 1

@@ -196,3 +196,34 @@ def test_few_images_have_no_interval_of_the_difference_of_the_ece():
     result = calibration_differences(first, second)
     assert np.isfinite(result.difference).all()
     assert np.isnan([result.low, result.high]).all()
+
+
+def test_the_difference_of_two_models_without_errors_holds_the_truth():
+    generator = np.random.default_rng(7)
+    truth, inside = 0.2 - 2 / 22, []
+    for _ in range(150):
+        first, second = (
+            outcomes(np.ones(512, bool), generator.beta(a, 2, 512)) for a in (20, 8)
+        )
+        result = calibration_differences(first, second)
+        inside.append(result.low[0] <= truth <= result.high[0])
+    assert np.mean(inside) >= 0.9  # deviation 0.02
+
+
+@pytest.mark.parametrize(("wrong", "given"), [((5, 9), True), ((4, 9), False), ((9, 0), False)])
+def test_differences_of_losses_need_five_wrong_predictions_of_each_model(
+    wrong: tuple[int, int], *, given: bool
+):
+    generator = np.random.default_rng(8)
+    pair = [
+        outcomes(np.arange(100) >= number, generator.uniform(0.6, 1, 100)).per_image()
+        for number in wrong
+    ]
+    result = paired_differences(*pair)
+    rows = {
+        name: bool(np.isfinite(low))
+        for name, low in zip(result.quantity, result.low, strict=True)
+    }
+    assert rows.pop("accuracy")
+    del rows["NLL"], rows["Brier score"]  # constant in these outcomes
+    assert set(rows.values()) == {given}

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
-from visprism.analyses.subject import Subject
+from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.loss.curvature import hessian_spectrum
 from visprism.models.checkpoints import phases
 from visprism.results.base import Result
 from visprism.results.hessian import HessianCurves, HessianSpectrum
+from visprism.results.hessian_differences import ape_differences
 from visprism.results.hessian_summary import HessianSummary
 
 # Hessian-vector products per mini-batch: 17 to 23 on small ResNets and ViTs; building their
@@ -111,7 +112,16 @@ class Hessian(Analysis):
         )
         return spectrum.summary(), spectrum.curves(), spectrum, spectrum.per_mini_batch()
 
+    def compare(self, first: Measured, second: Measured, run: Run) -> tuple[Result, ...]:  # noqa: ARG002
+        """The difference of APE, where it has an interval."""
+        difference = ape_differences(_spectrum(first), _spectrum(second))
+        return (difference,) if len(difference) else ()
+
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """About 26 Hessian-vector products of each mini-batch."""
         sets = 2 if self.train_images == "both" else 1
         return Cost(products=float(_PRODUCTS * sets * max(1, len(self.checkpoints))))
+
+
+def _spectrum(measured: Measured) -> HessianSpectrum:
+    return next(result for result in measured.results if isinstance(result, HessianSpectrum))

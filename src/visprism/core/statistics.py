@@ -12,6 +12,8 @@ FEWEST_VALUES = 32  # for an interval of a mean of skewed values
 FEWEST_DIFFERENT = 5  # values other than the median
 _EXPLAINED = 0.5  # of the squared skewness, by simulation of log-normal and gamma values
 _NO_SKEWNESS = 1e-6  # below it the correction is less than the rounding of its formula
+_LARGEST_RELATIVE_ERROR = 0.25  # of a mean fraction whose standard error is taken as it is
+_FEWEST_FRACTIONS = 16  # images, from which on the standard error is used
 _LARGEST_CORRECTION = 0.9  # of |b| t in `mean_interval`; at 1 Hall's formula turns
 
 
@@ -120,6 +122,41 @@ def paired_proportions_interval(gained: int, lost: int, pairs: int) -> tuple[flo
     return float(max(p - q - half, -1)), float(min(p - q + half, 1))
 
 
+def difference_interval(
+    first: tuple[float, float, float],
+    second: tuple[float, float, float],
+    correlations: tuple[float, float],
+) -> tuple[float, float]:
+    """The interval of a difference of two dependent estimates, from their two intervals.
+
+    With estimates a and b, their intervals [la, ua] and [lb, ub], and correlations r and q at
+    the lower and at the upper end, the interval of b - a is
+
+        b - a - sqrt((b - lb)^2 + (ua - a)^2 - 2 r (b - lb)(ua - a)) to
+        b - a + sqrt((ub - b)^2 + (a - la)^2 - 2 q (ub - b)(a - la)).
+
+    Args:
+        first: the estimate a with its lower and its upper end.
+        second: the estimate b with its lower and its upper end.
+        correlations: r and q, of the two estimates.
+
+    Source: Zou and Donner (2008), Construction of confidence limits about effect measures: a
+    general approach.
+    """
+    (a, la, ua), (b, lb, ub), (r, q) = first, second, correlations
+    down = (b - lb) ** 2 + (ua - a) ** 2 - 2 * r * (b - lb) * (ua - a)
+    up = (ub - b) ** 2 + (a - la) ** 2 - 2 * q * (ub - b) * (a - la)
+    # Rounding may go below 0.
+    return float(b - a - np.sqrt(max(down, 0.0))), float(b - a + np.sqrt(max(up, 0.0)))
+
+
+def correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
+    """Pearson's; 0 where the values of one are equal."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
+    return float(a @ b) / scale if scale > 0 else 0.0
+
+
 def wilson(
     successes: Int[np.ndarray, " k"], trials: Int[np.ndarray, " k"]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
@@ -141,6 +178,12 @@ def mean_fraction_interval(
     It is Wilson's with the effective number of trials p (1 - p) / error^2, at least that of
     the images: it lies within 0 and 1, and has a positive width also where all fractions are 0.
 
+    Where the error is above a quarter of p or of 1 - p, few images make most of the mean, and
+    their spread is often underestimated, as it is for fewer than 16 images. The number of
+    trials is then that of the images, for the largest variance that fractions can have,
+    p (1 - p). In simulations of beta-distributed fractions with means of 0.002 to 0.95 the
+    interval covers the truth in 93 to 100 % of samples of 16 to 512 images.
+
     Args:
         fraction: mean over images, p.
         error: its standard error over images.
@@ -153,7 +196,12 @@ def mean_fraction_interval(
     number of positive counts estimated from survey data, for the effective number.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        trials = np.where(error > 0, fraction * (1 - fraction) / error**2, images)
+        trials = fraction * (1 - fraction) / error**2
+    rarer = np.minimum(fraction, 1 - fraction)
+    reliable = (error > 0) & (error <= _LARGEST_RELATIVE_ERROR * rarer)
+    if 0 < images < _FEWEST_FRACTIONS:
+        reliable = np.zeros_like(reliable)
+    trials = np.where(reliable, trials, images)
     low, high = _wilson(fraction, np.maximum(trials, max(images, 1)))
     missing = np.isnan(fraction) | np.isnan(error)
     return np.where(missing, np.nan, low), np.where(missing, np.nan, high)

@@ -18,6 +18,15 @@ A gap within half a standard error of 0 may have the other sign in the model. Fo
 the observed gaps, the accuracy of such a bin lies on the side of 1/2, where it varies most. The
 upper end of a sample whose ECE is more than 1.5 standard deviations below the expected one of a
 calibrated model is that of a sample 1.5 standard deviations below.
+
+All of this holds for the confidences of the sample. Those of other images differ, and so does
+the ECE: a model of accuracy 1 has an ECE of 1 - mean confidence, with the standard error of the
+mean confidence. With d the debiased ECE and [l, u] the interval above, the interval is
+
+    d - sqrt((d - l)^2 + (1.96 e)^2) to d + sqrt((u - d)^2 + (1.96 e)^2),
+
+not below 0. Here n e^2 is the variance of the debiased |g_b| between images, plus that of the
+confidences within the bins that do not count as calibrated.
 """
 
 from dataclasses import dataclass
@@ -36,10 +45,11 @@ _ROUNDING = 1e-9  # images; a smaller gap of a bin is 0
 
 @dataclass(frozen=True)
 class Bins:
-    """Images, sum of confidences and correct images of each bin; one row for each sample."""
+    """Images, sums of confidences and of their squares, correct images; one row per sample."""
 
     images: Float[np.ndarray, "r m"]
     confidence: Float[np.ndarray, "r m"]
+    squares: Float[np.ndarray, "r m"]
     correct: Float[np.ndarray, "r m"]
 
     @classmethod
@@ -50,10 +60,10 @@ class Bins:
         bins: int,
     ) -> "Bins":
         """Bins (i/m, (i+1)/m] of one sample."""
-        number = _bin_numbers(confidence, bins)
+        number, values = _bin_numbers(confidence, bins), confidence.astype(np.float64)
         sums = [
             np.bincount(number, weights, minlength=bins).astype(np.float64)[None]
-            for weights in (None, confidence.astype(np.float64), correct.astype(np.float64))
+            for weights in (None, values, values**2, correct.astype(np.float64))
         ]
         return cls(*sums)
 
@@ -121,6 +131,28 @@ class Bins:
         """The model's ECE at that threshold: 0 where a calibrated one reaches the sample's."""
         return self.expected(self.threshold(deviations))[2]
 
+    def confidence_error(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
+        """Standard error of the model's ECE at h that is due to the sample's confidences."""
+        n, total = self.images, self.images.sum(1)
+        filled = np.maximum(n, 1)
+        mean = self.confidence / filled
+        gap = np.abs(self.accuracies(h) - mean)
+        within = np.maximum(self.squares / filled - mean**2, 0) * (gap * n > _ROUNDING)
+        center = (n * gap).sum(1, keepdims=True) / total[:, None]
+        variance = (n * ((gap - center) ** 2 + within)).sum(1) / np.maximum(total - 1, 1)
+        return np.sqrt(variance / total)
+
+    def intervals(
+        self,
+    ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
+        """The debiased ECE and both ends of its 95 % interval."""
+        estimate = self.threshold(0.0)
+        debiased = self.expected(estimate)[2]
+        margin = NORMAL_95 * self.confidence_error(estimate)
+        low, high = self.solve(NORMAL_95), self.solve(-NORMAL_95)
+        below, above = np.hypot(debiased - low, margin), np.hypot(high - debiased, margin)
+        return debiased, np.maximum(debiased - below, 0), debiased + above
+
 
 @dataclass(frozen=True)
 class CalibrationError:
@@ -148,13 +180,12 @@ def calibration_error(
         bins: number of bins of equal width.
 
     Source: Kumar, Liang and Ma (2019), Verified uncertainty calibration, on the bias; Donoho
-    and Johnstone (1994), Ideal spatial adaptation by wavelet shrinkage, on soft thresholds.
+    and Johnstone (1994), Ideal spatial adaptation by wavelet shrinkage, on soft thresholds;
+    Zou and Donner (2008), Construction of confidence limits about effect measures, on the sum
+    of two errors.
     """
     binned = Bins.of(confidence, correct, bins)
-    copies = (
-        np.repeat(v, 3, axis=0) for v in (binned.images, binned.confidence, binned.correct)
-    )
-    debiased, low, high = Bins(*copies).solve(np.array([0.0, NORMAL_95, -NORMAL_95])).tolist()
+    debiased, low, high = (ends.item() for ends in binned.intervals())
     if len(correct) < FEWEST_IMAGES:
         low = high = float("nan")
     return CalibrationError(

@@ -18,7 +18,7 @@ from visprism.results.hessian_statistics import (
     kernel_density,
     negative_proportion,
 )
-from visprism.results.hessian_summary import APE, GEOMETRIC, LARGEST, NEP, HessianSummary
+from visprism.results.hessian_summary import GEOMETRIC, LARGEST, NEP, HessianSummary
 from visprism.results.per_image import PerImage, linearized_ratio
 
 Key = tuple[str, str, float]  # phase, data, weight decay
@@ -60,7 +60,7 @@ class HessianSpectrum(Result):
     @property
     def batches(self) -> int:
         """Number of mini-batches that every phase, data set and objective has."""
-        return min((len(np.unique(part.batch)) for _, part in self._parts()), default=0)
+        return min((len(np.unique(part.batch)) for _, part in self.parts()), default=0)
 
     def first(self, batches: int) -> "HessianSpectrum":
         """The spectrum of the first mini-batches alone.
@@ -104,7 +104,7 @@ class HessianSpectrum(Result):
 
     def summary(self) -> "HessianSummary":
         """NEP, the share of negative eigenvalues, and APE, the mean of the positive ones."""
-        rows = [(*key, *_summary_of(part)) for key, part in self._parts()]
+        rows = [(*key, *_summary_of(part)) for key, part in self.parts()]
         return HessianSummary(
             **_named_columns(HessianSummary, rows),
             k=self.k,
@@ -115,19 +115,19 @@ class HessianSpectrum(Result):
         )
 
     def per_mini_batch(self) -> PerImage:
-        """NEP, both means of positive eigenvalues and the largest one, of each mini-batch.
+        """NEP, the geometric mean of positive eigenvalues and the largest, by mini-batch.
 
-        Their means over mini-batches are the numbers of `summary`. The means of positive
-        eigenvalues are ratios of sums over mini-batches, so that their values are linearized,
-        see `linearized_ratio`. Left out is what has no interval: everything for fewer than 10
-        mini-batches, APE of heavy-tailed ones, and the largest eigenvalue unless it converged
-        in each.
+        Their means over mini-batches are the numbers of `summary`. The geometric mean is that
+        of a ratio of sums over mini-batches, so that its values are linearized, see
+        `linearized_ratio`. Left out is what has no interval: everything for fewer than 10
+        mini-batches, and the largest eigenvalue unless it converged in each. For APE see
+        `visprism.results.hessian_differences.ape_differences`.
         """
         summary = self.summary()
         names: list[str] = []
         values: list[np.ndarray] = []
         numbers: list[np.ndarray] = []
-        for row, (_, part) in enumerate(self._parts()):
+        for row, (_, part) in enumerate(self.parts()):
             for quantity, of_batches in _by_mini_batch(part, summary, row).items():
                 names += [f"{quantity}, {summary.name_of(row)}"] * len(of_batches)
                 values.append(of_batches)
@@ -151,7 +151,7 @@ class HessianSpectrum(Result):
         if points < 2:
             raise InputError(f"points must be at least 2, got {points}")
         rows = []
-        for key, part in self._parts():
+        for key, part in self.parts():
             values = part.value[part.rank > 0]
             for sign in (-1, 1):
                 of_sign = values[np.sign(values) == sign]
@@ -169,7 +169,8 @@ class HessianSpectrum(Result):
             **dict(zip(names, arrays, strict=True)), provenance=self.provenance
         )
 
-    def _parts(self) -> list[tuple[Key, "HessianSpectrum"]]:
+    def parts(self) -> list[tuple[Key, "HessianSpectrum"]]:
+        """The spectrum of each phase, data set and weight decay, with these three."""
         columns = (self.phase, self.data, self.weight_decay)
         keys = list(zip(*(column.tolist() for column in columns), strict=True))
         return [
@@ -228,8 +229,6 @@ def _by_mini_batch(
         logs = linearized_ratio(np.array([np.log(v).sum() for v in positive]), counts)
         geometric = float(summary.ape_log_mean[row])
         quantities[GEOMETRIC] = geometric * (1 + logs - np.log(geometric))
-    if np.isfinite(summary.ape_low[row]):
-        quantities[APE] = linearized_ratio(np.array([v.sum() for v in positive]), counts)
     if summary.largest_converged[row] == 1:
         ends = part.select((part.rank == 0) & (part.which == "LA"))
         quantities[LARGEST] = ends.value[np.argsort(ends.batch)]

@@ -54,9 +54,7 @@ class HessianSummary(Result):
     ape: np.ndarray = column(
         "Average positive eigenvalue (APE)", "", "mean of the leading eigenvalues above 0"
     )
-    ape_low: np.ndarray = column(
-        "APE, lower end", "", "of its 95% interval; NaN for heavy-tailed mini-batches"
-    )
+    ape_low: np.ndarray = column("APE, lower end", "", "of its 95% interval over mini-batches")
     ape_high: np.ndarray = column("APE, upper end", "", "of its 95% interval over mini-batches")
     ape_median: np.ndarray = column(
         "Median positive eigenvalue", "", "median of the leading eigenvalues above 0"
@@ -188,9 +186,9 @@ class HessianSummary(Result):
         """Why APE has no interval where NEP has one."""
         if np.isfinite(self.ape_low[row]) or np.isnan(self.nep_low[row]):
             return ""
-        return (
-            f", without an interval: heavy tails or fewer than {MIN_BATCHES_APE} mini-batches"
-        )
+        if self.batches[row] < MIN_BATCHES_APE:
+            return f", without an interval: fewer than {MIN_BATCHES_APE} mini-batches"
+        return ", without an interval: too few mini-batches have different positive eigenvalues"
 
     def _interval(self, field: str, row: int, *, percent: bool = False) -> str:
         low, high = (float(getattr(self, f"{field}_{end}")[row]) for end in ("low", "high"))

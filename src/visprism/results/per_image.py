@@ -9,13 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Bool, Float, Int, Integer
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.core.statistics import mean_interval, paired_proportions_interval, t_interval
+from visprism.core.statistics import (
+    FEWEST_DIFFERENT,
+    mean_interval,
+    paired_proportions_interval,
+    t_interval,
+)
 from visprism.results.base import ColumnInfo, Columns, Result, column, result_type, scalar
 
+ACCURACY = "accuracy"  # of each image, 1 for a correct prediction
+LOSSES = ("NLL", "Brier score", "signed ECE (mean confidence - accuracy)")  # of predictions
 DIRECTION_PAIRS = "direction pairs"  # of a loss landscape, as `PerImage.over`
 MIN_UNITS = 10  # mini-batches; intervals over fewer do not hold their level
 MIN_DIRECTION_PAIRS = 3  # means over random directions are closer to normal
@@ -172,7 +179,9 @@ def paired_differences(first: PerImage, second: PerImage) -> Differences:
     mini-batches and of direction pairs, which are few, it is Student's, and NaN for fewer than
     10 mini-batches or 3 direction pairs. Where all values
     are 0 or 1, as for correct classification, the interval is that of Bonett and Price, which
-    does not shrink to a point when the models agree on every image.
+    does not shrink to a point when the models agree on every image. NLL, Brier score and signed
+    calibration error have an interval if each model has at least 5 correct and 5 wrong
+    predictions of the common images, see `enough_outcomes`.
 
     Quantities that only one of them has are left out.
 
@@ -249,7 +258,10 @@ def _difference(
         )
     a, b = values_a[at_a].astype(np.float64), values_b[at_b].astype(np.float64)
     fewest = MIN_DIRECTION_PAIRS if first.over == DIRECTION_PAIRS else MIN_UNITS
-    if first.over != "images" and len(images) < fewest:
+    if (first.over != "images" and len(images) < fewest) or (
+        quantity in LOSSES
+        and not all(_enough_of_both(result, images) for result in (first, second))
+    ):
         low = high = float("nan")
     elif _binary(a) and _binary(b):
         low, high = paired_proportions_interval(
@@ -261,6 +273,24 @@ def _difference(
         error = (b - a).std(ddof=1) / np.sqrt(len(images))
         low, high = t_interval(float((b - a).mean()), float(error), len(images))
     return float(a.mean()), float(b.mean()), float((b - a).mean()), low, high, len(images)
+
+
+def enough_outcomes(correct: Bool[np.ndarray, " n"]) -> bool:
+    """Whether means of losses have an interval: from 5 correct and 5 wrong predictions on.
+
+    A few predictions that differ from all others make most of the variance of such a mean, and
+    how many there are is a matter of chance.
+    """
+    number = int(correct.sum())
+    return min(number, len(correct) - number) >= FEWEST_DIFFERENT
+
+
+def _enough_of_both(result: PerImage, images: Int[np.ndarray, " n"]) -> bool:
+    """Whether these images have enough correct and wrong predictions, where these are known."""
+    if ACCURACY not in result.quantities:
+        return True
+    of, correct = result.values_of(ACCURACY)
+    return enough_outcomes(correct[np.isin(of, images)] == 1)
 
 
 def _binary(values: Float[np.ndarray, " n"]) -> bool:

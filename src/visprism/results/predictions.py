@@ -4,17 +4,16 @@ from dataclasses import replace
 from math import nan
 
 import numpy as np
-from jaxtyping import Float
 
 from visprism.core.errors import InputError
 from visprism.core.kappa import kappa_interval
 from visprism.core.provenance import Provenance
-from visprism.core.statistics import FEWEST_DIFFERENT
+from visprism.core.statistics import correlation, difference_interval
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.calibration_error import calibration_contributions, calibration_error
 from visprism.results.findings import Finding
-from visprism.results.per_image import Differences, PerImage
+from visprism.results.per_image import ACCURACY, LOSSES, Differences, PerImage
 from visprism.results.text import images_text, interval_text
 
 
@@ -42,12 +41,8 @@ class Outcomes(Result):
 
     def per_image(self) -> PerImage:
         """Accuracy, NLL, Brier score and signed calibration error of each image."""
-        values = {
-            "accuracy": self.correct,
-            "NLL": self.nll,
-            "Brier score": self.brier,
-            "signed ECE (mean confidence - accuracy)": self.confidence - self.correct,
-        }
+        losses = self.nll, self.brier, self.confidence - self.correct
+        values = {ACCURACY: self.correct, **dict(zip(LOSSES, losses, strict=True))}
         n = len(self)
         return PerImage(
             quantity=np.repeat(list(values), n),
@@ -55,16 +50,6 @@ class Outcomes(Result):
             value=np.concatenate([value.astype(np.float64) for value in values.values()]),
             provenance=self.provenance,
         )
-
-
-def enough_outcomes(outcomes: Outcomes) -> bool:
-    """Whether means of losses have an interval: from 5 correct and 5 wrong predictions on.
-
-    A few predictions that differ from all others make most of the variance of such a mean, and
-    how many there are is a matter of chance.
-    """
-    correct = int(outcomes.correct.astype(bool).sum())
-    return min(correct, len(outcomes) - correct) >= FEWEST_DIFFERENT
 
 
 @result_type("error-consistency")
@@ -193,14 +178,11 @@ def calibration_differences(
 ) -> Differences:
     """Difference of the debiased ECE of two models, with a paired interval over images.
 
-    With estimates a and b, their intervals [la, ua] and [lb, ub], and r the correlation of the
-    contributions of the images, the interval of b - a is
+    It is that of `visprism.core.statistics.difference_interval`, with the correlation of the
+    contributions of the images.
 
-        b - a - sqrt((b - lb)^2 + (ua - a)^2 - 2 r (b - lb)(ua - a)) to
-        b - a + sqrt((ub - b)^2 + (a - la)^2 - 2 r (ub - b)(a - la)).
-
-    Where la or lb is 0 the model may be calibrated exactly. Its debiased ECE is then too large
-    on average and not normal, and r = -1 is taken at that end: the two distances are added.
+    Where the lower end of a model is 0, it may be calibrated exactly. Its debiased ECE is then
+    too large on average and not normal, and a correlation of -1 is taken at that end.
 
     Args:
         first: outcomes of the first model.
@@ -216,32 +198,24 @@ def calibration_differences(
     _check_same_images(first, second)
     pair = [(result.confidence, result.correct.astype(bool)) for result in (first, second)]
     a, b = (calibration_error(*columns, bins=bins) for columns in pair)
-    r = _correlation(*(calibration_contributions(*columns, bins=bins) for columns in pair))
-    down = _distance(b.debiased - b.low, a.high - a.debiased, r if b.low > 0 else -1.0)
-    up = _distance(b.high - b.debiased, a.debiased - a.low, r if a.low > 0 else -1.0)
-    difference = b.debiased - a.debiased
+    r = correlation(*(calibration_contributions(*columns, bins=bins) for columns in pair))
+    low, high = difference_interval(
+        (a.debiased, a.low, a.high),
+        (b.debiased, b.low, b.high),
+        (r if b.low > 0 else -1.0, r if a.low > 0 else -1.0),
+    )
     return Differences(
         quantity=np.array(["debiased ECE"]),
         first=np.array([a.debiased]),
         second=np.array([b.debiased]),
-        difference=np.array([difference]),
-        low=np.array([difference - down]),
-        high=np.array([difference + up]),
+        difference=np.array([b.debiased - a.debiased]),
+        low=np.array([low]),
+        high=np.array([high]),
         images=np.array([len(first)]),
         first_model=first.provenance.model,
         second_model=second.provenance.model,
         provenance=_both(first, second),
     )
-
-
-def _distance(x: float, y: float, correlation: float) -> float:
-    return float(np.sqrt(max(x**2 + y**2 - 2 * correlation * x * y, 0.0)))
-
-
-def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
-    """Of values whose expectation is 0; 0 where one of them is 0 for all images."""
-    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
-    return float(a @ b) / scale if scale > 0 else 0.0
 
 
 def _check_same_images(first: Outcomes, second: Outcomes) -> None:

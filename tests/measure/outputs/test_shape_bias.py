@@ -45,18 +45,27 @@ def test_decisions_for_shape_and_texture_are_counted_and_others_left_out():
 
 
 def test_values_of_images_are_the_bias_and_their_influence():
-    shapes, textures = [0, 0, 1, 1, 2, 2], np.array([1, 2, 0, 1, 0, 1])
-    predictions = predicted([0, 2, 1, 1, 2, 0], shapes)
+    shapes, textures = [0, 0, 1, 1, 2, 2] * 5, np.array([1, 2, 0, 1, 0, 1] * 5)
+    predictions = predicted([0, 2, 1, 1, 2, 0] * 5, shapes)
     images, values = shape_bias_by_image(predictions, textures).values_of("shape bias")
-    assert images.tolist() == [0, 1, 2, 4, 5]  # image 3 has one category twice
+    assert images.tolist() == [i for i in range(30) if i % 6 != 3]  # one category twice
     # Bias 3/4; 4 of 5 images are decisions: for the shape 3/4 + (1 - 3/4) / (4/5).
-    np.testing.assert_allclose(values, [1.0625, -0.1875, 1.0625, 1.0625, 0.75])
+    np.testing.assert_allclose(values, [1.0625, -0.1875, 1.0625, 1.0625, 0.75] * 5)
     # The derivative of the bias with respect to the weight of an image, in proportion.
-    shape, texture = np.array([1, 0, 1, 1, 0]), np.array([0, 1, 0, 0, 0])
-    weight = np.ones(5)
+    shape, texture = np.array([1, 0, 1, 1, 0] * 5), np.array([0, 1, 0, 0, 0] * 5)
+    weight = np.ones(25)
     weight[1] += 1e-6
     moved = (weight * shape).sum() / (weight * (shape + texture)).sum()
-    assert (moved - 0.75) / 1e-6 * 5 == pytest.approx(values[1] - 0.75, abs=1e-4)
+    assert (moved - 0.75) / 1e-6 * 25 == pytest.approx(values[1] - 0.75, abs=1e-4)
+
+
+@pytest.mark.parametrize(("texture_decisions", "given"), [(4, False), (5, True)])
+def test_few_decisions_for_a_cue_have_no_values_of_images(
+    texture_decisions: int, *, given: bool
+):
+    decisions = [0] * (20 - texture_decisions) + [1] * texture_decisions
+    values = shape_bias_by_image(predicted(decisions, [0] * 20), np.ones(20, int))
+    assert bool(values.quantities) == given
 
 
 def test_the_interval_is_wilsons():

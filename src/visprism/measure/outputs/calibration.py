@@ -19,7 +19,8 @@ from visprism.measure.outputs.outcomes import outcomes_of
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
-from visprism.results.predictions import Outcomes, enough_outcomes
+from visprism.results.per_image import enough_outcomes
+from visprism.results.predictions import Outcomes
 
 Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
@@ -149,6 +150,6 @@ def _means(outcomes: Outcomes) -> dict[str, tuple[float, float]]:
         "signed_ece": outcomes.confidence - outcomes.correct.astype(np.float64),
         "aurc": aurc_contributions(SortedByConfidence.of(outcomes)),
     }
-    if not enough_outcomes(outcomes):
+    if not enough_outcomes(outcomes.correct.astype(bool)):
         return dict.fromkeys(losses, (nan, nan))
     return {name: mean_interval(values) for name, values in losses.items()}

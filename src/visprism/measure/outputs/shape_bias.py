@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.statistics import wilson
+from visprism.core.statistics import FEWEST_DIFFERENT, wilson
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.per_image import PerImage, linearized_ratio
 from visprism.results.shape_bias import SHAPE_BIAS, ShapeBias
@@ -88,8 +88,9 @@ def shape_bias_by_image(
 
     With s_i = 1 for a shape decision and t_i = 1 for a texture decision, the bias is
     r = sum(s_i) / sum(s_i + t_i), and image i has the value
-    r + (s_i - r (s_i + t_i)) / mean(s + t), over images with conflicting cues. It is empty
-    without any decision for either cue.
+    r + (s_i - r (s_i + t_i)) / mean(s + t), over images with conflicting cues. It is empty for
+    fewer than 5 decisions for the shape or 5 for the texture: paired differences of fewer have
+    intervals that are too short.
 
     Args:
         predictions: as for `shape_bias`.
@@ -98,8 +99,9 @@ def shape_bias_by_image(
     conflict, decisions = _conflict(predictions, textures), _decisions(predictions)
     shape = (decisions == predictions.targets.numpy())[conflict].astype(np.float64)
     texture = (decisions == textures)[conflict].astype(np.float64)
-    images = np.flatnonzero(conflict) if (shape + texture).any() else np.zeros(0, dtype=int)
-    values = linearized_ratio(shape, shape + texture) if len(images) else np.zeros(0)
+    enough = min(shape.sum(), texture.sum()) >= FEWEST_DIFFERENT
+    images = np.flatnonzero(conflict) if enough else np.zeros(0, dtype=int)
+    values = linearized_ratio(shape, shape + texture) if enough else np.zeros(0)
     return PerImage(
         quantity=np.full(len(images), SHAPE_BIAS),
         image=images,

@@ -19,7 +19,7 @@ from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Temperature
 from visprism.results.calibration_error import calibration_error
-from visprism.results.predictions import enough_outcomes
+from visprism.results.per_image import enough_outcomes
 
 _ROWS = 4096  # images of a block
 _WIDEST = np.log(1e4)  # bound of |log T|
@@ -73,7 +73,7 @@ def temperature(
     )
     before, after = outcomes(predictions), outcomes(scaled)
     errors = [calibration_error(o.confidence, o.correct.astype(bool)) for o in (before, after)]
-    enough = enough_outcomes(before)
+    enough = enough_outcomes(before.correct.astype(bool))
     half = t_quantile(images) * error if enough else nan
     low, high = mean_interval(after.nll - before.nll) if enough else (nan, nan)
     result = Temperature(
