@@ -198,7 +198,7 @@ class Ablations(Result):
                 f"{(~self.partial).sum()} of {len(self)} ablations ran the full model, because "
                 "a forward pass cannot start at their cut"
             )
-        return (*_chance(self), *(Finding(text) for text in texts))
+        return (*(Finding(text) for text in texts), *_chance(self))
 
     def _largest(self, experiment: str) -> str:
         """The ablation with the largest drop, a selected maximum."""
@@ -274,7 +274,7 @@ class KindAblations(Result):
             if self.drop_low[i] <= 0 <= self.drop_high[i]:
                 text += ", not significant"
             texts.append(text)
-        return (*_chance(self), *(Finding(text) for text in texts))
+        return (*(Finding(text) for text in texts), *_chance(self))
 
     def answers(self) -> tuple[Answer, ...]:
         """Means by kind, and late minus early blocks, of which claim C10 is about."""

@@ -119,7 +119,7 @@ class FrequencyRobustness(Result):
                     f"{significance}, over {images}"
                 )
             )
-        return (*_chance(self, self.clean_accuracy), *findings)
+        return (*findings, *_chance(self, self.clean_accuracy))
 
     def answers(self) -> tuple[Answer, ...]:
         """The mean drop over bands; `FrequencyContrasts` has high against low frequencies."""
@@ -182,7 +182,7 @@ class FourierSensitivity(Result):
                 f"largest error rate of {len(self)} frequencies: {self.error[worst]:.1%} at "
                 f"({self.vertical[worst]}, {self.horizontal[worst]}) cycles, over {images}"
             )
-        return (*_chance(self, 1 - self.clean_error), *(Finding(text) for text in texts))
+        return (*(Finding(text) for text in texts), *_chance(self, 1 - self.clean_error))
 
     def answers(self) -> tuple[Answer, ...]:
         """The mean rise over frequencies."""
@@ -293,7 +293,7 @@ class Adversarial(Result):
                     code="VP103",
                 )
             )
-        return (*_chance(self, self.clean_accuracy), *findings)
+        return (*findings, *_chance(self, self.clean_accuracy))
 
     def answers(self) -> tuple[Answer, ...]:
         """Robust accuracy of each size of perturbation, over the strongest attacks measured."""
