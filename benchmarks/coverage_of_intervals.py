@@ -580,9 +580,10 @@ def eigenvalues() -> Iterator[Case]:
                 pair = (list(np.exp(common + d + 0.4 * g.normal(size=(n, 5)))) for d in shifts)
                 return average_positive_difference(*pair)
 
-            situation = f"spread {spread} of logs, common"
-            value = truth * float(np.exp(0.345) - 1)
-            yield Case("difference of APE", "paired", situation, n, value, sharper)
+            if n >= MIN_BATCHES_APE:
+                situation = f"spread {spread} of logs, common"
+                value = truth * float(np.exp(0.345) - 1)
+                yield Case("difference of APE", "paired", situation, n, value, sharper)
 
 
 def few_units() -> Iterator[Case]:
