@@ -412,11 +412,11 @@ def calibration_errors() -> Iterator[Case]:
                 def timid(
                     g: Generator, n: int = n, beta: tuple = beta, accuracy: float = accuracy
                 ) -> Ends:
-                    c = g.beta(*beta, n).astype(np.float32)
+                    c = g.beta(beta[0], beta[1], n).astype(np.float32)
                     error = calibration_error(c, g.random(n) < accuracy)
                     return error.low, error.high
 
-                c = np.random.default_rng(0).beta(*beta, REFERENCE)
+                c = np.random.default_rng(0).beta(beta[0], beta[1], REFERENCE)
                 gaps = np.bincount(np.ceil(c * 10).astype(int), accuracy - c)
                 truth = float(np.abs(gaps).sum() / REFERENCE)
                 situation = f"accuracy {accuracy}, confidences Beta{beta}"
@@ -580,9 +580,10 @@ def eigenvalues() -> Iterator[Case]:
                 pair = (list(np.exp(common + d + 0.4 * g.normal(size=(n, 5)))) for d in shifts)
                 return average_positive_difference(*pair)
 
-            situation = f"spread {spread} of logs, common"
-            value = truth * float(np.exp(0.345) - 1)
-            yield Case("difference of APE", "paired", situation, n, value, sharper)
+            if n >= MIN_BATCHES_APE:
+                situation = f"spread {spread} of logs, common"
+                value = truth * float(np.exp(0.345) - 1)
+                yield Case("difference of APE", "paired", situation, n, value, sharper)
 
 
 def few_units() -> Iterator[Case]:

@@ -100,12 +100,12 @@ def average_positive_difference(
     covers the truth in 95 to 100 % of samples. Student's interval of the mean difference covers
     it in 58 to 94 %.
     """
-    ends = [average_positive(values) for values in (first, second)]
-    if not np.isfinite(ends).all():
+    one, other = average_positive(first), average_positive(second)
+    if not np.isfinite([*one, *other]).all():
         return float("nan"), float("nan")
     pair = (linearized_ratio(*_positive_sums(values)) for values in (first, second))
     r = correlation(*pair)
-    return difference_interval(*ends, (r, r))
+    return difference_interval(one, other, (r, r))
 
 
 def _positive_sums(values: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
