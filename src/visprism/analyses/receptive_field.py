@@ -19,7 +19,7 @@ class EffectiveReceptiveField(Analysis):
 
     name = "receptive-field"
     needs = Needs.FEATURES | Needs.GRADIENTS
-    max_images = 16
+    max_images = 32  # the fewest with an interval of a difference
     source = "Luo et al. (2016); Ding et al. (2022)"
     sections = (
         Section(
