@@ -178,6 +178,7 @@ def test_there_is_an_interval_from_100_images_on_however_many_are_wrong(
     assert np.isfinite([error.value, error.debiased, error.calibrated]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("images", "gap"), [(100, 0.0), (100, 0.03), (256, 0.03)])
 def test_the_intervals_that_are_printed_cover_it_also_where_few_are_wrong(
     images: int, gap: float

@@ -198,6 +198,7 @@ def test_few_images_have_no_interval_of_the_difference_of_the_ece():
     assert np.isnan([result.low, result.high]).all()
 
 
+@pytest.mark.slow
 def test_the_difference_of_two_models_without_errors_holds_the_truth():
     generator = np.random.default_rng(7)
     truth, inside = 0.2 - 2 / 22, []

@@ -16,6 +16,7 @@ from visprism.study.subjects import DataOptions
 REASONS = {
     "largest accuracy drop": "a selected maximum, of other blocks in each model",
     "block structure": "over groups of batches, and a model of one stage has none",
+    "shape bias": "fewer than 5 decisions for the texture in one model",
     "temperature": "a parameter that is fitted to each model on its own",
     "debiased ECE after temperature scaling": "of each model at its own temperature",
 }

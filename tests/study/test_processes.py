@@ -65,7 +65,9 @@ def assert_equal(study, expected):
     assert repr(study.table()) == repr(expected.table())  # NaN is not equal to itself
 
 
-@pytest.mark.parametrize(("kills", "seed"), [(3, 0), (20, 1)])
+@pytest.mark.parametrize(
+    ("kills", "seed"), [(3, 0), pytest.param(20, 1, marks=pytest.mark.slow)]
+)
 def test_a_study_that_was_killed_resumes_to_the_same_results(
     kills, seed, undisturbed, program, forks, tmp_path
 ):

@@ -47,6 +47,7 @@ def covered_aurc(draw, truth: float, samples: int) -> float:
     return float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [128, 400])
 def test_the_interval_of_the_aurc_covers_it_where_errors_do_not_depend_on_confidence(
     by_hand, images
@@ -60,6 +61,7 @@ def test_the_interval_of_the_aurc_covers_it_where_errors_do_not_depend_on_confid
     assert 0.92 <= covered_aurc(draw, 0.2, 1000) <= 0.97
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_aurc_covers_it_where_errors_are_least_confident(by_hand):
     # With error rate u at the fraction u of images from the top, the risk at c is c / 2.
     generator = np.random.default_rng(2)
