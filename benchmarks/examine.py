@@ -68,8 +68,16 @@ def main() -> None:
     for name, row in rows.items():
         print_table(name, row)
     if arguments.write:
-        RESULTS.write_text(json.dumps({"setting": setting(arguments), "cases": rows}, indent=1))
+        content = json.dumps({"setting": setting(arguments), "cases": rows}, indent=1)
+        # A result names a folder of images, not where it lies on this machine.
+        RESULTS.write_text(content.replace(arguments.images, named(arguments.images)) + "\n")
         print(f"wrote {RESULTS}")
+
+
+def named(images: str) -> str:
+    """The data without the folders above it: ``folder:photos/val``."""
+    source, _, path = images.partition(":")
+    return f"{source}:{'/'.join(Path(path).parts[-2:])}" if path else images
 
 
 def in_fresh_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
