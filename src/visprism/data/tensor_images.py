@@ -12,7 +12,8 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
-from visprism.data.study_images import PixelChange, StudyImages, required
+from visprism.data.image_set import NO_CLASS
+from visprism.data.study_images import PixelChange, StudyImages, nested_order, required
 
 _MOST_BYTES = 4 * 2**30  # of batches in memory
 
@@ -27,6 +28,7 @@ class TensorImages(StudyImages):
     split: str = ""  # pyrefly: ignore
     classes: int | None = None
     mean_std: Preprocessing | None = None  # that the tensors were normalized with
+    order: Int64[np.ndarray, " n"] | None = None  # index of each image as it was read
 
     def __len__(self) -> int:
         return len(_first(self.images))
@@ -35,6 +37,11 @@ class TensorImages(StudyImages):
     def targets(self) -> Int64[np.ndarray, " n"] | None:
         """Class index of each image; None without labels."""
         return None if self.labels is None else self.labels.numpy()
+
+    @property
+    def positions(self) -> Int64[np.ndarray, " n"]:
+        """Index of each image in the order in which the data gave them."""
+        return np.arange(len(self)) if self.order is None else self.order
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -130,6 +137,7 @@ def tensor_images(
     limit: int | None = None,
     num_classes: int | None = None,
     preprocessing: Preprocessing | None = None,
+    seed: int | None = None,
 ) -> TensorImages:
     """The batches of a loader or another iterable, read once and kept in memory.
 
@@ -142,6 +150,8 @@ def tensor_images(
         limit: read at most this number of images.
         num_classes: number of classes, where it is known.
         preprocessing: the normalization that the images have, where it is known.
+        seed: of a random order whose every prefix is balanced over classes; see
+            `nested_order`. None: as read.
 
     Raises:
         InputError: if there are no images, batches differ in form or size, or they need more
@@ -184,13 +194,30 @@ def tensor_images(
             break
     if not number:
         raise InputError("data must give at least one image, got none")
-    stacked = (
-        {key: torch.cat([p[key] for p in images]) for key in images[0]}
-        if isinstance(images[0], Mapping)
-        else torch.cat(images)
-    )
     labels = torch.cat(targets) if targets else None
-    return TensorImages(stacked, labels, name, split, num_classes, preprocessing)
+    order = None
+    if seed is not None:
+        classes = np.full(number, NO_CLASS) if labels is None else labels.numpy()
+        order = nested_order(classes, seed=seed)
+        labels = None if labels is None else labels[order]
+    stacked = (
+        {key: _stacked([p[key] for p in images], order) for key in images[0]}
+        if isinstance(images[0], Mapping)
+        else _stacked(images, order)
+    )
+    return TensorImages(stacked, labels, name, split, num_classes, preprocessing, order)
+
+
+def _stacked(batches: Sequence[Tensor], order: Int64[np.ndarray, " n"] | None) -> Tensor:
+    """The rows of all batches in an order, without a second copy of them."""
+    if order is None:
+        return torch.cat(tuple(batches))
+    rows = torch.from_numpy(np.argsort(order)).split([len(batch) for batch in batches])
+    first = batches[0]
+    stacked = first.new_empty((len(order), *first.shape[1:]))
+    for batch, places in zip(batches, rows, strict=True):
+        stacked[places] = batch
+    return stacked
 
 
 def to_pixels(images: Tensor, preprocessing: Preprocessing) -> UInt8[Tensor, "b c h w"]:

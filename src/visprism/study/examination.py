@@ -85,6 +85,7 @@ class Examination:
         self.store.header["models"] = [s.name for s in self.subjects]
         self.store.header["keys"] = [e.key for e in entries]
         self.store.header["seconds"] = seconds
+        self.store.header["positions"] = self.subjects[0].images.positions.tolist()
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
         return Study(
