@@ -298,6 +298,15 @@ def test_an_index_cannot_name_files_outside_of_the_study(net, loader, brightness
 # What is refused.
 
 
+def test_a_folder_with_other_files_is_refused_and_left_as_it_is(
+    net, loader, brightness, tmp_path
+):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match=r"empty folder or hold a study, got .*thesis\.tex"):
+        examine(net(), loader, analyses=[brightness], out=tmp_path, fresh=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
 def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightness):
     def refused(match, *args, **options):
         with pytest.raises(InputError, match=match):
@@ -310,6 +319,12 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     refused("minutes must be a positive number", net(), loader, minutes=float("nan"))
     refused(
         "unknown analysis 'furier'. Did you mean fourier", net(), loader, analyses=["furier"]
+    )
+    refused(
+        "options of brightness must be given once",
+        net(),
+        loader,
+        options={"brightness": {"offset": 1.0}},
     )
     refused(
         "fourier has no option 'profil'. Did you mean profile",

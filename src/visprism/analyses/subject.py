@@ -175,6 +175,11 @@ class Subject:
             return f"there are no labels in {self.images.name}"
         if not self.num_classes:
             return "the model does not return one vector of logits per image"
+        if self.num_classes == 1:
+            return (
+                "the model returns one logit per image, not one per class. Return two logits, "
+                "0 and the given one, to measure a binary classifier"
+            )
         declared = self.images.num_classes
         if declared is not None and declared != self.num_classes:
             return (

@@ -71,7 +71,7 @@ def candidates_of(
         if repeated:
             raise InputError(
                 f"models must have different names, got {min(repeated)!r} twice. "
-                "Pass a mapping of names to models."
+                "Name each model once; in Python, a mapping names the models."
             )
         named = dict(zip(titles, made, strict=True))
     if not named:
