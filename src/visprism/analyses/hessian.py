@@ -89,6 +89,7 @@ class Hessian(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """Summary, densities, spectrum, and values of mini-batches."""
+        subject = subject.in_mini_batches(self.mini_batch)
         data = {}
         if self.train_images != "augmented":
             data["clean"] = subject.training_batches(self.mini_batch)

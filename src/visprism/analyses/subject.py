@@ -74,6 +74,15 @@ class Subject:
         """The same subject with at most `number` images, the first ones."""
         return replace(self, limit=number)
 
+    def in_mini_batches(self, size: int) -> "Subject":
+        """The same subject without the training images that do not fill a mini-batch.
+
+        Mini-batches of different sizes have different curvature. Fewer images than one
+        mini-batch are all kept.
+        """
+        number = min(len(self.training_images), self.limit or len(self.training_images))
+        return self.limited(number - number % size or number)
+
     def batches(
         self, batch_size: int | None = None, change: PixelChange | None = None
     ) -> Sequence:
