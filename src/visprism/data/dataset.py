@@ -108,7 +108,7 @@ def in_order(
     if loader.batch_size is None or not (shuffled or isinstance(sampler, SequentialSampler)):
         return loader, None
     number = _length(dataset)
-    if len(sampler) != number:
+    if len(sampler) != number:  # pyrefly: ignore (both kinds have a length)
         return loader, None
     chosen = np.arange(number)
     if limit is not None and limit < number:
