@@ -46,6 +46,7 @@ from visprism.measure.outputs.stability import _interval as flip_interval
 from visprism.measure.outputs.temperature import temperature
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
+from visprism.results.differences import paired_differences
 from visprism.results.hessian_statistics import (
     MIN_BATCHES_APE,
     average_positive,
@@ -53,7 +54,6 @@ from visprism.results.hessian_statistics import (
     geometric_mean,
     negative_proportion,
 )
-from visprism.results.per_image import paired_differences
 from visprism.results.predictions import (
     Outcomes,
     calibration_differences,

@@ -29,6 +29,7 @@ class Answer:
     verdict: Verdict = ""  # about that claim
     # "geometric": exp(mean of logs) - 1, the relative change by the geometric mean of ratios
     average: Average = "arithmetic"
+    missing: str = ""  # why there is no interval
 
     def __str__(self) -> str:
         """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""

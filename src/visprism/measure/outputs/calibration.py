@@ -19,7 +19,7 @@ from visprism.measure.outputs.outcomes import outcomes_of
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
-from visprism.results.per_image import enough_outcomes
+from visprism.results.differences import enough_outcomes
 from visprism.results.predictions import Outcomes
 
 Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
