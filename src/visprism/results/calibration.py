@@ -1,7 +1,7 @@
 """Results of calibration: every metric of predictions, reliability, and temperature scaling."""
 
 from collections.abc import Mapping
-from math import nan
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -82,9 +82,12 @@ class Calibration(Result):
     def findings(self) -> tuple[Finding, ...]:
         """Accuracy, NLL, ECE, and the direction of the calibration error if significant."""
         images = images_text(self.provenance.images, self.provenance.split)
+        missing = _missing_interval(
+            self.interval("nll")[0], self.provenance.images, of=" of the NLL"
+        )
         accuracy = (
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
-            f"{self._missing_interval()}"
+            f"{missing}"
         )
         chance = chance_findings(
             self.of("accuracy"), self.provenance.images, self.classes, self.provenance.split
@@ -145,17 +148,6 @@ class Calibration(Result):
     def _text(self, metric: str, form: str = ".3g") -> str:
         return interval_text(self.of(metric), *self.interval(metric), form)
 
-    def _missing_interval(self) -> str:
-        """Why the NLL has no interval where the accuracy has one."""
-        if np.isfinite(self.interval("nll")).all() or not self.provenance.images:
-            return ""
-        if self.provenance.images < FEWEST_VALUES:
-            return f" (no interval of the NLL: fewer than {FEWEST_VALUES} images)"
-        return (
-            f" (no interval of the NLL: fewer than {FEWEST_DIFFERENT} correct or "
-            f"{FEWEST_DIFFERENT} wrong predictions)"
-        )
-
     def _direction(self) -> str:
         """Overconfident or underconfident where the interval of the signed ECE excludes 0."""
         signed, (low, high) = self.of("signed_ece"), self.interval("signed_ece")
@@ -167,6 +159,18 @@ class Calibration(Result):
         if np.isnan(low):
             return text
         return f"over- or underconfidence not significant ({text})"
+
+
+def _missing_interval(low: float, images: int, of: str = "") -> str:
+    """Why a mean of losses has no interval; empty where it has one."""
+    if isfinite(low) or not images:
+        return ""
+    if images < FEWEST_VALUES:
+        return f" (no interval{of}: fewer than {FEWEST_VALUES} images)"
+    return (
+        f" (no interval{of}: fewer than {FEWEST_DIFFERENT} correct or {FEWEST_DIFFERENT} wrong "
+        "predictions)"
+    )
 
 
 @result_type("reliability")
@@ -196,14 +200,22 @@ class RiskCoverage(Result):
     aurc: float = scalar(
         "AURC", "", "area under the curve: mean error rate over all coverages", default=0.0
     )
+    aurc_low: float = scalar(
+        "AURC, low", "", "lower end of its 95 % interval over images", default=nan
+    )
+    aurc_high: float = scalar(
+        "AURC, high", "", "upper end of its 95 % interval over images", default=nan
+    )
 
     def findings(self) -> tuple[Finding, ...]:
         """The area under the curve, and the error rate of the more confident half."""
         half = int(np.abs(self.coverage - 0.5).argmin())
         images = images_text(self.provenance.images, self.provenance.split)
+        aurc = interval_text(self.aurc, self.aurc_low, self.aurc_high)
+        missing = _missing_interval(self.aurc_low, self.provenance.images)
         return (
             Finding(
-                f"AURC {self.aurc:.3g} over {images}: error rate {self.risk[half]:.1%} at "
+                f"AURC {aurc} over {images}{missing}: error rate {self.risk[half]:.1%} at "
                 f"coverage {self.coverage[half]:.0%}, {self.risk[-1]:.1%} at coverage 100%"
             ),
         )

@@ -64,8 +64,14 @@ def missing_interval(low: float, number: int, units: str = "images") -> str:
 
 
 def images_text(images: int, split: str = "") -> str:
-    """The images of a measurement, with their split: ``10,000 test images``."""
-    return f"{images:,} {split + ' ' if split else ''}image{'' if images == 1 else 's'}"
+    """The images of a measurement, with their split: ``10,000 test images``.
+
+    Example:
+        >>> images_text(512, "train"), images_text(1)
+        ('512 training images', '1 image')
+    """
+    kind = {"train": "training "}.get(split, f"{split} " if split else "")
+    return f"{images:,} {kind}image{'' if images == 1 else 's'}"
 
 
 def points_text(value: float, low: float, high: float) -> str:
