@@ -11,6 +11,7 @@ from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.chance import chance_findings
+from visprism.results.differences import FEW_OUTCOMES
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text
 
@@ -157,20 +158,18 @@ class Calibration(Result):
         if high < 0:
             return f"underconfident ({text})"
         if np.isnan(low):
-            return text
+            return f"{text}{_missing_interval(low, self.provenance.images)}"
         return f"over- or underconfidence not significant ({text})"
 
 
-def _missing_interval(low: float, images: int, of: str = "") -> str:
+def _missing_interval(
+    low: float, images: int, *, of: str = "", before: str = " (", after: str = ")"
+) -> str:
     """Why a mean of losses has no interval; empty where it has one."""
     if isfinite(low) or not images:
         return ""
-    if images < FEWEST_VALUES:
-        return f" (no interval{of}: fewer than {FEWEST_VALUES} images)"
-    return (
-        f" (no interval{of}: fewer than {FEWEST_DIFFERENT} correct or {FEWEST_DIFFERENT} wrong "
-        "predictions)"
-    )
+    few = f"fewer than {FEWEST_VALUES} images" if images < FEWEST_VALUES else FEW_OUTCOMES
+    return f"{before}no interval{of}: {few}{after}"
 
 
 @result_type("reliability")
@@ -212,7 +211,10 @@ class RiskCoverage(Result):
         half = int(np.abs(self.coverage - 0.5).argmin())
         images = images_text(self.provenance.images, self.provenance.split)
         aurc = interval_text(self.aurc, self.aurc_low, self.aurc_high)
-        missing = _missing_interval(self.aurc_low, self.provenance.images)
+        n = self.provenance.images
+        wrong = round(float(self.risk[-1]) * n)
+        few = n < FEWEST_VALUES or min(wrong, n - wrong) < FEWEST_DIFFERENT
+        missing = _missing_interval(self.aurc_low, n if few else 0)  # older files have none
         return (
             Finding(
                 f"AURC {aurc} over {images}{missing}: error rate {self.risk[half]:.1%} at "
@@ -276,11 +278,14 @@ class Temperature(Result):
         change = interval_text(self.nll_change, self.nll_change_low, self.nll_change_high)
         significant = self.nll_change_low > 0 or self.nll_change_high < 0
         verdict = "" if significant or np.isnan(self.nll_change_low) else ", not significant"
+        missing = _missing_interval(self.nll_change_low, self.images, before=", ", after="")
         split = self.provenance.split
-        text = f"temperature {fitted}, fitted on {images_text(self.fitted_images, split)}"
+        few = f" (no interval: {FEW_OUTCOMES})" if np.isnan(self.temperature_low) else ""
+        text = f"temperature {fitted}, fitted on {images_text(self.fitted_images, split)}{few}"
         effect = (
             f"NLL from {self.nll_before:.3g} to {self.nll_after:.3g} (change "
-            f"{change}{verdict}) and ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
+            f"{change}{verdict}{missing}) and ECE from {self.ece_before:.1%} to "
+            f"{self.ece_after:.1%}"
         )
         if not self.folds:  # a file of version 0.1
             over = images_text(self.images)
