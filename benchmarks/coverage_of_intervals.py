@@ -90,7 +90,7 @@ class Row:
     printed: str
     situation: str
     units: int
-    coverage: float
+    coverage: float | None  # None where no sample has an interval
     have_interval: float  # share of the samples
     samples: int  # that were simulated
     commit: str  # of the code that was run
@@ -111,7 +111,7 @@ def main() -> None:
             rows.append(covered(case, options.samples, options.seed, str(present["commit"])))
             print(
                 f"{case.interval:<38} {case.situation:<44} {case.units:>5} "
-                f"{rows[-1].coverage:.3f} of {rows[-1].have_interval:.2f}",
+                f"{rows[-1].coverage} of {rows[-1].have_interval:.2f}",
                 flush=True,
             )
     table = {
@@ -120,7 +120,7 @@ def main() -> None:
         "seconds": round(time.perf_counter() - start),
         "rows": [*others(options.only), *(asdict(row) for row in rows)],
     }
-    RESULTS.write_text(json.dumps(table, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(table, indent=1, allow_nan=False) + "\n")
 
 
 def others(replaced: list[str] | None) -> list[dict]:
@@ -160,13 +160,13 @@ def covered(case: Case, samples: int, seed: int, commit: str) -> Row:
     ends = np.array(sampled)
     given = np.isfinite(ends).all(1)
     inside = (ends[:, 0] <= case.truth) & (case.truth <= ends[:, 1])
-    coverage = float(inside[given].mean()) if given.any() else float("nan")
+    coverage = round(float(inside[given].mean()), 4) if given.any() else None
     return Row(
         case.interval,
         case.printed,
         case.situation,
         case.units,
-        round(coverage, 4),
+        coverage,
         round(float(given.mean()), 3),
         len(sampled),
         commit,
