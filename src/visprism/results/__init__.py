@@ -8,7 +8,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from visprism.results.base import Result, result_types
-from visprism.results.per_image import Differences, PerImage, paired_differences
+from visprism.results.differences import Differences, paired_differences
+from visprism.results.per_image import PerImage
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -146,6 +146,8 @@ def _question(row: Row) -> dict[str, Any]:
                 "low": a.low,
                 "high": a.high,
                 "over": a.over,
+                "missing": a.missing,
+                "selected": a.selected,
                 "claim": a.claim,
                 "verdict": a.verdict,
             }

@@ -18,7 +18,7 @@ from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Temperature
 from visprism.results.calibration_error import calibration_error
-from visprism.results.per_image import enough_outcomes
+from visprism.results.differences import enough_outcomes
 
 _ROWS = 4096  # images of a block
 _WIDEST = np.log(1e4)  # bound of |log T|
