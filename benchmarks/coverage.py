@@ -12,8 +12,9 @@ moreover every block between stem and head lies on a grid and `Anatomy.notes` ha
 say. Each runs in a process of its own, under a limit of time and memory. `--resume FILE` keeps
 one line of JSON for each architecture and goes on where an earlier run ended.
 
-With `--all`, sizes from 64 pixels on are tried, and a failure counts only at the size that the
-architecture states. Networks of over 1.5 billion parameters are built with four of their blocks.
+With `--all`, the first size from 64 pixels on that the architecture runs at is measured, and
+where that fails or has a note, the size that it states. Networks of over 1.5 billion parameters
+are built with four of their blocks, where they have that option.
 """
 
 import argparse
@@ -114,16 +115,19 @@ def options_of(arch: str) -> dict:
     import timm
     import torch
 
-    try:
-        with torch.device("meta"):
+    with torch.device("meta"):
+        try:
             model = timm.create_model(arch)
-    except Exception:  # a constructor that reads its tensors; none of these is large
-        return {}
-    return {"depth": 4} if sum(p.numel() for p in model.parameters()) > LARGE else {}
+            if sum(p.numel() for p in model.parameters()) < LARGE:
+                return {}
+            timm.create_model(arch, depth=4)
+        except Exception:  # no such option, or a constructor that reads its tensors
+            return {}
+    return {"depth": 4}
 
 
 def smallest(name: str) -> Iterator[tuple]:
-    """Models of timm as `build` gives them, for every size that they run at, the smallest first."""
+    """A model of timm as `build` gives it, at the smallest size that runs, then at its own."""
     import timm
     import torch
 
@@ -143,6 +147,9 @@ def smallest(name: str) -> Iterator[tuple]:
                 continue
             yield model, side, channels
             break
+        else:
+            continue
+        break
     yield timm.create_model(arch, **options).eval(), stated, channels
 
 
@@ -152,7 +159,7 @@ def examine(name: str) -> dict:
 
 
 def examine_smallest(name: str) -> dict:
-    """`examine` at the first size where it is without a failure or a note, or the stated one."""
+    """`examine` at the smallest size, and at the stated one after a failure or a note."""
     if not name.startswith("timm:"):
         return examine(name)
     warnings.simplefilter("ignore")
