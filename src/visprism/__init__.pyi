@@ -220,3 +220,4 @@ from visprism.training import train as train
 # Checks for custom probes and analyses.
 from visprism.testing import assert_results_equal as assert_results_equal
 from visprism.testing import check_probe as check_probe
+from visprism.testing import check_unchanged as check_unchanged

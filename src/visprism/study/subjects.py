@@ -221,15 +221,9 @@ def _subject(
     way = images.preprocessing(stated)
     if options.size is not None:
         way = _resized(way, images, options.size)
-    try:
-        anatomy = model.anatomy or dissected(model.model, images, way, run)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
-    except Exception as error:  # whatever a user's forward raises
-        raise InputError(_refusal(name, model.model, images, way, error)) from error
     return Subject(
         name=name,
-        anatomy=anatomy,
+        anatomy=model.anatomy or dissected(model.model, images, way, run, name),
         images=images,
         training_images=training,
         preprocessing=way,
@@ -260,31 +254,6 @@ def _resized(
             )
         return way
     return None if way is None else replace(way, size=size, crop=1.0)
-
-
-def _refusal(
-    name: str,
-    model: nn.Module,
-    images: StudyImages,
-    way: Preprocessing | None,
-    error: Exception,
-) -> str:
-    """Why a model cannot process the images, with what it was given."""
-    (batch,) = images.batches(way, batch_size=1, limit=1)
-    given = batch[0] if isinstance(batch, tuple | list) else batch
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    reason = reason.removesuffix(", but expected one of:").rstrip(" .:")
-    if isinstance(given, Mapping):
-        return (
-            f"{name} cannot process a mapping with {', '.join(map(str, given))}: {reason}. "
-            "Pass batches of images, or of (images, targets)."
-        )
-    kind = str(given.dtype).removeprefix("torch.")
-    text = f"{name} cannot process {kind} images of {'x'.join(map(str, given.shape[1:]))}"
-    dtypes = {str(p.dtype).removeprefix("torch.") for p in model.parameters()}
-    if len(dtypes) == 1 and dtypes != {kind}:
-        return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
-    return f"{text}: {reason}. Pass images of the shape that its forward takes."
 
 
 def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:  # noqa: ANN401, FBT001
