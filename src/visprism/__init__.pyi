@@ -195,7 +195,7 @@ from visprism.results.shapes import ScalarPerBlock as ScalarPerBlock
 from visprism.results.shapes import SeriesPerBlock as SeriesPerBlock
 from visprism.results.shapes import Surface as Surface
 from visprism.results.shapes import result_shape as result_shape
-from visprism.results.per_image import Differences as Differences
+from visprism.results.differences import Differences as Differences
 from visprism.results.per_image import PerImage as PerImage
 
 # Figures.
