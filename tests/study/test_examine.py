@@ -154,6 +154,17 @@ def test_an_iterable_data_set_gives_images_or_batches(net, brightness, batches):
     assert study["Net"]["brightness"].mean[0] == pytest.approx(11.5 / 24)
 
 
+def test_a_compiled_module_is_measured_as_it_is_written(net, loader):
+    plain = examine(net(), loader, analyses="variance", minutes=None)
+    compiled = torch.compile(net(), backend="eager")
+    study = examine(compiled, loader, analyses=["variance", "calibration"], minutes=None)
+    assert study.models == ("Net",)
+    assert not study.failures
+    np.testing.assert_array_equal(
+        study["Net"]["variance"].variance, plain["Net"]["variance"].variance
+    )
+
+
 # Plan, events and budget.
 
 
@@ -395,7 +406,7 @@ def test_a_split_of_data_without_a_name_is_refused(net, loader, brightness):
     ("model", "batch", "match"),
     [
         ("float64", "images", "float32 images of 3x8x8, as its parameters are float64"),
-        ("plain", "mapping", "cannot process a mapping with image, label"),
+        ("plain", "mapping", "cannot process a mapping with image, mask"),
         ("plain", "one channel", "cannot process float32 images of 1x8x8"),
     ],
 )
@@ -403,7 +414,7 @@ def test_images_that_a_model_cannot_process_are_described(net, loader, model, ba
     images, targets = loader[0]
     data = {
         "images": loader,
-        "mapping": [{"image": images, "label": targets}],
+        "mapping": [{"image": images, "mask": images[:, 0]}],
         "one channel": [(images[:, :1], targets)],
     }[batch]
     made = net().double() if model == "float64" else net()

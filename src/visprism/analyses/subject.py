@@ -181,7 +181,7 @@ class Subject:
 
     def _without_targets(self) -> str | None:
         if self.images.targets is None:
-            return f"there are no labels in {self.images.name}"
+            return self.images.without_labels or f"there are no labels in {self.images.name}"
         if not self.num_classes:
             return "the model does not return one vector of logits per image"
         if self.num_classes == 1:

@@ -44,6 +44,11 @@ class StudyImages(ABC):
         """Class index of each image; None without labels."""
 
     @property
+    def without_labels(self) -> str:
+        """Why there are no targets; empty where the data simply has none."""
+        return ""
+
+    @property
     @abstractmethod
     def positions(self) -> Int64[np.ndarray, " n"]:
         """Index of each image in the data that the user passed."""

@@ -15,6 +15,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.data.image_set import NO_CLASS
 from visprism.data.study_images import PixelChange, StudyImages, nested_order, required
 
+_LABELS = ("labels", "label", "targets", "target")  # keys of a mapping
 _MOST_BYTES = 4 * 2**30  # of batches in memory
 
 
@@ -29,6 +30,7 @@ class TensorImages(StudyImages):
     classes: int | None = None
     mean_std: Preprocessing | None = None  # that the tensors were normalized with
     order: Int64[np.ndarray, " n"] | None = None  # index of each image as it was read
+    without_labels: str = ""  # why there are none, where the data has other targets
 
     def __len__(self) -> int:
         return len(_first(self.images))
@@ -145,6 +147,9 @@ def tensor_images(
 
     Args:
         data: batches of images (B, C, H, W), of mappings of tensors, or of (images, targets).
+            A mapping of one image tensor and labels, as of Hugging Face, is (images, targets).
+            Targets other than one class index per image, such as masks, are left out;
+            `TensorImages.without_labels` says so.
         name: for provenance.
         split: "train", "test", ... where it is known.
         limit: read at most this number of images.
@@ -166,8 +171,11 @@ def tensor_images(
     images: list[Any] = []
     targets: list[Tensor] = []
     number = size = 0
+    reason = ""
     for batch in _to_the_end(data):
-        pictures, labels = _split_batch(batch)
+        pictures, given = _split_batch(batch)
+        labels, fault = _class_indices(given, len(_first(pictures)))
+        reason = reason or fault
         taken = len(_first(pictures))
         if limit is not None and number + taken > limit:
             taken = limit - number
@@ -178,7 +186,7 @@ def tensor_images(
                 f"all batches must hold images of one size, got {_shapes_text(pictures)} after "
                 f"{_shapes_text(images[0])}"
             )
-        if images and (labels is None) != (not targets):
+        if images and not reason and (labels is None) != (not targets):
             raise InputError("either all batches or none must have targets")
         images.append(pictures)
         targets += [] if labels is None else [labels]
@@ -194,7 +202,7 @@ def tensor_images(
             break
     if not number:
         raise InputError("data must give at least one image, got none")
-    labels = torch.cat(targets) if targets else None
+    labels = torch.cat(targets) if targets and not reason else None
     order = None
     if seed is not None:
         classes = np.full(number, NO_CLASS) if labels is None else labels.numpy()
@@ -205,7 +213,7 @@ def tensor_images(
         if isinstance(images[0], Mapping)
         else _stacked(images, order)
     )
-    return TensorImages(stacked, labels, name, split, num_classes, preprocessing, order)
+    return TensorImages(stacked, labels, name, split, num_classes, preprocessing, order, reason)
 
 
 def _stacked(batches: Sequence[Tensor], order: Int64[np.ndarray, " n"] | None) -> Tensor:
@@ -256,28 +264,39 @@ def _to_the_end(data: Iterable) -> Iterator:
         ) from error
 
 
-def _split_batch(batch: Any) -> tuple[Any, Tensor | None]:  # noqa: ANN401 (what a user's loader gives)
+def _split_batch(batch: Any) -> tuple[Any, Any]:  # noqa: ANN401 (what a user's loader gives)
+    """Images and targets; None where there are no targets."""
     if isinstance(batch, tuple | list):
         if len(batch) != 2:
             raise InputError(
                 f"a batch must be images or (images, targets), got {len(batch)} items"
             )
-        images, targets = batch
-        try:
-            labels = torch.as_tensor(targets)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"targets must be one class index per image, got {type(targets).__name__} "
-                f"({error})"
-            ) from error
-        if labels.ndim != 1 or labels.is_floating_point() or len(labels) != len(_first(images)):
-            raise InputError(
-                "targets must be one class index per image "
-                f"({len(_first(images))}), got shape {tuple(labels.shape)} of "
-                f"type {str(labels.dtype).removeprefix('torch.')}"
-            )
-        return images, labels.long().cpu()
+        return batch[0], batch[1]
+    if isinstance(batch, Mapping):
+        inputs = {key: value for key, value in batch.items() if key not in _LABELS}
+        labels = [value for key, value in batch.items() if key in _LABELS]
+        if len(inputs) == len(labels) == 1:
+            return next(iter(inputs.values())), labels[0]
     return batch, None
+
+
+def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:  # noqa: ANN401
+    """The targets, or None and the reason why they are no classes."""
+    if targets is None:
+        return None, ""
+    try:
+        labels = torch.as_tensor(targets)
+    except (TypeError, ValueError, RuntimeError) as error:
+        return None, (
+            f"targets must be one class index per image, got {type(targets).__name__} ({error})"
+        )
+    if labels.shape == (images,) and not labels.is_floating_point():
+        return labels.long().cpu(), ""
+    kind = str(labels.dtype).removeprefix("torch.")
+    return None, (
+        f"targets must be one class index per image ({images}), got shape "
+        f"{tuple(labels.shape)} of type {kind}"
+    )
 
 
 def _tensors(images: Any) -> list[Any]:  # noqa: ANN401

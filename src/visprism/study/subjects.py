@@ -260,7 +260,8 @@ def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:  # noqa: A
     if isinstance(model, Anatomy):
         return Candidate(model.model, type(model.model).__name__, anatomy=model)
     if isinstance(model, nn.Module):
-        return Candidate(model, type(model).__name__)
+        written = getattr(model, "_orig_mod", model)  # what torch.compile was given
+        return Candidate(model, type(written).__name__)
     from visprism.models import LoadedModel, load_model  # imports timm: seconds
 
     if isinstance(model, str):
