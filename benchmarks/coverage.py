@@ -2,13 +2,19 @@
 
     python benchmarks/coverage.py              one architecture of each timm family, all of
                                                torchvision's classifiers, six of transformers
-    python benchmarks/coverage.py --all        every architecture name that timm lists
+    python benchmarks/coverage.py --all        every architecture name that timm lists, each on
+                                               the smallest image that it takes
     python benchmarks/coverage.py --names vit  those whose name holds "vit"
 
 Networks have random weights; nothing is downloaded. An architecture counts if `dissect` and
 `observe` (Fourier and variance) raise nothing and each block has a kind. It counts as clean if
 moreover every block between stem and head lies on a grid and `Anatomy.notes` has nothing to
-say. Each runs in a process of its own, under a limit of time and memory.
+say. Each runs in a process of its own, under a limit of time and memory. `--resume FILE` keeps
+one line of JSON for each architecture and goes on where an earlier run ended.
+
+With `--all`, the first size from 64 pixels on that the architecture runs at is measured, and
+where that fails or has a note, the size that it states. Networks of over 1.5 billion parameters
+are built with four of their blocks, where they have that option.
 """
 
 import argparse
@@ -16,6 +22,7 @@ import json
 import multiprocessing as mp
 import os
 import platform
+import random
 import resource
 import time
 import warnings
@@ -42,6 +49,8 @@ SMALLER = (
     "_s",
     "18",
 )
+SIDES = (64, 96, 128, 160, 192, 224, 256)  # tried in turn with --all
+LARGE = 1.5e9  # parameters that a machine of 16 GB does not hold
 SMALL = {"num_hidden_layers": 3, "hidden_size": 96, "num_attention_heads": 3}
 
 
@@ -101,8 +110,73 @@ def build(name: str) -> tuple:
     return AutoModelForImageClassification.from_config(config).eval(), config.image_size, 3
 
 
+def options_of(arch: str) -> dict:
+    """`depth=4` for networks of timm that are too large for a common machine."""
+    import timm
+    import torch
+
+    with torch.device("meta"):
+        try:
+            model = timm.create_model(arch)
+            if sum(p.numel() for p in model.parameters()) < LARGE:
+                return {}
+            timm.create_model(arch, depth=4)
+        except Exception:  # no such option, or a constructor that reads its tensors
+            return {}
+    return {"depth": 4}
+
+
+def smallest(name: str) -> Iterator[tuple]:
+    """A model of timm as `build` gives it, at the smallest size that runs, then at its own."""
+    import timm
+    import torch
+
+    arch = name.partition(":")[2]
+    options = options_of(arch)
+    channels, stated, _ = timm.get_pretrained_cfg(arch).input_size
+    model = None
+    for side in [s for s in SIDES if s < stated]:
+        # A network of one image size takes another one as an option, others at run time.
+        for sized in ({"img_size": side}, {}):
+            try:
+                if sized or model is None:
+                    model = timm.create_model(arch, **sized, **options).eval()
+                with torch.inference_mode():
+                    model(torch.zeros(2, channels, side, side))
+            except Exception:
+                continue
+            yield model, side, channels
+            break
+        else:
+            continue
+        break
+    yield timm.create_model(arch, **options).eval(), stated, channels
+
+
 def examine(name: str) -> dict:
     """What came of one architecture; an empty `failure` is a success, a `note` qualifies it."""
+    return dissected(name, *build(name))
+
+
+def examine_smallest(name: str) -> dict:
+    """`examine` at the smallest size, and at the stated one after a failure or a note."""
+    if not name.startswith("timm:"):
+        return examine(name)
+    warnings.simplefilter("ignore")
+    row = failed(name, "not built")
+    for model, side, channels in smallest(name):
+        try:
+            row = dissected(name, model, side, channels)
+        except Exception as error:
+            row = failed(name, one_line(error))
+        row["side"] = side
+        if not row["failure"] and not row["note"]:
+            break
+    return row
+
+
+def dissected(name: str, model, side: int, channels: int) -> dict:  # noqa: ANN001
+    """Dissect and observe one model on two images."""
     warnings.simplefilter("ignore")
     import torch
 
@@ -110,7 +184,6 @@ def examine(name: str) -> dict:
 
     torch.set_num_threads(1)
     start = time.perf_counter()
-    model, side, channels = build(name)
     images = torch.randn(2, channels, side, side, generator=torch.Generator().manual_seed(0))
     anatomy = vp.dissect(model, images)
     middle = anatomy[1:-1]
@@ -128,6 +201,11 @@ def examine(name: str) -> dict:
     }
 
 
+def one_line(error: BaseException) -> str:
+    """Class and text of an error, at most 300 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
 def failed(name: str, failure: str) -> dict:
     """A row for an architecture that gave no answer."""
     return {"name": name, "failure": failure, "note": "", "kinds": {}, "seconds": 0}
@@ -138,14 +216,13 @@ def _child(work: Callable[[str], dict], name: str, gib: float, answer) -> None: 
     try:
         answer.put(work(name))
     except BaseException as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        answer.put(failed(name, text[:300]))
+        answer.put(failed(name, one_line(error)))
 
 
-def isolated(name: str, *, seconds: float, gib: float) -> dict:
-    """`examine` in a process of its own."""
+def isolated(work: Callable[[str], dict], name: str, *, seconds: float, gib: float) -> dict:
+    """`work` on one architecture in a process of its own."""
     answer = mp.Queue()
-    process = mp.Process(target=_child, args=(examine, name, gib, answer))
+    process = mp.Process(target=_child, args=(work, name, gib, answer))
     process.start()
     try:
         return answer.get(timeout=seconds)
@@ -166,6 +243,9 @@ def main() -> None:
     parser.add_argument(
         "--gib", type=float, default=16, help="memory limit for one architecture"
     )
+    parser.add_argument(
+        "--resume", type=Path, help="file of rows, read first and continued row by row"
+    )
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     args = parser.parse_args()
 
@@ -175,9 +255,24 @@ def main() -> None:
     import timm  # noqa: F401
     import torchvision  # noqa: F401
 
+    import visprism as vp
+
+    vp.dissect, vp.observe, vp.FourierProbe  # noqa: B018 (names are imported when they are read)
+    work = examine_smallest if args.all else examine
+    earlier = {}
+    if args.resume and args.resume.exists():
+        lines = args.resume.read_text().splitlines()
+        earlier = {row["name"]: row for row in map(json.loads, lines)}
+    # In random order, so that the rows of a run that has not ended are a fair sample.
+    order = random.Random(0).sample(listed, len(listed)) if args.all else listed
     rows = []
-    for family, name in listed:
-        row = {"family": family} | isolated(name, seconds=args.seconds, gib=args.gib)
+    for family, name in order:
+        row = earlier.get(name)
+        if row is None:
+            row = {"family": family} | isolated(work, name, seconds=args.seconds, gib=args.gib)
+            if args.resume:
+                with args.resume.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
         rows.append(row)
         mark = "FAIL" if row["failure"] else "note" if row["note"] else "ok"
         said = row["failure"] or row["note"] or row["kinds"]

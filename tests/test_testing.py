@@ -1,4 +1,4 @@
-"""`check_probe` (src/visprism/testing.py) finds each way to break the laws of probes."""
+"""`check_probe` (src/visprism/testing/probes.py) finds each way to break the laws of probes."""
 
 import numpy as np
 import pytest

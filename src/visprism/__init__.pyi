@@ -35,32 +35,42 @@ from visprism.analyses.subject import Measured as Measured
 from visprism.analyses.subject import Subject as Subject
 from visprism.core.options import option as option
 
-# Analyses; `vp.analyses` has every one, those of plug-ins too.
+# Analyses; `vp.analyses` has every one, also `Anatomy`, `Attention` and those of plug-ins.
 from visprism import analyses as analyses
 from visprism.analyses.ablation import Ablation as Ablation
+from visprism.analyses.adversarial import Adversarial as Adversarial
+from visprism.analyses.attention_maps import AttentionMaps as AttentionMaps
 from visprism.analyses.attribution import Attribution as Attribution
-from visprism.analyses.attention_maps import AttentionMapsOfImage as AttentionMapsOfImage
 from visprism.analyses.band_energy import BandEnergy as BandEnergy
-from visprism.analyses.branch_transfer import TransferFunction as TransferFunction
+from visprism.analyses.branch_transfer import BranchTransfer as BranchTransfer
+from visprism.analyses.calibration import Calibration as Calibration
 from visprism.analyses.cka import CKA as CKA
+from visprism.analyses.class_separability import ClassSeparability as ClassSeparability
 from visprism.analyses.corruptions import Corruptions as Corruptions
 from visprism.analyses.density import Density as Density
-from visprism.analyses.feature_similarity import SimilarityOfFeatures as SimilarityOfFeatures
+from visprism.analyses.feature_similarity import FeatureSimilarity as FeatureSimilarity
 from visprism.analyses.fourier import Fourier as Fourier
+from visprism.analyses.fourier_sensitivity import FourierSensitivity as FourierSensitivity
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
 from visprism.analyses.intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
+from visprism.analyses.landscape import Landscape as Landscape
 from visprism.analyses.mode_connectivity import ModeConnectivity as ModeConnectivity
-from visprism.analyses.out_of_distribution import OODScores as OODScores
+from visprism.analyses.out_of_distribution import OutOfDistribution as OutOfDistribution
+from visprism.analyses.patch_filters import PatchFilters as PatchFilters
 from visprism.analyses.patch_pca import PatchPCA as PatchPCA
 from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
 from visprism.analyses.quantization import Quantization as Quantization
 from visprism.analyses.readout import Readout as Readout
-from visprism.analyses.receptive_field import EffectiveReceptiveField as EffectiveReceptiveField
-from visprism.analyses.class_separability import SeparabilityOfClasses as SeparabilityOfClasses
-from visprism.analyses.singular_values import SingularValueSpectrum as SingularValueSpectrum
-from visprism.analyses.token_norms import NormsOfTokens as NormsOfTokens
-from visprism.analyses.token_similarity import SimilarityOfTokens as SimilarityOfTokens
+from visprism.analyses.receptive_field import ReceptiveField as ReceptiveField
+from visprism.analyses.relative_scores import RelativeScores as RelativeScores
+from visprism.analyses.shape_bias import ShapeBias as ShapeBias
+from visprism.analyses.sharpness import Sharpness as Sharpness
+from visprism.analyses.singular_values import SingularValues as SingularValues
+from visprism.analyses.stability import Stability as Stability
+from visprism.analyses.token_norms import TokenNorms as TokenNorms
+from visprism.analyses.token_similarity import TokenSimilarity as TokenSimilarity
+from visprism.analyses.trajectory import Trajectory as Trajectory
 from visprism.analyses.variance import Variance as Variance
 
 # Models.
@@ -168,7 +178,8 @@ from visprism.measure.outputs import shape_bias as shape_bias
 from visprism.measure.outputs import stability as stability
 from visprism.measure.outputs import temperature as temperature
 
-# Results: the base, what a new type is made of, and every type.
+# Results: the base, and what a new type is made of; `vp.results` has every type.
+from visprism import results as results
 from visprism.results.answers import Answer as Answer
 from visprism.results.base import ColumnInfo as ColumnInfo
 from visprism.results.base import Result as Result
@@ -184,79 +195,8 @@ from visprism.results.shapes import ScalarPerBlock as ScalarPerBlock
 from visprism.results.shapes import SeriesPerBlock as SeriesPerBlock
 from visprism.results.shapes import Surface as Surface
 from visprism.results.shapes import result_shape as result_shape
-from visprism.results.ablation import Ablations as Ablations
-from visprism.results.ablation import JointAblations as JointAblations
-from visprism.results.ablation import KindAblations as KindAblations
-from visprism.results.anatomy import Costs as Costs
-from visprism.results.attention import AttentionMaps as AttentionMaps
-from visprism.results.attention import AttentionStatistics as AttentionStatistics
-from visprism.results.attention import Rollout as Rollout
-from visprism.results.band_energy import BandEnergies as BandEnergies
-from visprism.results.branch_transfer import BranchTransfer as BranchTransfer
-from visprism.results.branch_transfer import HighFrequencyGain as HighFrequencyGain
-from visprism.results.calibration import Calibration as Calibration
-from visprism.results.calibration import Reliability as Reliability
-from visprism.results.calibration import RiskCoverage as RiskCoverage
-from visprism.results.calibration import Temperature as Temperature
-from visprism.results.fourier import HighFrequency as HighFrequency
-from visprism.results.fourier import Spectrum as Spectrum
-from visprism.results.frequency_contrasts import FrequencyContrasts as FrequencyContrasts
-from visprism.results.harmonize import ReplacementSearch as ReplacementSearch
-from visprism.results.hessian import HessianCurves as HessianCurves
-from visprism.results.hessian import HessianSpectrum as HessianSpectrum
-from visprism.results.hessian_summary import HessianSummary as HessianSummary
-from visprism.results.kind_replication import KindReplication as KindReplication
-from visprism.results.kind_summary import KindSummary as KindSummary
-from visprism.results.landscape import Landscape as Landscape
-from visprism.results.landscape import OriginCurvature as OriginCurvature
-from visprism.results.landscape import Rings as Rings
-from visprism.results.loss import Curvature as Curvature
-from visprism.results.loss import Eigenvalues as Eigenvalues
-from visprism.results.loss import Sharpness as Sharpness
-from visprism.results.loss import SpectralDensity as SpectralDensity
-from visprism.results.loss import Trace as Trace
-from visprism.results.per_image import Differences as Differences
+from visprism.results.differences import Differences as Differences
 from visprism.results.per_image import PerImage as PerImage
-from visprism.results.perturbations import Adversarial as Adversarial
-from visprism.results.perturbations import FourierSensitivity as FourierSensitivity
-from visprism.results.perturbations import FrequencyRobustness as FrequencyRobustness
-from visprism.results.predictions import ErrorConsistency as ErrorConsistency
-from visprism.results.predictions import Outcomes as Outcomes
-from visprism.results.receptive_field import ReceptiveField as ReceptiveField
-from visprism.results.receptive_field import ReceptiveMaps as ReceptiveMaps
-from visprism.results.robustness import CorruptionErrors as CorruptionErrors
-from visprism.results.robustness import Robustness as Robustness
-from visprism.results.shape_bias import ShapeBias as ShapeBias
-from visprism.results.similarity import BlockStructure as BlockStructure
-from visprism.results.similarity import Similarity as Similarity
-from visprism.results.singular_values import EffectiveRanks as EffectiveRanks
-from visprism.results.singular_values import SingularValues as SingularValues
-from visprism.results.stability import Stability as Stability
-from visprism.results.class_separability import ClassSeparability as ClassSeparability
-from visprism.results.class_separability import FeatureRanks as FeatureRanks
-from visprism.results.attribution import AttributionMaps as AttributionMaps
-from visprism.results.attribution import AttributionScores as AttributionScores
-from visprism.results.intrinsic_dimension import IntrinsicDimensions as IntrinsicDimensions
-from visprism.results.mode_connectivity import LinearPaths as LinearPaths
-from visprism.results.mode_connectivity import Soup as Soup
-from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistribution
-from visprism.results.quantization import QuantizationSensitivity as QuantizationSensitivity
-from visprism.results.feature_similarity import FeatureSimilarity as FeatureSimilarity
-from visprism.results.patch_pca import PatchComponents as PatchComponents
-from visprism.results.readout import Readouts as Readouts
-from visprism.results.token_norms import AttentionSinks as AttentionSinks
-from visprism.results.token_norms import MassiveActivations as MassiveActivations
-from visprism.results.token_norms import OutlierPlaces as OutlierPlaces
-from visprism.results.token_norms import OutlierTokens as OutlierTokens
-from visprism.results.token_norms import TokenNorms as TokenNorms
-from visprism.results.token_similarity import TokenSimilarity as TokenSimilarity
-from visprism.results.training import History as History
-from visprism.results.trajectory import Projection as Projection
-from visprism.results.trajectory import Trajectory as Trajectory
-from visprism.results.variance import Variances as Variances
-from visprism.results.weights import PatchFilters as PatchFilters
-from visprism.results.weights import PositionalSimilarity as PositionalSimilarity
-from visprism.results.weights import RelativeScores as RelativeScores
 
 # Figures.
 from visprism.figures import figure as figure
@@ -280,3 +220,4 @@ from visprism.training import train as train
 # Checks for custom probes and analyses.
 from visprism.testing import assert_results_equal as assert_results_equal
 from visprism.testing import check_probe as check_probe
+from visprism.testing import check_unchanged as check_unchanged

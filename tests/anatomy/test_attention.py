@@ -93,6 +93,40 @@ def test_torchs_own_multi_head_attention(grid_first):
     torch.testing.assert_close(ours[:, 0], theirs)
 
 
+@pytest.mark.parametrize("weights", ["weights", "none"])
+def test_logits_depend_on_the_weights_of_torchs_own_attention(weights):
+    """Attention followed by a linear projection, written out by hand."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(3, 12, 4, stride=4)
+            self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
+            self.head = nn.Linear(12, 5)
+
+        def forward(self, x):
+            x = self.stem(x).flatten(2).mT
+            return self.head(
+                self.attention(x, x, x, need_weights=weights == "weights")[0][:, 0]
+            )
+
+    model, images = Net().eval(), torch.randn(2, 3, 16, 16)
+    with attend(dissect(model, images), lambda w: w.values, differentiable=True) as collected:
+        logits = model(images)
+    (a,) = collected.values()
+    torch.testing.assert_close(logits, model(images))
+    (ours,) = torch.autograd.grad(logits.sum(), a, retain_graph=True)
+    tokens, layer = model.stem(images).flatten(2).mT, model.attention
+    values = functional.linear(tokens, layer.in_proj_weight[24:], layer.in_proj_bias[24:])
+    through = (
+        model.head.weight.sum(0) @ layer.out_proj.weight
+    )  # d logits / d concatenated heads
+    by_hand = (values * through).unflatten(2, (3, 4)).sum(3)  # images, keys, heads
+    expected = torch.zeros_like(ours)
+    expected[:, 0, :, 0] = by_hand.mT  # the head reads the first query alone
+    torch.testing.assert_close(ours, expected)
+
+
 def test_torchvisions_vit():
     model = torchvision.models.VisionTransformer(32, 16, 2, 3, 24, 48).eval()
     images = torch.randn(2, 3, 32, 32)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.checkpoints import phases
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.loss.curvature import hessian_spectrum
-from visprism.models.checkpoints import phases
 from visprism.results.base import Result
 from visprism.results.hessian import HessianCurves, HessianSpectrum
 from visprism.results.hessian_differences import hessian_differences
@@ -89,6 +89,7 @@ class Hessian(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """Summary, densities and spectrum."""
+        subject = subject.in_mini_batches(self.mini_batch)
         data = {}
         if self.train_images != "augmented":
             data["clean"] = subject.training_batches(self.mini_batch)

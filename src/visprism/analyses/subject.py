@@ -74,6 +74,15 @@ class Subject:
         """The same subject with at most `number` images, the first ones."""
         return replace(self, limit=number)
 
+    def in_mini_batches(self, size: int) -> "Subject":
+        """The same subject without the training images that do not fill a mini-batch.
+
+        Mini-batches of different sizes have different curvature. Fewer images than one
+        mini-batch are all kept.
+        """
+        number = min(len(self.training_images), self.limit or len(self.training_images))
+        return self.limited(number - number % size or number)
+
     def batches(
         self, batch_size: int | None = None, change: PixelChange | None = None
     ) -> Sequence:
@@ -172,9 +181,14 @@ class Subject:
 
     def _without_targets(self) -> str | None:
         if self.images.targets is None:
-            return f"there are no labels in {self.images.name}"
+            return self.images.without_labels or f"there are no labels in {self.images.name}"
         if not self.num_classes:
             return "the model does not return one vector of logits per image"
+        if self.num_classes == 1:
+            return (
+                "the model returns one logit per image, not one per class. Return two logits, "
+                "0 and the given one, to measure a binary classifier"
+            )
         declared = self.images.num_classes
         if declared is not None and declared != self.num_classes:
             return (
@@ -235,8 +249,9 @@ def dissected(
     images: StudyImages,
     preprocessing: Preprocessing | None,
     run: Run = DEFAULT_RUN,
+    name: str = "",
 ) -> Anatomy:
-    """The anatomy of a model on the first two images.
+    """The anatomy of a model on the first two images; errors begin with its name.
 
     Raises:
         InputError: if the model is in training mode or fails on the images.
@@ -245,5 +260,28 @@ def dissected(
 
     batch = images.batches(preprocessing, batch_size=2, limit=2)[0]
     example = batch[0] if isinstance(batch, tuple | list) else batch
-    with run.compute.borrow(model), torch.no_grad():
-        return dissect(model, on_device(example, run.compute))
+    try:
+        with run.compute.borrow(model), torch.no_grad():
+            return dissect(model, on_device(example, run.compute))
+    except InputError as error:
+        raise InputError(f"{name}: {error}" if name else str(error)) from error
+    except Exception as error:  # whatever a user's forward raises
+        title = name or type(model).__name__
+        raise InputError(_refusal(title, model, example, error)) from error
+
+
+def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:  # noqa: ANN401
+    """Why a model cannot process the images, with what it was given."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    reason = reason.removesuffix(", but expected one of:").rstrip(" .:")
+    if isinstance(given, Mapping):
+        return (
+            f"{name} cannot process a mapping with {', '.join(map(str, given))}: {reason}. "
+            "Pass batches of images, or of (images, targets)."
+        )
+    kind = str(given.dtype).removeprefix("torch.")
+    text = f"{name} cannot process {kind} images of {'x'.join(map(str, given.shape[1:]))}"
+    dtypes = {str(p.dtype).removeprefix("torch.") for p in model.parameters()}
+    if len(dtypes) == 1 and dtypes != {kind}:
+        return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
+    return f"{text}: {reason}. Pass images of the shape that its forward takes."

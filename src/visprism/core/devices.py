@@ -62,15 +62,39 @@ class Compute:
 
     @contextmanager
     def borrow(self, model: nn.Module) -> Iterator[None]:
-        """Inside, the model lies on the device; afterwards it has its own tensors back."""
-        tensors = [(tensor, tensor.data) for tensor in (*model.parameters(), *model.buffers())]
+        """Inside, the model lies on the device; afterwards it has its own tensors back.
+
+        Its buffers are copies, so that passes which change them leave them as they were.
+        """
+        tensors = [(tensor, tensor.data) for tensor in model.parameters()]
         try:
             for tensor, data in tensors:
                 tensor.data = data.to(self.torch_device)
-            yield
+            with copied_buffers(model, self.torch_device):
+                yield
         finally:
             for tensor, data in tensors:
                 tensor.data = data
+
+
+@contextmanager
+def copied_buffers(model: nn.Module, device: torch.device | None = None) -> Iterator[None]:
+    """Inside, a model has copies of its buffers, on a device; on exit it has its own back."""
+    registered = [m._buffers for m in model.modules() if isinstance(m._buffers, dict)]
+    names = [dict(buffers) for buffers in registered]
+    tensors = [(buffer, buffer.data) for buffer in model.buffers()]
+    try:
+        for tensor, data in tensors:
+            tensor.data = data.to(device, copy=True)
+        yield
+    finally:
+        for tensor, data in tensors:
+            tensor.data = data
+        for buffers, before in zip(registered, names, strict=True):
+            # A forward may assign another tensor.
+            if any(buffers.get(name) is not tensor for name, tensor in before.items()):
+                buffers.clear()
+                buffers.update(before)
 
 
 CPU = Compute()

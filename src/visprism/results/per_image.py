@@ -47,7 +47,9 @@ class PerImage(Result):
     """
 
     code: np.ndarray = column("Code", "", "index of the quantity in `names`")
-    image: np.ndarray = column("Image", "", "index of the image in the data")
+    image: np.ndarray = column(
+        "Image", "", "index of the image; in a study, into `Study.positions`"
+    )
     value: np.ndarray = column("Value", "", "value of the quantity for this image")
     names: str = scalar("Names", "", "names of the quantities, one on each line", default="")
     over: str = scalar("Over", "", "what has one value each", default="images")

@@ -60,7 +60,9 @@ class Outcomes(Result):
 class ErrorConsistency(Result):
     """Whether two models err on the same images; one row per image on which they differ."""
 
-    image: np.ndarray = column("Image", "", "index of the image in the data")
+    image: np.ndarray = column(
+        "Image", "", "index of the image; in a study, into `Study.positions`"
+    )
     only_first: np.ndarray = column(
         "First only", "", "whether only the first model classifies the image correctly"
     )

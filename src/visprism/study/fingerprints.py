@@ -15,6 +15,8 @@ from torch.utils._pytree import tree_leaves
 from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
 from visprism.anatomy import forward
+from visprism.anatomy.trace.operations import tensors_in
+from visprism.core.fingerprint import bytes_of
 from visprism.core.run import Run
 from visprism.measure.batches import on_device
 
@@ -36,12 +38,10 @@ def fingerprint_of(model: nn.Module) -> str:
             codes[kind] = code_of(kind)
         settings = {k: v for k, v in sorted(vars(module).items()) if _is_setting(k, v)}
         digest.update(f"{name}{codes[kind]}{settings}".encode())
-    for name, tensor in model.state_dict().items():
-        if hasattr(tensor, "detach"):
-            values = tensor.detach().cpu().contiguous()
-            digest.update(f"{name}{tuple(values.shape)}{values.dtype}".encode())
-            view = torch.uint8 if values.numel() else values.dtype
-            digest.update(values.reshape(-1).view(view).numpy().tobytes())
+    for name, value in model.state_dict().items():
+        for tensor in tensors_in(value):  # quantized layers hold theirs in tuples
+            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+            digest.update(bytes_of(tensor))
     return digest.hexdigest()
 
 

@@ -18,6 +18,7 @@ from visprism.anatomy.trace.forward import Images, pixels
 from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.torch_functions import JOINS
 from visprism.anatomy.trace.trace import trace
+from visprism.core.devices import copied_buffers
 from visprism.core.errors import InputError
 
 # The first image, twice: a batch of two distinguishes the batch axis from axes of length 1, and
@@ -44,7 +45,8 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
         raise InputError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
     if any(m.training for m in model.modules()):
         raise InputError("model must be in evaluation mode. Call model.eval() first.")
-    graph = trace(model, _few(images))
+    with copied_buffers(model):
+        graph = trace(model, _few(images))
     return Anatomy(model, _blocks(graph, segments(graph)), graph)
 
 

@@ -5,9 +5,12 @@ A fused attention never stores its weights; they are recomputed from its inputs.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any, TypeVar, cast
 
 import torch
+from einops import rearrange
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -145,10 +148,42 @@ def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighin
 
 
 def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:  # noqa: ANN401
-    """Of `torch.nn.functional.multi_head_attention_forward`, which cannot be given weights."""
-    arguments: dict[str, Any] = {**kwargs, "need_weights": True, "average_attn_weights": False}
-    out, weights = functional.multi_head_attention_forward(*args, **arguments)
-    return cast(Tensor, weights), lambda _: (out, weights)
+    """Of `torch.nn.functional.multi_head_attention_forward`."""
+    operation = functional.multi_head_attention_forward
+    given = dict(zip(signature(operation).parameters, args, strict=False)) | dict(kwargs)
+    wanted = {"need_weights": True, "average_attn_weights": False}
+    _, weights = operation(**(given | wanted))
+
+    def same(weights: Tensor) -> tuple[Tensor, Tensor | None]:
+        if given["bias_v"] is not None or given["add_zero_attn"]:
+            raise InputError(
+                "the output of nn.MultiheadAttention must be a function of its weights and "
+                "values, got add_bias_kv or add_zero_attn"
+            )
+        out = functional.linear(
+            _heads_joined(weights @ _values_by_head(given)),
+            given["out_proj_weight"],
+            given["out_proj_bias"],
+        )
+        if not given.get("need_weights", True):
+            return out, None
+        return out, weights.mean(1) if given.get("average_attn_weights", True) else weights
+
+    return cast(Tensor, weights), same
+
+
+def _values_by_head(given: Mapping[str, Any]) -> Float[Tensor, "b heads keys d"]:
+    """The projected values of `multi_head_attention_forward`, whose axes are (keys, b, d)."""
+    weight, bias = given.get("v_proj_weight"), given["in_proj_bias"]
+    if not given.get("use_separate_proj_weight"):
+        weight = given["in_proj_weight"].chunk(3)[2]
+    bias = None if bias is None else bias.chunk(3)[2]
+    values = functional.linear(given["value"], weight, bias)
+    return rearrange(values, "keys b (h d) -> b h keys d", h=given["num_heads"])
+
+
+def _heads_joined(mixed: Float[Tensor, "b heads queries _"]) -> Float[Tensor, "queries b _"]:
+    return rearrange(mixed, "b h queries d -> queries b (h d)")
 
 
 def _softmax(args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Weighing:

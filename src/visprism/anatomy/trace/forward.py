@@ -2,8 +2,8 @@
 
 import inspect
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -78,14 +78,46 @@ def _described(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
 
 
-def as_written() -> AbstractContextManager[Any]:
-    """Inside, compiled modules run eagerly, so that their operations can be recorded.
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Inside, modules run as their code says, once.
 
-    The compiler takes seconds to import; if it is not imported, nothing is compiled.
+    Compiled modules run eagerly, so that their operations can be recorded. What
+    ``torch.utils.checkpoint`` would compute again in the backward pass is kept instead: by then
+    the weights or methods of the model may be others.
     """
-    if "torch._dynamo" in sys.modules:
-        return torch.compiler.set_stance("force_eager")
-    return nullcontext()
+    with ExitStack() as stack:
+        # The compiler takes seconds to import; if it is not imported, nothing is compiled.
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if checkpoints := sys.modules.get("torch.utils.checkpoint"):
+            for name, plain in _PLAIN.items():
+                if hasattr(checkpoints, name):
+                    stack.callback(setattr, checkpoints, name, getattr(checkpoints, name))
+                    setattr(checkpoints, name, plain)
+        yield
+
+
+def _plain_generator(*_args: Any, **_options: Any) -> Iterator[None]:  # noqa: ANN401
+    """In place of that of ``torch.utils.checkpoint``, which wraps the call of a function."""
+    yield
+
+
+class _PlainFunction:
+    """In place of ``torch.utils.checkpoint.CheckpointFunction``."""
+
+    @staticmethod
+    def apply(function: Callable[..., Any], _preserve: bool, *args: Any) -> Any:  # noqa: ANN401, FBT001
+        """What the function gives, with its activations."""
+        return function(*args)
+
+
+# In place of what ``torch.utils.checkpoint`` does, by its names in versions of torch.
+_PLAIN = {
+    "_checkpoint_without_reentrant_generator": _plain_generator,
+    "_checkpoint_without_reentrant_generator_impl": _plain_generator,
+    "CheckpointFunction": _PlainFunction,
+}
 
 
 def batch_size(images: Images) -> int:

@@ -202,10 +202,14 @@ class Objective:
 
     def plain_logits(self, leaves: Mapping[str, Tensor], images: Images) -> Tensor:
         """`logits` through torch's own operations alone, as its transformations need them."""
-        tensors = {f"model.{name}": t for name, t in (self.tensors | dict(leaves)).items()}
+        values = self.tensors | dict(leaves)
+        tensors = {f"model.{name}": values[first] for name, first in tied_names(self.model)}
         with differentiable(self.model, self.batch_norm), folded(self.model, self.folds):
             images = on_device(images, self.run.compute)
-            return functional_call(LogitsModule(self.model), tensors, (images,))
+            # Where torch ties them itself, a module with two names keeps the replaced tensors.
+            return functional_call(
+                LogitsModule(self.model), tensors, (images,), tie_weights=False
+            )
 
     def losses(self, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
         """The loss of each example of a batch."""
@@ -282,6 +286,20 @@ class Objective:
 
     def _local_batches(self) -> Iterable:
         return share(self.batches) if self.shared else self.batches
+
+
+def tied_names(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Each parameter and buffer of each module: its name, and the first name of its tensor.
+
+    A module that the model holds under several names has the first of them; a tensor that
+    several modules share has one name in each.
+    """
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    first = {id(tensor): name for name, tensor in tensors}
+    for prefix, module in model.named_modules():
+        for key, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                yield f"{prefix}.{key}" if prefix else key, first[id(tensor)]
 
 
 def check_weight_decay(weight_decay: float) -> None:

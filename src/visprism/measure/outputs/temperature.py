@@ -9,7 +9,6 @@ from math import nan
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.optimize import brentq
 from torch import Tensor
 
 from visprism.core.errors import InputError
@@ -112,6 +111,8 @@ def temperature_if_finite(predictions: Predictions, *, seed: int = 0) -> Tempera
 
 
 def _best(predictions: Predictions) -> float:
+    from scipy.optimize import brentq  # SciPy takes a while to import
+
     def slope(log_inverse: float) -> float:
         return float(_slopes(predictions, float(np.exp(log_inverse))).mean())
 

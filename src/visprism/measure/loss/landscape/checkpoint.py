@@ -8,11 +8,11 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, check_uncompressed
+from visprism.core.fingerprint import bytes_of
 from visprism.core.processes import gather, rank
 
 Rows = dict[int, tuple[float, ...]]  # by the number of the point
@@ -25,9 +25,8 @@ def landscape_fingerprint(tensors: Iterable[Tensor], *settings: object) -> str:
     """A hash of tensors and settings."""
     digest = blake2b(repr(settings).encode(), digest_size=16)
     for tensor in tensors:
-        raw = tensor.detach().cpu().contiguous()
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(raw.flatten().view(torch.uint8).numpy().data)
+        digest.update(bytes_of(tensor))
     return digest.hexdigest()
 
 

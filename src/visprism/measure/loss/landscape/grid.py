@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import dissect
+from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import check_evaluation_mode
@@ -198,7 +199,7 @@ def _fingerprints(
     names = [tuple(plane.first) for plane in planes]
     settings = (loss_name(loss), batch_norm, samples.batch_size, run.compute)
     return {
-        "model": landscape_fingerprint(model.state_dict().values(), type(model).__name__),
+        "model": landscape_fingerprint(tensors_in(model.state_dict()), type(model).__name__),
         "data": landscape_fingerprint(samples.tensors()),
         "settings": landscape_fingerprint(
             directions, points, names, *settings, torch.__version__

@@ -1,10 +1,4 @@
-"""Checks that every probe must pass; run them on your own.
-
-The laws are written once and hold for built-ins and plugins alike::
-
-    def test_obeys_the_laws_of_probes(tmp_path):
-        check_probe(MyProbe, tmp_path)
-"""
+"""Laws of probes: what `check_probe` checks."""
 
 import pickle
 from collections.abc import Callable

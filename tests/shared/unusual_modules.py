@@ -1,0 +1,281 @@
+"""Networks for 16x16 images and ten classes, each of which does one unusual thing."""
+
+import warnings
+from contextlib import suppress
+
+import torch
+from small_models import seeded
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torchvision.ops import deform_conv2d
+
+SIDE, CLASSES, WIDTH = 16, 10, 6
+
+
+class Residual(nn.Module):
+    """A convolution with BatchNorm beside a skip connection."""
+
+    def __init__(self, conv=None):
+        super().__init__()
+        self.conv = conv or nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
+        self.norm = nn.BatchNorm2d(WIDTH)
+
+    def forward(self, x):
+        return x + torch.relu(self.norm(self.conv(x)))
+
+
+class Network(nn.Module):
+    """Stem, blocks, and the logits of the mean over positions."""
+
+    def __init__(self, *blocks):
+        super().__init__()
+        self.stem = nn.Conv2d(3, WIDTH, 4, 4)
+        self.blocks = nn.ModuleList(blocks or [Residual(), Residual()])
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def features(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def forward(self, x):
+        return self.head(self.features(x).mean((2, 3)))
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(x).mul_(0.5).add_(x).relu_()
+
+
+class DictOutput(Network):
+    def forward(self, x):
+        features = self.features(x)
+        return {"logits": self.head(features.mean((2, 3))), "features": features}
+
+
+class TupleOutput(Network):
+    def forward(self, x):
+        features = self.features(x)
+        return self.head(features.mean((2, 3))), features
+
+
+class Recurrent(Network):
+    """One block three times."""
+
+    def __init__(self):
+        super().__init__(Residual())
+
+    def features(self, x):
+        x = self.stem(x)
+        for _ in range(3):
+            x = self.blocks[0](x)
+        return x
+
+
+class ControlFlow(Network):
+    """A branch that depends on the numbers."""
+
+    def features(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x) if x.abs().mean() > 0.01 else -block(x)
+        return x
+
+
+class Subclassed(torch.Tensor):
+    """A tensor subclass without changes."""
+
+
+class TwiceBackward(torch.autograd.Function):
+    """x^3 with derivatives by hand."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * gradient
+
+
+class CustomFunction(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
+
+    def forward(self, x):
+        return x + 0.1 * TwiceBackward.apply(self.conv(x))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Residual()
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+
+class FourierLayer(nn.Module):
+    """A filter of the frequencies, as in GFNet."""
+
+    def __init__(self):
+        super().__init__()
+        side = SIDE // 4
+        self.weight = nn.Parameter(torch.randn(WIDTH, side, side // 2 + 1, 2) * 0.1)
+
+    def forward(self, x):
+        spectrum = torch.fft.rfft2(x, norm="ortho") * torch.view_as_complex(self.weight)
+        return x + torch.fft.irfft2(spectrum, s=x.shape[-2:], norm="ortho")
+
+
+class Deformable(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.offsets = nn.Conv2d(WIDTH, 18, 3, padding=1)
+        self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH, 3, 3) * 0.1)
+
+    def forward(self, x):
+        return x + deform_conv2d(x, self.offsets(x), self.weight, padding=1)
+
+
+class OptionalInput(Network):
+    def forward(self, x, mask=None):
+        logits = super().forward(x)
+        return logits if mask is None else logits * mask
+
+
+class TwoInputs(Network):
+    def forward(self, x, scale):
+        return super().forward(x * scale)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+
+    def forward(self, x):
+        tokens = self.norm(x.flatten(2).mT)
+        mixed = self.attention(tokens, tokens, tokens, need_weights=False)[0]
+        return x + mixed.mT.unflatten(2, x.shape[2:])
+
+
+class Caching(Network):
+    """Keeps a table of its own from the first pass on."""
+
+    table = None
+
+    def forward(self, x):
+        if self.table is None:
+            self.table = torch.linspace(0.5, 1, CLASSES)
+        return super().forward(x) * self.table
+
+
+class Counting(Network):
+    """Counts its passes in a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x):
+        self.passes += 1
+        return super().forward(x)
+
+
+def shared():
+    """The same block twice."""
+    block = Residual()
+    return Network(block, Residual(), block)
+
+
+def tied():
+    """Two convolutions of one weight."""
+    first, second = Residual(), Residual()
+    second.conv.weight = first.conv.weight
+    return Network(first, second)
+
+
+def partly_frozen():
+    """Frozen parameters, and gradients of an earlier pass."""
+    model = Network()
+    model(torch.ones(2, 3, SIDE, SIDE)).sum().backward()
+    model.stem.requires_grad_(requires_grad=False)
+    return model
+
+
+def subclassed():
+    model = Network()
+    model.stem.weight = nn.Parameter(model.stem.weight.detach().as_subclass(Subclassed))
+    return model
+
+
+def hooked():
+    """Hooks of the user's on modules and on a parameter, and an instance's own `forward`."""
+    model = Network()
+    model.blocks[0].register_forward_hook(lambda m, x, out: out * 1.5)  # noqa: ARG005
+    model.blocks[1].register_forward_pre_hook(lambda m, x: (x[0] + 1,))  # noqa: ARG005
+    model.stem.register_full_backward_hook(lambda m, a, b: None)  # noqa: ARG005
+    model.head.weight.register_hook(lambda gradient: gradient)
+    plain = model.blocks[1].conv.forward
+    model.blocks[1].conv.forward = lambda x: 2 * plain(x)
+    return model
+
+
+def scripted():
+    return torch.jit.trace(seeded(Network), torch.zeros(2, 3, SIDE, SIDE))
+
+
+def quantized():
+    model = seeded(Network)
+    model.head = torch.ao.nn.quantized.dynamic.Linear(WIDTH, CLASSES)
+    return model
+
+
+NETWORKS = {
+    "shared block": shared,
+    "tied weights": tied,
+    "in-place operations": lambda: Network(InPlace(), InPlace()),
+    "dict output": DictOutput,
+    "tuple output": TupleOutput,
+    "recurrent block": Recurrent,
+    "control flow": ControlFlow,
+    "compiled": lambda: torch.compile(seeded(Network), backend="eager"),
+    "scripted": scripted,
+    "quantized": quantized,
+    "bf16": lambda: Network().bfloat16(),
+    "channels last": lambda: Network().to(memory_format=torch.channels_last),
+    "tensor subclass": subclassed,
+    "custom function": lambda: Network(CustomFunction(), CustomFunction()),
+    "checkpointed block": lambda: Network(Checkpointed(), Residual()),
+    "FFT layer": lambda: Network(FourierLayer(), Residual()),
+    "deformable sampling": lambda: Network(Deformable(), Residual()),
+    "optional input": OptionalInput,
+    "two inputs": TwoInputs,
+    "hooks": hooked,
+    "data parallel": lambda: nn.DataParallel(Network()),
+    "frozen parts and gradients": partly_frozen,
+    "attention": lambda: Network(Attention(), Residual(), Attention()),
+    "own cache": Caching,
+    "own counter": Counting,
+}
+
+
+def built(name):
+    """The network in evaluation mode, always with the same weights; it has run once."""
+    # Of torch, that scripting and quantization are deprecated.
+    with torch.random.fork_rng(), warnings.catch_warnings(action="ignore"):
+        torch.manual_seed(0)
+        model = NETWORKS[name]().eval()
+    with torch.no_grad(), suppress(TypeError):  # of the one with two inputs
+        model(torch.zeros(2, 3, SIDE, SIDE, dtype=next(model.parameters()).dtype))
+    return model
