@@ -1,7 +1,7 @@
 """The table of a study: one row per question, a cell per model, and the paired difference."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import combinations
 from math import exp, isfinite
@@ -232,9 +232,8 @@ def _in_form_of(answer: Answer, difference: Difference) -> Difference:
     """The paired difference as it is read beside the answers; a ratio where it is of logs."""
     if answer.average == "arithmetic":
         return difference
-    logs = difference.value, difference.low, difference.high
-    ratio = (exp(value) for value in logs)
-    return Difference(*ratio, "ratio", difference.over, difference.missing)
+    value, low, high = map(exp, (difference.value, difference.low, difference.high))
+    return replace(difference, value=value, low=low, high=high, form="ratio")
 
 
 def _differences(
