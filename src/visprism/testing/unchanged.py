@@ -105,7 +105,7 @@ class _InterruptionMode(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:  # noqa: ANN001, ANN401
         # Assignments of `data` restore models, and signals wait while they do.
-        self.number += func is not _SET_DATA
-        if self.number == self.at and func is not _SET_DATA:
+        self.number += func != _SET_DATA
+        if self.number == self.at and func != _SET_DATA:
             raise self.error(f"in torch function {self.at}")
         return func(*args, **(kwargs or {}))
