@@ -2,7 +2,7 @@
 
 import random
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 
 import pytest
@@ -44,12 +44,10 @@ def outcome(command, flag, text):
         elif not action.option_strings and action.nargs not in ("?", "*"):
             words += ["resnet20" if flag else text]
     words += [f"{flag}={text}"] if flag else []
-    try:
+    with suppress(InputError):
         parser.parse_known_args(words)
-    except InputError as error:
-        assert "\n" not in str(error).strip() or "\n" in text
-        return "refused"
-    return "accepted"
+        return "accepted"
+    return "refused"
 
 
 @pytest.mark.parametrize("sample", [True, pytest.param(False, marks=pytest.mark.slow)])
