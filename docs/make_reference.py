@@ -13,6 +13,7 @@ import visprism
 from visprism.analyses import ANALYSES
 from visprism.cli.parser import commands
 from visprism.core.options import Option, options_of
+from visprism.results.base import result_types
 
 FILE = Path(__file__).parent / "reference.md"
 README = Path(__file__).parent.parent / "README.md"
@@ -62,11 +63,18 @@ def reference() -> str:
         parts.append(
             "\n".join([f"## {title}", "", "| name | what it is |", "|---|---|", *rows])
         )
+    rows = sorted(f"| `{t.__name__}` | {_first_line(t)} |" for t in result_types().values())
+    head = "## Types of results, in `vp.results`"
+    parts.append("\n".join([head, "", "| name | what it is |", "|---|---|", *rows]))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def _summary(module: str, name: str) -> str:
-    doc = getattr(import_module(module), name).__doc__ or ""
+    return _first_line(getattr(import_module(module), name))
+
+
+def _first_line(documented: object) -> str:
+    doc = documented.__doc__ or ""
     return doc.strip().partition("\n")[0].replace("|", "\\|")
 
 

@@ -41,6 +41,6 @@ for block in anatomy:
     print(f"{block.name:8} {block.kind:10} stage {block.stage}  {block.shape}")
 
 (spectrum,) = vp.observe(anatomy, batches, [vp.FourierProbe()])
-assert isinstance(spectrum, vp.Spectrum)
+assert isinstance(spectrum, vp.results.Spectrum)
 print(*spectrum.high_frequency().summarize_by_kind().findings(), sep="\n")
 vp.panel({"a network of mine": spectrum}).savefig("your_own_network.png", dpi=200)

@@ -40,7 +40,7 @@ def test_the_models_are_compared_by_cka(ran):
         for e in entries
         if e.analysis == "cka"
         for r in e.results
-        if isinstance(r, vp.Similarity)
+        if isinstance(r, vp.results.Similarity)
     ]
     assert len(set(similarity.block)) != len(set(similarity.other))
 

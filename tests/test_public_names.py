@@ -35,18 +35,19 @@ def test_every_type_of_result_is_public():
     built_in = [t for t in result_types().values() if t.__module__.startswith("visprism.")]
     assert built_in
     for result in built_in:
-        assert getattr(visprism, result.__name__) is result
+        assert getattr(visprism.results, result.__name__) is result
+        assert result.__name__ in dir(visprism.results)
 
 
 def test_every_analysis_is_public():
-    results = {result.__name__ for result in result_types().values()}
     for analysis in ANALYSES.values():
         if not analysis.__module__.startswith("visprism."):  # registered by another test
             continue
         name = analysis.__name__
         assert getattr(visprism.analyses, name) is analysis
         assert name in dir(visprism.analyses)
-        if name not in results and not hasattr(import_module("visprism.anatomy"), name):
+        assert name.lower() == analysis.name.replace("-", "")
+        if not hasattr(import_module("visprism.anatomy"), name):  # `vp.Anatomy` is of a model
             assert getattr(visprism, name) is analysis
 
 

@@ -42,4 +42,27 @@ def test_the_nll_of_mini_batches_is_that_of_the_training_images_by_hand(network)
     (spectrum,) = [r for r in study["net"].results("hessian") if isinstance(r, HessianSpectrum)]
     with torch.no_grad():
         expected = [functional.cross_entropy(network(0)(x), y).item() for x, y in training]
-    np.testing.assert_allclose(np.unique(spectrum.nll), np.sort(expected), rtol=1e-5)
+    # Both mini-batches have 8 images, in another order than the loader gives them.
+    assert np.unique(spectrum.nll).mean() == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(("mini_batch", "number", "images"), [(8, 2, 16), (32, 1, 20)])
+def test_mini_batches_have_one_size(network, mini_batch, number, images):
+    generator = torch.Generator().manual_seed(0)
+    data = [(torch.rand(20, 3, 32, 32, generator=generator), torch.arange(20) % 10)]
+    study = examine(
+        network(0),
+        data,
+        analyses=["hessian", "sharpness"],
+        options={
+            "hessian": {"mini_batch": mini_batch, "k": 1},
+            "sharpness": {"mini_batch": mini_batch},
+        },
+        minutes=None,
+        on_error="raise",
+    )
+    results = study.model("Sequential")
+    (spectrum,) = [r for r in results.results("hessian") if isinstance(r, HessianSpectrum)]
+    assert len(np.unique(spectrum.batch)) == number
+    assert spectrum.provenance.images == images
+    assert results["sharpness"].provenance.images == images

@@ -106,12 +106,29 @@ def test_other_pixels_or_targets_have_another_fingerprint(images):
     assert len({data.fingerprint(), *(o.fingerprint() for o in others)}) == 4
 
 
-def test_targets_that_are_no_class_indices_are_refused():
-    images = torch.zeros(2, 3, 4, 4)
-    with pytest.raises(InputError, match=r"one class index per image \(2\), got shape \(3,\)"):
-        tensor_images([(images, torch.zeros(3, dtype=torch.long))])
-    with pytest.raises(InputError, match="of type float32"):
-        tensor_images([(images, torch.zeros(2))])
+@pytest.mark.parametrize(
+    ("targets", "reason"),
+    [
+        (torch.zeros(3, dtype=torch.long), "(2), got shape (3,) of type int64"),
+        (torch.zeros(2), "(2), got shape (2,) of type float32"),
+        (torch.zeros(2, 4, 4, dtype=torch.long), "(2), got shape (2, 4, 4) of type int64"),
+        (["cat", "dog"], "got list (too many dimensions 'str')"),
+    ],
+)
+def test_other_targets_than_class_indices_are_left_out_with_the_reason(targets, reason):
+    data = tensor_images([(torch.zeros(2, 3, 4, 4), targets)])
+    assert data.targets is None
+    assert data.without_labels.startswith("targets must be one class index per image")
+    assert data.without_labels.endswith(reason)
+
+
+def test_a_mapping_of_images_and_labels_is_images_and_targets():
+    pixels, labels = torch.rand(3, 3, 4, 4), torch.tensor([2, 0, 1])
+    data = tensor_images([{"pixel_values": pixels, "labels": labels}])
+    assert torch.equal(data.images, pixels)
+    assert torch.equal(data.labels, labels)
+    two = tensor_images([{"image": pixels, "mask": pixels[:, :1]}])
+    assert set(two.images) == {"image", "mask"}
 
 
 # Crops in memory.

@@ -11,7 +11,8 @@ from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import mean_interval
 from visprism.results.base import Result
-from visprism.results.per_image import PerImage, paired_differences
+from visprism.results.differences import paired_differences
+from visprism.results.per_image import PerImage
 
 
 def per_image(values: np.ndarray, quantity: str = "NLL", start: int = 0) -> PerImage:

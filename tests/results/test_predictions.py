@@ -8,7 +8,7 @@ from visprism.core.errors import InputError
 from visprism.core.kappa import kappa_interval
 from visprism.core.provenance import Provenance
 from visprism.results.base import Result
-from visprism.results.per_image import paired_differences
+from visprism.results.differences import paired_differences
 from visprism.results.predictions import (
     Outcomes,
     calibration_differences,
@@ -97,6 +97,25 @@ def test_kappa_is_undefined_where_both_models_make_no_error():
     result = error_consistency(outcomes(np.ones(5)), outcomes(np.ones(5)))
     assert np.isnan([result.kappa, result.low, result.high]).all()
     assert "undefined" in result.findings()[0].text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ([1] * 50, [1] * 43 + [0] * 7, "vit is correct on all images, so that kappa is 0"),
+        ([1] * 43 + [0] * 7, [0] * 50, "cnn is wrong on all images, so that kappa is 0"),
+        ([1] * 50, [1] * 50, "both models are correct on all images"),
+        ([0] * 50, [0] * 50, "both models are wrong on all images"),
+        ([1] * 46 + [0] * 4, [0] * 47 + [1] * 3, "vit is wrong on 4 and cnn is correct on 3"),
+    ],
+)
+def test_a_kappa_without_an_interval_has_the_reason(first, second, reason):
+    result = error_consistency(outcomes(first), outcomes(second), names=("vit", "cnn"))
+    assert result.kappa == 0 or "kappa is 0" not in reason
+    assert reason in result.findings()[0].text
+    (answer,) = result.answers()
+    assert answer.missing.startswith(reason)
+    assert np.isnan(answer.low)
 
 
 def test_the_interval_of_kappa_is_that_of_the_counts():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from visprism.analyses.base import Needs
 from visprism.core.errors import InputError
@@ -71,7 +71,7 @@ def test_a_smaller_limit_takes_a_part_of_a_larger_one(net, loader, brightness):
     )
     first, second = (s.model("Net").results("brightness")[1].value for s in (few, many))
     assert len(first) == 5
-    np.testing.assert_array_equal(first, second[:5])
+    assert set(first) < set(second)
 
 
 def test_pixels_are_recovered_exactly_from_normalized_images(net, brightness):
@@ -88,8 +88,81 @@ def test_pixels_are_recovered_exactly_from_normalized_images(net, brightness):
             seen.extend(part for _, part in subject.pixel_batches())
             return super().measure(subject, run)
 
-    examine(net(), [normalized], analyses=[Look()], preprocessing=way)
-    assert torch.equal(torch.cat(seen), pixels)
+    study = examine(net(), [normalized], analyses=[Look()], preprocessing=way)
+    assert torch.equal(torch.cat(seen), pixels[study.positions])
+
+
+class SortedByClass(TensorDataset):
+    """24 images of 3 classes, one class after the other; the value of an image is its index."""
+
+    def __init__(self):
+        images = torch.arange(24.0)[:, None, None, None].expand(24, 3, 8, 8) / 24
+        self.targets = torch.arange(24) // 8
+        super().__init__(images, self.targets)
+
+
+@pytest.mark.parametrize("form", ["loader", "shuffled", "data set", "batches"])
+@pytest.mark.parametrize("limit", [None, 9])
+def test_the_first_images_of_a_study_are_balanced_over_classes(net, brightness, form, limit):
+    data = SortedByClass()
+    forms = {
+        "loader": DataLoader(data, batch_size=5),
+        "shuffled": DataLoader(data, batch_size=5, shuffle=True),
+        "data set": data,
+        "batches": list(DataLoader(data, batch_size=5)),
+    }
+    study = examine(net(), forms[form], analyses=[brightness], images=DataOptions(limit=limit))
+    # What a study measures of each image belongs to the image at that position of the data.
+    values = study.model("Net").results("brightness")[1].value
+    np.testing.assert_allclose(values, study.positions / 24, rtol=1e-6)
+    assert len(values) == (limit or 24)
+    classes = data.targets.numpy()[study.positions]
+    if form == "batches" and limit:  # an iterable is read up to the limit
+        assert sorted(study.positions) == list(range(limit))
+    else:
+        for number in range(3, len(classes) + 1, 3):
+            assert set(np.bincount(classes[:number])) == {number // 3}
+
+
+def test_every_run_reads_the_same_images_of_a_loader_that_shuffles(net, brightness, tmp_path):
+    shuffled = DataLoader(SortedByClass(), batch_size=5, shuffle=True)
+    first = examine(net(), shuffled, analyses=[brightness], out=tmp_path)
+    events = []
+    again = examine(
+        net(), shuffled, analyses=[brightness], out=tmp_path, listener=events.append
+    )
+    assert [e.resumed for e in events if isinstance(e, Finished)] == [True]
+    np.testing.assert_array_equal(first.positions, again.positions)
+    np.testing.assert_array_equal(first.positions, Study.load(tmp_path).positions)
+
+
+class Stream(IterableDataset):
+    """Single images with targets, or batches of them."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        loader = DataLoader(SortedByClass(), batch_size=5)
+        return iter(loader if self.batches else SortedByClass())
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_an_iterable_data_set_gives_images_or_batches(net, brightness, batches):
+    study = examine(net(), Stream(batches), analyses=[brightness])
+    assert sorted(study.positions) == list(range(24))
+    assert study["Net"]["brightness"].mean[0] == pytest.approx(11.5 / 24)
+
+
+def test_a_compiled_module_is_measured_as_it_is_written(net, loader):
+    plain = examine(net(), loader, analyses="variance", minutes=None)
+    compiled = torch.compile(net(), backend="eager")
+    study = examine(compiled, loader, analyses=["variance", "calibration"], minutes=None)
+    assert study.models == ("Net",)
+    assert not study.failures
+    np.testing.assert_array_equal(
+        study["Net"]["variance"].variance, plain["Net"]["variance"].variance
+    )
 
 
 # Plan, events and budget.
@@ -236,6 +309,15 @@ def test_an_index_cannot_name_files_outside_of_the_study(net, loader, brightness
 # What is refused.
 
 
+def test_a_folder_with_other_files_is_refused_and_left_as_it_is(
+    net, loader, brightness, tmp_path
+):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match=r"empty folder or hold a study, got .*thesis\.tex"):
+        examine(net(), loader, analyses=[brightness], out=tmp_path, fresh=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
 def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightness):
     def refused(match, *args, **options):
         with pytest.raises(InputError, match=match):
@@ -248,6 +330,12 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     refused("minutes must be a positive number", net(), loader, minutes=float("nan"))
     refused(
         "unknown analysis 'furier'. Did you mean fourier", net(), loader, analyses=["furier"]
+    )
+    refused(
+        "options of brightness must be given once",
+        net(),
+        loader,
+        options={"brightness": {"offset": 1.0}},
     )
     refused(
         "fourier has no option 'profil'. Did you mean profile",
@@ -318,7 +406,7 @@ def test_a_split_of_data_without_a_name_is_refused(net, loader, brightness):
     ("model", "batch", "match"),
     [
         ("float64", "images", "float32 images of 3x8x8, as its parameters are float64"),
-        ("plain", "mapping", "cannot process a mapping with image, label"),
+        ("plain", "mapping", "cannot process a mapping with image, mask"),
         ("plain", "one channel", "cannot process float32 images of 1x8x8"),
     ],
 )
@@ -326,7 +414,7 @@ def test_images_that_a_model_cannot_process_are_described(net, loader, model, ba
     images, targets = loader[0]
     data = {
         "images": loader,
-        "mapping": [{"image": images, "label": targets}],
+        "mapping": [{"image": images, "mask": images[:, 0]}],
         "one channel": [(images[:, :1], targets)],
     }[batch]
     made = net().double() if model == "float64" else net()

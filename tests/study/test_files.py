@@ -168,3 +168,20 @@ def test_a_save_that_fails_leaves_nothing_behind(study, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         study.save(tmp_path / "s")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_somebody_else_put_beside_the_figures_stay(net, loader, tmp_path):
+    study = examine(net(), loader, analyses="variance")
+    study.write_files(tmp_path)
+    ours = {path.name for path in (tmp_path / "figures").iterdir()}
+    (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
+    (tmp_path / "figures" / "drafts").mkdir()
+    (tmp_path / "figures" / "drafts" / "a.txt").write_text("draft")
+    (tmp_path / "results.json").write_text(json.dumps({"figures": [*ours, "earlier.png"]}))
+    (tmp_path / "figures" / "earlier.png").write_bytes(b"of an earlier study")
+    study.write_files(tmp_path)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {*ours, "mine.png", "drafts"}
+    assert (tmp_path / "figures" / "mine.png").read_bytes() == b"mine"
+    assert (tmp_path / "figures" / "drafts" / "a.txt").read_text() == "draft"
+    assert set(json.loads((tmp_path / "results.json").read_text())["figures"]) == ours

@@ -9,13 +9,14 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.features import attention_maps, rollouts
-from visprism.results.attention import AttentionMaps, Rollout
+from visprism.results.attention import AttentionMaps as AttentionMapsResult
+from visprism.results.attention import Rollout
 from visprism.results.base import Result
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class AttentionMapsOfImage(Analysis):
+class AttentionMaps(Analysis):
     """Attention weights of one query of the first image, by attention and head."""
 
     name = "attention-maps"
@@ -27,7 +28,7 @@ class AttentionMapsOfImage(Analysis):
     source = "Abnar & Zuidema (2020); Chefer et al. (2021)"
     sections = (
         Section(
-            AttentionMaps,
+            AttentionMapsResult,
             "Attention maps",
             "Each picture is an attention layer: the weights of the query on the token grid, "
             "mean over heads, from 0 to the largest of the picture. The mean over queries "

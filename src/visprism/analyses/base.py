@@ -7,7 +7,7 @@ row in the documentation. An analysis file holds declarations only: no loops, no
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any, ClassVar, TypeVar
 
@@ -271,7 +271,12 @@ class AnalysisRegistry(Registry):
         made: list[Analysis] = []
         for item in items:
             if isinstance(item, Analysis):
-                made.append(replace(item, **options.pop(item.name, {})))  # pyrefly: ignore
+                if item.name in options:
+                    raise InputError(
+                        f"options of {item.name} must be given once, got an instance with "
+                        "options and a mapping. Set them in the instance."
+                    )
+                made.append(item)
             else:
                 cls = item if isinstance(item, type) else self._named(item)
                 made.append(_made(cls, options.pop(cls.name, {})))
@@ -299,7 +304,10 @@ def _made(cls: type[Analysis], values: Mapping[str, Any]) -> Analysis:
             raise InputError(
                 f"{cls.name} has no option {key!r}. {suggestion(key, list(options_of(cls)))}"
             )
-    return cls(**values)
+    try:
+        return cls(**values)
+    except InputError as error:
+        raise InputError(f"{cls.name}: {error}") from None
 
 
 ANALYSES = AnalysisRegistry()

@@ -9,13 +9,14 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.measure.features import BranchTransferProbe, Probe, residual_branches
 from visprism.results.base import Result
-from visprism.results.branch_transfer import BranchTransfer, HighFrequencyGain
+from visprism.results.branch_transfer import BranchTransfer as BranchTransferResult
+from visprism.results.branch_transfer import HighFrequencyGain
 from visprism.results.kind_summary import KindSummary
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class TransferFunction(FeatureAnalysis):
+class BranchTransfer(FeatureAnalysis):
     """Transfer function of residual branches: output over input by spatial frequency."""
 
     name = "branch-transfer"
@@ -24,7 +25,7 @@ class TransferFunction(FeatureAnalysis):
     default = False
     sections = (
         Section(
-            BranchTransfer,
+            BranchTransferResult,
             "Transfer function of residual branches",
             "Each curve is a residual branch: the log amplitude of its output minus that of "
             "its input, before the sum, at each spatial frequency. A falling curve is a "
@@ -55,7 +56,7 @@ class TransferFunction(FeatureAnalysis):
 
     def derive(self, result: Result) -> Sequence[Result]:
         """The transfer functions, their highest frequency, and that by kind of block."""
-        assert isinstance(result, BranchTransfer)
+        assert isinstance(result, BranchTransferResult)
         highest = result.high_frequency()
         return result, highest, highest.summarize_by_kind()
 

@@ -102,7 +102,8 @@ class Calibration(Analysis):
         """Error consistency, and the difference of the debiased ECE."""
         a, b = _outcomes(first), _outcomes(second)
         difference = calibration_differences(a, b, bins=self.bins)
-        return error_consistency(a, b), difference
+        names = first.subject.name, second.subject.name
+        return error_consistency(a, b, names=names), difference
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """One pass per sample."""

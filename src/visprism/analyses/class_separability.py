@@ -11,12 +11,13 @@ from visprism.core.run import Run
 from visprism.measure.features.class_separability import class_separability, classifier_of
 from visprism.measure.features.pooled import pooled_features
 from visprism.results.base import Result
-from visprism.results.class_separability import ClassSeparability, FeatureRanks
+from visprism.results.class_separability import ClassSeparability as ClassSeparabilityResult
+from visprism.results.class_separability import FeatureRanks
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class SeparabilityOfClasses(Analysis):
+class ClassSeparability(Analysis):
     """Neural collapse (NC1 to NC4), RankMe and alpha-ReQ of the features of each block."""
 
     name = "class-separability"
@@ -27,7 +28,7 @@ class SeparabilityOfClasses(Analysis):
     source = "Papyan et al. (2020); Garrido et al. (2023); Agrawal et al. (2022)"
     sections = (
         Section(
-            ClassSeparability,
+            ClassSeparabilityResult,
             "Class separability",
             "Each point is a block: the variation of the features within classes over that "
             "between class means (NC1). All four numbers of neural collapse are 0 when the "

@@ -11,14 +11,14 @@ from visprism.core.run import Run
 from visprism.measure.features.feature_similarity import feature_similarity
 from visprism.measure.features.pooled import pooled_features
 from visprism.results.base import Result
-from visprism.results.feature_similarity import FeatureSimilarity
+from visprism.results.feature_similarity import FeatureSimilarity as FeatureSimilarityResult
 
 _SECONDS = 1e-4  # for each image, pair of blocks and permutation: singular values
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class SimilarityOfFeatures(Analysis):
+class FeatureSimilarity(Analysis):
     """Mutual k-NN, Procrustes and RSA similarity of blocks, beside permutation nulls."""
 
     name = "feature-similarity"
@@ -30,7 +30,7 @@ class SimilarityOfFeatures(Analysis):
     source = "Huh et al. (2024); Williams et al. (2021); Kriegeskorte et al. (2008)"
     sections = (
         Section(
-            FeatureSimilarity,
+            FeatureSimilarityResult,
             "Similarity of features",
             "Each cell is a pair of blocks. Mutual k-NN: the fraction of an image's nearest "
             "neighbors that both blocks share. Procrustes and RSA: similarity of the shapes "

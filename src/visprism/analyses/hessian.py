@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.checkpoints import phases
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.loss.curvature import hessian_spectrum
-from visprism.models.checkpoints import phases
 from visprism.results.base import Result
 from visprism.results.hessian import HessianCurves, HessianSpectrum
-from visprism.results.hessian_differences import ape_differences
+from visprism.results.hessian_differences import hessian_differences
 from visprism.results.hessian_summary import HessianSummary
 
 # Hessian-vector products per mini-batch: 17 to 23 on small ResNets and ViTs; building their
@@ -88,7 +88,8 @@ class Hessian(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """Summary, densities, spectrum, and values of mini-batches."""
+        """Summary, densities and spectrum."""
+        subject = subject.in_mini_batches(self.mini_batch)
         data = {}
         if self.train_images != "augmented":
             data["clean"] = subject.training_batches(self.mini_batch)
@@ -110,11 +111,11 @@ class Hessian(Analysis):
             )
             for phase, model in phases(subject.model, self.checkpoints)
         )
-        return spectrum.summary(), spectrum.curves(), spectrum, spectrum.per_mini_batch()
+        return spectrum.summary(), spectrum.curves(), spectrum
 
     def compare(self, first: Measured, second: Measured, run: Run) -> tuple[Result, ...]:  # noqa: ARG002
-        """The difference of APE, where it has an interval."""
-        difference = ape_differences(_spectrum(first), _spectrum(second))
+        """The differences of NEP, APE, geometric mean and largest eigenvalue."""
+        difference = hessian_differences(_spectrum(first), _spectrum(second))
         return (difference,) if len(difference) else ()
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002

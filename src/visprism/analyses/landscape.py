@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.loss.batch_norm import batch_norms
 from visprism.measure.loss.landscape import RADII, landscape, planes_around, rings
-from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
 from visprism.results.landscape import Landscape as LandscapeResult
 from visprism.results.landscape import Rings
@@ -112,7 +112,7 @@ class Landscape(Analysis):
         planes, path = planes_around(
             subject.model,
             batches,
-            [read_state_dict(Path(file)) for file in self.checkpoints],
+            stored_weights(self.checkpoints),
             directions=self.plane,
             pairs=self.grid_planes,
             points=self.points,

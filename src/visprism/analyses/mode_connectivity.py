@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.loss.mode_connectivity import mode_connectivity
-from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
 from visprism.results.mode_connectivity import LinearPaths, Soup
 
@@ -55,7 +55,8 @@ class ModeConnectivity(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure the loss along each segment."""
-        states = {path.name: read_state_dict(path) for path in map(Path, self.checkpoints)}
+        names = [Path(file).name for file in self.checkpoints]
+        states = dict(zip(names, stored_weights(self.checkpoints), strict=True))
         return mode_connectivity(
             subject.model,
             states,

@@ -13,12 +13,12 @@ from visprism.data.study_images import ordered
 from visprism.measure.features.out_of_distribution import out_of_distribution
 from visprism.measure.features.pooled import halves, pooled_features
 from visprism.results.base import Result
-from visprism.results.out_of_distribution import OutOfDistribution
+from visprism.results.out_of_distribution import OutOfDistribution as OutOfDistributionResult
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class OODScores(Analysis):
+class OutOfDistribution(Analysis):
     """AUROC of out-of-distribution scores of logits and of each block against other data."""
 
     name = "out-of-distribution"
@@ -34,7 +34,7 @@ class OODScores(Analysis):
     )
     sections = (
         Section(
-            OutOfDistribution,
+            OutOfDistributionResult,
             "Out-of-distribution scores",
             "Each line is a score: the probability that an image of the data scores above one "
             "of the other data, with its 95% interval. 0.5 is chance level; below it, images "

@@ -9,12 +9,13 @@ from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.features import receptive_field
 from visprism.results.base import Result
-from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.results.receptive_field import ReceptiveField as ReceptiveFieldResult
+from visprism.results.receptive_field import ReceptiveMaps
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class EffectiveReceptiveField(Analysis):
+class ReceptiveField(Analysis):
     """Effective receptive field: the pixels that the center of each feature map depends on."""
 
     name = "receptive-field"
@@ -23,7 +24,7 @@ class EffectiveReceptiveField(Analysis):
     source = "Luo et al. (2016); Ding et al. (2022)"
     sections = (
         Section(
-            ReceptiveField,
+            ReceptiveFieldResult,
             "Effective receptive field",
             "Each point is a block: the root mean squared distance, along one axis, of the "
             "pixels that its center position depends on. The dashed line is that of equal "

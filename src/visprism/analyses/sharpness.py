@@ -50,6 +50,7 @@ class Sharpness(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """The sharpness of each mini-batch, also by quantity for paired differences."""
+        subject = subject.in_mini_batches(self.mini_batch)
         objective = Objective(
             subject.model,
             subject.training_batches(self.mini_batch),

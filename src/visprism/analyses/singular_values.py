@@ -7,19 +7,20 @@ from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
 from visprism.analyses.subject import Subject
 from visprism.measure.features import Probe, SingularValueProbe
 from visprism.results.base import Result
-from visprism.results.singular_values import EffectiveRanks, SingularValues
+from visprism.results.singular_values import EffectiveRanks
+from visprism.results.singular_values import SingularValues as SingularValuesResult
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class SingularValueSpectrum(FeatureAnalysis):
+class SingularValues(FeatureAnalysis):
     """Singular values and effective rank of the features of each block."""
 
     name = "singular-values"
     source = "Roy & Vetterli (2007)"
     sections = (
         Section(
-            SingularValues,
+            SingularValuesResult,
             "Singular values of features",
             "Each curve is a block: the singular values of its centered tokens, relative to "
             "the largest. Where a curve is steep, a few directions hold most of the variance.",
@@ -40,9 +41,9 @@ class SingularValueSpectrum(FeatureAnalysis):
 
     def derive(self, result: Result) -> Sequence[Result]:
         """The singular values, and the effective ranks."""
-        assert isinstance(result, SingularValues)
+        assert isinstance(result, SingularValuesResult)
         return result, result.effective_ranks()
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """A forward pass and products of all channels in double precision."""
-        return Cost(per_image=3.0)
+        return Cost(per_image=1.8)

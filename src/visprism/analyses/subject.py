@@ -74,6 +74,15 @@ class Subject:
         """The same subject with at most `number` images, the first ones."""
         return replace(self, limit=number)
 
+    def in_mini_batches(self, size: int) -> "Subject":
+        """The same subject without the training images that do not fill a mini-batch.
+
+        Mini-batches of different sizes have different curvature. Fewer images than one
+        mini-batch are all kept.
+        """
+        number = min(len(self.training_images), self.limit or len(self.training_images))
+        return self.limited(number - number % size or number)
+
     def batches(
         self, batch_size: int | None = None, change: PixelChange | None = None
     ) -> Sequence:
@@ -172,9 +181,14 @@ class Subject:
 
     def _without_targets(self) -> str | None:
         if self.images.targets is None:
-            return f"there are no labels in {self.images.name}"
+            return self.images.without_labels or f"there are no labels in {self.images.name}"
         if not self.num_classes:
             return "the model does not return one vector of logits per image"
+        if self.num_classes == 1:
+            return (
+                "the model returns one logit per image, not one per class. Return two logits, "
+                "0 and the given one, to measure a binary classifier"
+            )
         declared = self.images.num_classes
         if declared is not None and declared != self.num_classes:
             return (

@@ -12,20 +12,20 @@ from visprism.results.token_norms import (
     MassiveActivations,
     OutlierPlaces,
     OutlierTokens,
-    TokenNorms,
 )
+from visprism.results.token_norms import TokenNorms as TokenNormsResult
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class NormsOfTokens(FeatureAnalysis):
+class TokenNorms(FeatureAnalysis):
     """Norms of grid tokens, class tokens and registers; outliers and attention sinks."""
 
     name = "token-norms"
     source = "Darcet et al. (2024); Sun et al. (2024), sec. 2; Gu et al. (2025)"
     sections = (
         Section(
-            TokenNorms,
+            TokenNormsResult,
             "Token norms",
             "Each line is the median norm of the tokens of one group, with bands from the 25% "
             "to the 75% and from the 1% to the 99% quantile. The head reads class tokens and "
@@ -79,4 +79,4 @@ class NormsOfTokens(FeatureAnalysis):
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """A forward pass, the median of each feature map, and attention weights."""
-        return Cost(per_image=2.5)
+        return Cost(per_image=2.0)

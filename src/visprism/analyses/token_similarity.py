@@ -6,19 +6,19 @@ from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
 from visprism.analyses.subject import Subject
 from visprism.measure.features import Probe
 from visprism.measure.features.token_similarity import TokenSimilarityProbe
-from visprism.results.token_similarity import TokenSimilarity
+from visprism.results.token_similarity import TokenSimilarity as TokenSimilarityResult
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
-class SimilarityOfTokens(FeatureAnalysis):
+class TokenSimilarity(FeatureAnalysis):
     """Cosine similarity between the tokens of an image, by block (over-smoothing)."""
 
     name = "token-similarity"
     source = "Gong et al. (2021), eq. 4; Wang et al. (2022)"
     sections = (
         Section(
-            TokenSimilarity,
+            TokenSimilarityResult,
             "Similarity of tokens",
             "Each line is a choice of tokens: the mean cosine between two tokens of an image. "
             "A line that rises to 1 is over-smoothing. Where only the line without removal of "
@@ -32,4 +32,4 @@ class SimilarityOfTokens(FeatureAnalysis):
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """A forward pass and a part of one for the statistic."""
-        return Cost(per_image=1.5)
+        return Cost(per_image=1.6)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
+from visprism.analyses.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.loss.landscape import trajectory
-from visprism.models.state_dicts import read_state_dict
 from visprism.results.base import Result
 from visprism.results.trajectory import Trajectory as TrajectoryResult
 
@@ -41,8 +41,7 @@ class Trajectory(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """Principal components and polar coordinates of the checkpoints."""
-        states = [read_state_dict(Path(path)) for path in self.checkpoints]
-        return (trajectory(subject.model, states, run=run),)
+        return (trajectory(subject.model, stored_weights(self.checkpoints), run=run),)
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """No forward pass."""

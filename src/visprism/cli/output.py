@@ -27,14 +27,18 @@ if TYPE_CHECKING:
 
 
 def print_study(study: "Study") -> None:
-    """The table, the findings of each model, and what failed."""
+    """The table, the findings of each model and of each pair, and what failed."""
     for line in study.lines():
         print(line)
-    for name in study.models:
-        findings = study.model(name).findings()
-        if findings:
+    findings = {name: study.model(name).findings() for name in study.models}
+    for entry in study.entries:
+        if len(entry.models) > 1:
+            of_pair = findings.setdefault(" and ".join(entry.models), [])
+            of_pair += [finding for result in entry.results for finding in result.findings()]
+    for name, sentences in findings.items():
+        if sentences:
             print(f"\n{name}")
-        for finding in findings:
+        for finding in sentences:
             print(f"  {finding}")
     failures = [f for f in study.failures if f.kind == "failed"]
     if failures:

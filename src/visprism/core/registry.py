@@ -30,6 +30,8 @@ def suggestion(name: str, names: Sequence[str]) -> str:
         >>> suggestion("furier", ["fourier", "cka"]), suggestion("x", ["fourier", "cka"])
         ('Did you mean fourier?', 'Available: cka, fourier.')
     """
+    if not names:
+        return "There are none."
     close = difflib.get_close_matches(name, names)
     if close:
         return f"Did you mean {', '.join(close)}?"

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 from PIL import Image
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampler, Subset
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
@@ -88,6 +89,48 @@ def image_set_of(dataset: Dataset, *, name: str = "") -> ImageSet | None:
         return [_parted(dataset[i])[0].convert("RGB") for i in positions]
 
     return ImageSet(name or type(dataset).__name__, "", tuple(classes), targets, read)
+
+
+def in_order(
+    loader: DataLoader, limit: int | None = None, *, seed: int = 0
+) -> tuple[DataLoader, Int64[np.ndarray, " n"] | None]:
+    """A loader of the same data set without shuffling, so that every run reads the same images.
+
+    With `limit` it reads at most that number of images, selected at random by `seed`, and
+    balanced over classes where the data set states its `targets`. A loader that selects images
+    by itself, with a sampler of weights for instance, is returned as it is.
+
+    Returns:
+        The loader, and the indices of its images in the data set where they are known.
+    """
+    dataset, sampler = loader.dataset, loader.sampler
+    shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement
+    if loader.batch_size is None or not (shuffled or isinstance(sampler, SequentialSampler)):
+        return loader, None
+    number = _length(dataset)
+    if len(sampler) != number:  # pyrefly: ignore (both kinds have a length)
+        return loader, None
+    chosen = np.arange(number)
+    if limit is not None and limit < number:
+        chosen = balanced(_stated_classes(dataset, number), limit, seed=seed)
+    unshuffled = DataLoader(
+        Subset(dataset, chosen.tolist()),
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+    )
+    return unshuffled, chosen
+
+
+def _stated_classes(dataset: Any, number: int) -> Int64[np.ndarray, " n"]:  # noqa: ANN401
+    """The classes that a data set states without its images; `NO_CLASS` where it does not."""
+    try:
+        classes = np.array([int(label) for label in _targets(dataset)], dtype=np.int64)
+    except (TypeError, ValueError):
+        return np.full(number, NO_CLASS)
+    return classes if len(classes) == number else np.full(number, NO_CLASS)
 
 
 def normalization_of(dataset: Any) -> Preprocessing | None:  # noqa: ANN401 (any data set)

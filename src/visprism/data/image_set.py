@@ -44,6 +44,8 @@ class ImageSet:
     # The class of the texture, of images whose shape is of another class.
     textures: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
     framed: bool = False  # cropped already, so that no center crop follows
+    # The index of each image in the data that this is a subset of; None: these are all of it.
+    positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -69,8 +71,10 @@ class ImageSet:
     def subset(self, positions: Int[np.ndarray, " m"]) -> "ImageSet":
         """The image set with only the images at `positions`, in that order."""
         chosen = positions.tolist()
+        before = np.arange(len(self)) if self.positions is None else self.positions
         return replace(
             self,
+            positions=before[positions],
             targets=self.targets[positions],
             read=lambda indices: self.read([chosen[i] for i in indices]),
             fault=lambda i: self.fault(chosen[i]),

@@ -44,6 +44,16 @@ class StudyImages(ABC):
         """Class index of each image; None without labels."""
 
     @property
+    def without_labels(self) -> str:
+        """Why there are no targets; empty where the data simply has none."""
+        return ""
+
+    @property
+    @abstractmethod
+    def positions(self) -> Int64[np.ndarray, " n"]:
+        """Index of each image in the data that the user passed."""
+
+    @property
     def num_classes(self) -> int | None:
         """Number of classes where the data declares it."""
         return None
@@ -123,6 +133,12 @@ class PictureImages(StudyImages):
         return None if len(values) and values.min() == NO_CLASS else values
 
     @property
+    def positions(self) -> Int64[np.ndarray, " n"]:
+        """Index of each image in the data set; that of a file in the sorted folder."""
+        positions = self.image_set.positions
+        return np.arange(len(self)) if positions is None else positions
+
+    @property
     def num_classes(self) -> int | None:
         """Number of classes of the data set."""
         return self.image_set.num_classes or None
@@ -194,22 +210,26 @@ class PictureImages(StudyImages):
 
 
 def ordered(image_set: ImageSet, *, seed: int = 0, limit: int | None = None) -> PictureImages:
-    """The image set in an order whose every prefix is balanced over classes.
+    """The image set in the order of `nested_order`, with at most `limit` images."""
+    return PictureImages(image_set.subset(nested_order(image_set.targets, seed=seed)[:limit]))
+
+
+def nested_order(targets: Int64[np.ndarray, " n"], *, seed: int = 0) -> Int64[np.ndarray, " n"]:
+    """Indices in a random order whose every prefix is balanced over classes.
 
     Data is often sorted by class; analyses that compare the images of a batch need several
     classes in it, and a smaller number of images must be a part of a larger one.
     """
     generator = stream(seed, "order of images")
-    order = torch.randperm(len(image_set), generator=generator).numpy()
-    labels = image_set.targets[order]
+    order = torch.randperm(len(targets), generator=generator).numpy()
+    labels = targets[order]
     by_class = order[np.argsort(labels, kind="stable")]
     _, first, count = np.unique(
         labels[np.argsort(labels, kind="stable")], return_index=True, return_counts=True
     )
     turn = np.arange(len(order)) - np.repeat(first, count)  # 0 for the first of each class
     shuffle = torch.rand(len(order), generator=generator).numpy()
-    nested = by_class[np.lexsort((shuffle, turn))]
-    return PictureImages(image_set.subset(nested[:limit]))
+    return by_class[np.lexsort((shuffle, turn))]
 
 
 def required(preprocessing: Preprocessing | None) -> Preprocessing:

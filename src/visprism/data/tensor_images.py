@@ -12,8 +12,10 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
-from visprism.data.study_images import PixelChange, StudyImages, required
+from visprism.data.image_set import NO_CLASS
+from visprism.data.study_images import PixelChange, StudyImages, nested_order, required
 
+_LABELS = ("labels", "label", "targets", "target")  # keys of a mapping
 _MOST_BYTES = 4 * 2**30  # of batches in memory
 
 
@@ -27,6 +29,8 @@ class TensorImages(StudyImages):
     split: str = ""  # pyrefly: ignore
     classes: int | None = None
     mean_std: Preprocessing | None = None  # that the tensors were normalized with
+    order: Int64[np.ndarray, " n"] | None = None  # index of each image as it was read
+    without_labels: str = ""  # why there are none, where the data has other targets
 
     def __len__(self) -> int:
         return len(_first(self.images))
@@ -35,6 +39,11 @@ class TensorImages(StudyImages):
     def targets(self) -> Int64[np.ndarray, " n"] | None:
         """Class index of each image; None without labels."""
         return None if self.labels is None else self.labels.numpy()
+
+    @property
+    def positions(self) -> Int64[np.ndarray, " n"]:
+        """Index of each image in the order in which the data gave them."""
+        return np.arange(len(self)) if self.order is None else self.order
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -130,6 +139,7 @@ def tensor_images(
     limit: int | None = None,
     num_classes: int | None = None,
     preprocessing: Preprocessing | None = None,
+    seed: int | None = None,
 ) -> TensorImages:
     """The batches of a loader or another iterable, read once and kept in memory.
 
@@ -137,11 +147,16 @@ def tensor_images(
 
     Args:
         data: batches of images (B, C, H, W), of mappings of tensors, or of (images, targets).
+            A mapping of one image tensor and labels, as of Hugging Face, is (images, targets).
+            Targets other than one class index per image, such as masks, are left out;
+            `TensorImages.without_labels` says so.
         name: for provenance.
         split: "train", "test", ... where it is known.
         limit: read at most this number of images.
         num_classes: number of classes, where it is known.
         preprocessing: the normalization that the images have, where it is known.
+        seed: of a random order whose every prefix is balanced over classes; see
+            `nested_order`. None: as read.
 
     Raises:
         InputError: if there are no images, batches differ in form or size, or they need more
@@ -156,8 +171,11 @@ def tensor_images(
     images: list[Any] = []
     targets: list[Tensor] = []
     number = size = 0
+    reason = ""
     for batch in _to_the_end(data):
-        pictures, labels = _split_batch(batch)
+        pictures, given = _split_batch(batch)
+        labels, fault = _class_indices(given, len(_first(pictures)))
+        reason = reason or fault
         taken = len(_first(pictures))
         if limit is not None and number + taken > limit:
             taken = limit - number
@@ -168,7 +186,7 @@ def tensor_images(
                 f"all batches must hold images of one size, got {_shapes_text(pictures)} after "
                 f"{_shapes_text(images[0])}"
             )
-        if images and (labels is None) != (not targets):
+        if images and not reason and (labels is None) != (not targets):
             raise InputError("either all batches or none must have targets")
         images.append(pictures)
         targets += [] if labels is None else [labels]
@@ -184,13 +202,30 @@ def tensor_images(
             break
     if not number:
         raise InputError("data must give at least one image, got none")
+    labels = torch.cat(targets) if targets and not reason else None
+    order = None
+    if seed is not None:
+        classes = np.full(number, NO_CLASS) if labels is None else labels.numpy()
+        order = nested_order(classes, seed=seed)
+        labels = None if labels is None else labels[order]
     stacked = (
-        {key: torch.cat([p[key] for p in images]) for key in images[0]}
+        {key: _stacked([p[key] for p in images], order) for key in images[0]}
         if isinstance(images[0], Mapping)
-        else torch.cat(images)
+        else _stacked(images, order)
     )
-    labels = torch.cat(targets) if targets else None
-    return TensorImages(stacked, labels, name, split, num_classes, preprocessing)
+    return TensorImages(stacked, labels, name, split, num_classes, preprocessing, order, reason)
+
+
+def _stacked(batches: Sequence[Tensor], order: Int64[np.ndarray, " n"] | None) -> Tensor:
+    """The rows of all batches in an order, without a second copy of them."""
+    if order is None:
+        return torch.cat(tuple(batches))
+    rows = torch.from_numpy(np.argsort(order)).split([len(batch) for batch in batches])
+    first = batches[0]
+    stacked = first.new_empty((len(order), *first.shape[1:]))
+    for batch, places in zip(batches, rows, strict=True):
+        stacked[places] = batch
+    return stacked
 
 
 def to_pixels(images: Tensor, preprocessing: Preprocessing) -> UInt8[Tensor, "b c h w"]:
@@ -229,28 +264,39 @@ def _to_the_end(data: Iterable) -> Iterator:
         ) from error
 
 
-def _split_batch(batch: Any) -> tuple[Any, Tensor | None]:  # noqa: ANN401 (what a user's loader gives)
+def _split_batch(batch: Any) -> tuple[Any, Any]:  # noqa: ANN401 (what a user's loader gives)
+    """Images and targets; None where there are no targets."""
     if isinstance(batch, tuple | list):
         if len(batch) != 2:
             raise InputError(
                 f"a batch must be images or (images, targets), got {len(batch)} items"
             )
-        images, targets = batch
-        try:
-            labels = torch.as_tensor(targets)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"targets must be one class index per image, got {type(targets).__name__} "
-                f"({error})"
-            ) from error
-        if labels.ndim != 1 or labels.is_floating_point() or len(labels) != len(_first(images)):
-            raise InputError(
-                "targets must be one class index per image "
-                f"({len(_first(images))}), got shape {tuple(labels.shape)} of "
-                f"type {str(labels.dtype).removeprefix('torch.')}"
-            )
-        return images, labels.long().cpu()
+        return batch[0], batch[1]
+    if isinstance(batch, Mapping):
+        inputs = {key: value for key, value in batch.items() if key not in _LABELS}
+        labels = [value for key, value in batch.items() if key in _LABELS]
+        if len(inputs) == len(labels) == 1:
+            return next(iter(inputs.values())), labels[0]
     return batch, None
+
+
+def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:  # noqa: ANN401
+    """The targets, or None and the reason why they are no classes."""
+    if targets is None:
+        return None, ""
+    try:
+        labels = torch.as_tensor(targets)
+    except (TypeError, ValueError, RuntimeError) as error:
+        return None, (
+            f"targets must be one class index per image, got {type(targets).__name__} ({error})"
+        )
+    if labels.shape == (images,) and not labels.is_floating_point():
+        return labels.long().cpu(), ""
+    kind = str(labels.dtype).removeprefix("torch.")
+    return None, (
+        f"targets must be one class index per image ({images}), got shape "
+        f"{tuple(labels.shape)} of type {kind}"
+    )
 
 
 def _tensors(images: Any) -> list[Any]:  # noqa: ANN401

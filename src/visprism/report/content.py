@@ -38,7 +38,7 @@ class Question:
     claim: str = ""
     difference: str = ""  # value with interval; "" where there is none
     significant: bool = False  # whether the interval of the difference excludes 0
-    remark: str = ""  # where it is not: "not significant", or "no interval"
+    remark: str = ""  # where it is not: "not significant", or why there is no interval
 
 
 @dataclass(frozen=True)

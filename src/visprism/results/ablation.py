@@ -227,6 +227,7 @@ class Ablations(Result):
                         high=float(rows.drop_high[worst]),
                         unit=POINTS,
                         over="images",
+                        selected=len(rows),
                     )
                 )
         return tuple(answers)

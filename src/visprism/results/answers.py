@@ -29,14 +29,24 @@ class Answer:
     verdict: Verdict = ""  # about that claim
     # "geometric": exp(mean of logs) - 1, the relative change by the geometric mean of ratios
     average: Average = "arithmetic"
+    missing: str = ""  # why there is no interval
+    selected: int = 1  # number of values of which this is the largest; 1 if it is not selected
 
     def __str__(self) -> str:
-        """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""
+        """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``.
+
+        A selected maximum is named: ``2 [1, 3] (largest of 9, interval not adjusted)``.
+        """
         scale = 100 if self.unit in ("%", POINTS) else 1
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
         value, low, high = (scale * number for number in (self.value, self.low, self.high))
         form = resolved(value, low, high, ".3g")
         if not (isfinite(low) and isfinite(high)):
-            return f"{value:{form}}{unit}"
+            return f"{value:{form}}{unit}{self._selection()}"
         percent = "%" if self.unit == "%" else ""
-        return f"{value:{form}}{unit} [{low:{form}}{percent}, {high:{form}}{percent}]"
+        interval = f"[{low:{form}}{percent}, {high:{form}}{percent}]"
+        return f"{value:{form}}{unit} {interval}{self._selection(', interval not adjusted')}"
+
+    def _selection(self, interval: str = "") -> str:
+        """How the value was selected; empty if it was not."""
+        return f" (largest of {self.selected}{interval})" if self.selected > 1 else ""

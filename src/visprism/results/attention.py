@@ -118,7 +118,7 @@ class AttentionStatistics(Result):
             text += (
                 f"; of {len(blocks)} attention layers (mean over heads) the smallest is "
                 f"{means[least]:.3g} ({blocks[least]}) and the largest {means[most]:.3g} "
-                f"({blocks[most]})"
+                f"({blocks[most]}), both without an interval"
             )
         return Finding(text)
 

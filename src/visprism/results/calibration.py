@@ -1,7 +1,7 @@
 """Results of calibration: every metric of predictions, reliability, and temperature scaling."""
 
 from collections.abc import Mapping
-from math import nan
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.chance import chance_findings
+from visprism.results.differences import FEW_OUTCOMES
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text
 
@@ -82,9 +83,12 @@ class Calibration(Result):
     def findings(self) -> tuple[Finding, ...]:
         """Accuracy, NLL, ECE, and the direction of the calibration error if significant."""
         images = images_text(self.provenance.images, self.provenance.split)
+        missing = _missing_interval(
+            self.interval("nll")[0], self.provenance.images, of=" of the NLL"
+        )
         accuracy = (
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
-            f"{self._missing_interval()}"
+            f"{missing}"
         )
         chance = chance_findings(
             self.of("accuracy"), self.provenance.images, self.classes, self.provenance.split
@@ -145,17 +149,6 @@ class Calibration(Result):
     def _text(self, metric: str, form: str = ".3g") -> str:
         return interval_text(self.of(metric), *self.interval(metric), form)
 
-    def _missing_interval(self) -> str:
-        """Why the NLL has no interval where the accuracy has one."""
-        if np.isfinite(self.interval("nll")).all() or not self.provenance.images:
-            return ""
-        if self.provenance.images < FEWEST_VALUES:
-            return f" (no interval of the NLL: fewer than {FEWEST_VALUES} images)"
-        return (
-            f" (no interval of the NLL: fewer than {FEWEST_DIFFERENT} correct or "
-            f"{FEWEST_DIFFERENT} wrong predictions)"
-        )
-
     def _direction(self) -> str:
         """Overconfident or underconfident where the interval of the signed ECE excludes 0."""
         signed, (low, high) = self.of("signed_ece"), self.interval("signed_ece")
@@ -165,8 +158,18 @@ class Calibration(Result):
         if high < 0:
             return f"underconfident ({text})"
         if np.isnan(low):
-            return text
+            return f"{text}{_missing_interval(low, self.provenance.images)}"
         return f"over- or underconfidence not significant ({text})"
+
+
+def _missing_interval(
+    low: float, images: int, *, of: str = "", before: str = " (", after: str = ")"
+) -> str:
+    """Why a mean of losses has no interval; empty where it has one."""
+    if isfinite(low) or not images:
+        return ""
+    few = f"fewer than {FEWEST_VALUES} images" if images < FEWEST_VALUES else FEW_OUTCOMES
+    return f"{before}no interval{of}: {few}{after}"
 
 
 @result_type("reliability")
@@ -196,14 +199,25 @@ class RiskCoverage(Result):
     aurc: float = scalar(
         "AURC", "", "area under the curve: mean error rate over all coverages", default=0.0
     )
+    aurc_low: float = scalar(
+        "AURC, low", "", "lower end of its 95 % interval over images", default=nan
+    )
+    aurc_high: float = scalar(
+        "AURC, high", "", "upper end of its 95 % interval over images", default=nan
+    )
 
     def findings(self) -> tuple[Finding, ...]:
         """The area under the curve, and the error rate of the more confident half."""
         half = int(np.abs(self.coverage - 0.5).argmin())
         images = images_text(self.provenance.images, self.provenance.split)
+        aurc = interval_text(self.aurc, self.aurc_low, self.aurc_high)
+        n = self.provenance.images
+        wrong = round(float(self.risk[-1]) * n)
+        few = n < FEWEST_VALUES or min(wrong, n - wrong) < FEWEST_DIFFERENT
+        missing = _missing_interval(self.aurc_low, n if few else 0)  # older files have none
         return (
             Finding(
-                f"AURC {self.aurc:.3g} over {images}: error rate {self.risk[half]:.1%} at "
+                f"AURC {aurc} over {images}{missing}: error rate {self.risk[half]:.1%} at "
                 f"coverage {self.coverage[half]:.0%}, {self.risk[-1]:.1%} at coverage 100%"
             ),
         )
@@ -264,11 +278,14 @@ class Temperature(Result):
         change = interval_text(self.nll_change, self.nll_change_low, self.nll_change_high)
         significant = self.nll_change_low > 0 or self.nll_change_high < 0
         verdict = "" if significant or np.isnan(self.nll_change_low) else ", not significant"
+        missing = _missing_interval(self.nll_change_low, self.images, before=", ", after="")
         split = self.provenance.split
-        text = f"temperature {fitted}, fitted on {images_text(self.fitted_images, split)}"
+        few = f" (no interval: {FEW_OUTCOMES})" if np.isnan(self.temperature_low) else ""
+        text = f"temperature {fitted}, fitted on {images_text(self.fitted_images, split)}{few}"
         effect = (
             f"NLL from {self.nll_before:.3g} to {self.nll_after:.3g} (change "
-            f"{change}{verdict}) and ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
+            f"{change}{verdict}{missing}) and ECE from {self.ece_before:.1%} to "
+            f"{self.ece_after:.1%}"
         )
         if not self.folds:  # a file of version 0.1
             over = images_text(self.images)

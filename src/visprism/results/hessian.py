@@ -12,14 +12,12 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.hessian_statistics import (
-    MIN_BATCHES,
     average_positive,
     geometric_mean,
     kernel_density,
     negative_proportion,
 )
-from visprism.results.hessian_summary import GEOMETRIC, LARGEST, NEP, HessianSummary
-from visprism.results.per_image import PerImage, linearized_ratio
+from visprism.results.hessian_summary import HessianSummary
 
 Key = tuple[str, str, float]  # phase, data, weight decay
 
@@ -114,32 +112,6 @@ class HessianSpectrum(Result):
             provenance=self.provenance,
         )
 
-    def per_mini_batch(self) -> PerImage:
-        """NEP, the geometric mean of positive eigenvalues and the largest, by mini-batch.
-
-        Their means over mini-batches are the numbers of `summary`. The geometric mean is that
-        of a ratio of sums over mini-batches, so that its values are linearized, see
-        `linearized_ratio`. Left out is what has no interval: everything for fewer than 10
-        mini-batches, and the largest eigenvalue unless it converged in each. For APE see
-        `visprism.results.hessian_differences.ape_differences`.
-        """
-        summary = self.summary()
-        names: list[str] = []
-        values: list[np.ndarray] = []
-        numbers: list[np.ndarray] = []
-        for row, (_, part) in enumerate(self.parts()):
-            for quantity, of_batches in _by_mini_batch(part, summary, row).items():
-                names += [f"{quantity}, {summary.name_of(row)}"] * len(of_batches)
-                values.append(of_batches)
-                numbers.append(np.unique(part.batch))
-        return PerImage(
-            quantity=np.array(names, dtype=str),
-            image=np.concatenate([*numbers, np.zeros(0, dtype=int)]),
-            value=np.concatenate([*values, np.zeros(0)]),
-            over="mini-batches",
-            provenance=self.provenance,
-        )
-
     def curves(self, *, points: int = 120) -> "HessianCurves":
         """Gaussian kernel densities of log10 |eigenvalue|, with Silverman's bandwidth.
 
@@ -212,27 +184,6 @@ def _summary_of(part: HessianSpectrum) -> tuple[int | float, ...]:
         float(leading.nll[leading.rank == 1].mean()),
         float(leading.converged.mean()),
     )
-
-
-def _by_mini_batch(
-    part: HessianSpectrum, summary: HessianSummary, row: int
-) -> dict[str, np.ndarray]:
-    """Values of each mini-batch of one phase, data set and objective by quantity."""
-    if summary.batches[row] < MIN_BATCHES:
-        return {}
-    leading = part.select(part.rank > 0)
-    values = [leading.value[leading.batch == n] for n in np.unique(part.batch)]
-    quantities = {NEP: np.array([(v < 0).mean() for v in values])}
-    positive = [v[v > 0] for v in values]
-    counts = np.array([len(v) for v in positive], dtype=float)
-    if np.isfinite(summary.ape_log_mean_low[row]):
-        logs = linearized_ratio(np.array([np.log(v).sum() for v in positive]), counts)
-        geometric = float(summary.ape_log_mean[row])
-        quantities[GEOMETRIC] = geometric * (1 + logs - np.log(geometric))
-    if summary.largest_converged[row] == 1:
-        ends = part.select((part.rank == 0) & (part.which == "LA"))
-        quantities[LARGEST] = ends.value[np.argsort(ends.batch)]
-    return quantities
 
 
 def _end(part: HessianSpectrum, which: str, *, required: bool) -> tuple[float, float]:

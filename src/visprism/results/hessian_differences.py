@@ -1,54 +1,91 @@
-"""Differences of APE between two models on the same mini-batches."""
+"""Differences of Hessian eigenvalues between two models on the same mini-batches."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from math import isfinite, nan
 
 import numpy as np
 
+from visprism.core.heavy_tails import heavy_tailed_difference
+from visprism.results.differences import Differences, Row
 from visprism.results.hessian import HessianSpectrum
-from visprism.results.hessian_statistics import average_positive, average_positive_difference
-from visprism.results.hessian_summary import APE
-from visprism.results.per_image import Differences
+from visprism.results.hessian_statistics import (
+    MIN_BATCHES,
+    MIN_BATCHES_APE,
+    average_positive,
+    average_positive_difference,
+    geometric_mean,
+    geometric_mean_difference,
+    negative_proportion,
+    negative_proportion_difference,
+)
+from visprism.results.hessian_summary import APE, GEOMETRIC, LARGEST, NEP
 
 
-def ape_differences(first: HessianSpectrum, second: HessianSpectrum) -> Differences:
-    """Differences of APE, second minus first, with 95 % intervals over common mini-batches.
+def hessian_differences(first: HessianSpectrum, second: HessianSpectrum) -> Differences:
+    """Differences of NEP, APE, geometric mean and largest eigenvalue, second minus first.
 
-    One row for each phase, data set and objective of both models. A row is left out where it
-    has no interval, see `visprism.results.hessian_statistics.average_positive_difference`.
+    One row for each quantity, phase, data set and objective of both models, with a 95 %
+    interval over common mini-batches where there are enough of them: 10 for NEP and the
+    geometric mean, 32 for APE and the largest eigenvalue. Means of positive eigenvalues need a
+    positive one in both models, and the largest eigenvalue must have converged in each
+    mini-batch of both; else the row is left out.
 
     Args:
         first: spectrum of the first model.
         second: spectrum of the second model; mini-batches are matched by their number.
     """
     others, names = dict(second.parts()), first.summary()
-    rows = []
-    for row, (key, part) in enumerate(first.parts()):
-        if key not in others:
-            continue
-        common = np.intersect1d(part.batch, others[key].batch)
-        pair = [_leading(spectrum, common) for spectrum in (part, others[key])]
-        low, high = average_positive_difference(*pair)
-        if np.isfinite(low):
-            means = [average_positive(values)[0] for values in pair]
-            rows.append((f"{APE}, {names.name_of(row)}", *means, low, high, len(common)))
-    quantity, a, b, low, high, number = zip(*rows, strict=True) if rows else [()] * 6
-    models = first.provenance.model, second.provenance.model
-    return Differences(
-        quantity=np.array(quantity, dtype=str),
-        first=np.array(a, dtype=float),
-        second=np.array(b, dtype=float),
-        difference=np.array(b, dtype=float) - np.array(a, dtype=float),
-        low=np.array(low, dtype=float),
-        high=np.array(high, dtype=float),
-        images=np.array(number, dtype=int),
-        first_model=models[0],
-        second_model=models[1],
-        over="mini-batches",
-        provenance=replace(first.provenance, model=" and ".join(filter(None, models))),
-    )
+    rows = [
+        row
+        for number, (key, part) in enumerate(first.parts())
+        if key in others
+        for row in _rows(part, others[key], names.name_of(number))
+    ]
+    return Differences.of(rows, first.provenance, second.provenance, "mini-batches")
+
+
+def _rows(first: HessianSpectrum, second: HessianSpectrum, name: str) -> Iterator[Row]:
+    """The differences of one phase, data set and objective."""
+    common = np.intersect1d(first.batch, second.batch)
+    n = len(common)
+    if not n:
+        return
+    pair = [_leading(spectrum, common) for spectrum in (first, second)]
+    for quantity, mean, difference, fewest in (
+        (NEP, negative_proportion, negative_proportion_difference, MIN_BATCHES),
+        (APE, average_positive, average_positive_difference, MIN_BATCHES_APE),
+        (GEOMETRIC, geometric_mean, geometric_mean_difference, MIN_BATCHES),
+    ):
+        means = [mean(values)[0] for values in pair]
+        if all(map(isfinite, means)):
+            ends = difference(*pair) if n >= fewest else (nan, nan)
+            yield Row(f"{quantity}, {name}", *means, *ends, n, _missing(ends[0], n, fewest))
+    largest = [_largest(spectrum, common) for spectrum in (first, second)]
+    if all(len(values) == n for values in largest):
+        ends = heavy_tailed_difference(*largest)
+        means = [float(values.mean()) for values in largest]
+        missing = _missing(ends[0], n, MIN_BATCHES_APE)
+        yield Row(f"{LARGEST}, {name}", *means, *ends, n, missing)
+
+
+def _missing(low: float, batches: int, fewest: int) -> str:
+    """Why a difference has no interval; empty where it has one."""
+    if isfinite(low):
+        return ""
+    if batches < fewest:
+        return f"fewer than {fewest} mini-batches"
+    return f"fewer than {fewest} mini-batches with different positive eigenvalues"
 
 
 def _leading(spectrum: HessianSpectrum, batches: np.ndarray) -> list[np.ndarray]:
     """The leading eigenvalues of each of these mini-batches."""
     leading = spectrum.select(spectrum.rank > 0)
     return [leading.value[leading.batch == number] for number in batches]
+
+
+def _largest(spectrum: HessianSpectrum, batches: np.ndarray) -> np.ndarray:
+    """The largest eigenvalue of these mini-batches; none unless all have converged."""
+    ends = (spectrum.rank == 0) & (spectrum.which == "LA") & np.isin(spectrum.batch, batches)
+    if not spectrum.converged[ends].all():
+        return np.zeros(0)
+    return spectrum.value[ends][np.argsort(spectrum.batch[ends])]

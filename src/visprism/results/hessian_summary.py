@@ -37,7 +37,7 @@ class HessianSummary(Result):
 
     Intervals are 95 % intervals over mini-batches, which are independent; the eigenvalues of
     one mini-batch are not. They are NaN for fewer than 10 mini-batches, and that
-    of APE for fewer than 16.
+    of APE for fewer than 32.
     """
 
     phase: np.ndarray = column("Phase", "", "of training, as the caller names it")

@@ -16,6 +16,7 @@ from visprism.results.answers import Answer, Verdict
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
 from visprism.results.shapes import PerBlock
+from visprism.results.text import images_text, interval_text, resolved
 
 TO_MEAN = "high-frequency log amplitude relative to the mean"
 TO_LOWEST = "high-frequency log amplitude relative to the lowest frequency"
@@ -209,9 +210,10 @@ def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
     values = [
         100 * (exp(v) - 1) for v in (summary.mean[row], summary.low[row], summary.high[row])
     ]
-    text = f"{values[0]:+.3g}%"
+    form = resolved(*values, "+.3g")
+    text = f"{values[0]:{form}}%"
     if np.isfinite(values[1:]).all():
-        text += f" [{values[1]:+.3g}%, {values[2]:+.3g}%]"
+        text += f" [{values[1]:{form}}%, {values[2]:{form}}%]"
     text += f" {_counts(summary, row)}"
     if np.isnan(summary.low[row]):
         return f"{kind} blocks, {quantity}: {text}" if kind else f"{quantity}: {text}"
@@ -225,9 +227,8 @@ def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
 
 
 def _number(summary: KindSummary, row: int) -> str:
-    text = f"{summary.mean[row]:+.2g}"
-    low, high = summary.low[row], summary.high[row]
-    return f"{text} [{low:+.2g}, {high:+.2g}]" if np.isfinite([low, high]).all() else text
+    mean, low, high = (float(ends[row]) for ends in (summary.mean, summary.low, summary.high))
+    return interval_text(mean, low, high, "+.2g")
 
 
 def _counts(summary: KindSummary, row: int) -> str:
@@ -248,8 +249,9 @@ def _over(summary: KindSummary) -> str:
     origin = summary.provenance
     if not np.isfinite(summary.low).any():
         return "no interval, which takes the errors over at least 2 images"
-    split = {"train": " training", "test": " test"}.get(origin.split, "")
-    return f"intervals over {origin.images or 'the'}{split} images"
+    if not origin.images:
+        return "intervals over the images"
+    return f"intervals over {images_text(origin.images, origin.split)}"
 
 
 def _answers(summary: KindSummary) -> tuple[Answer, ...]:

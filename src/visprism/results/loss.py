@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from visprism.core.heavy_tails import heavy_tailed_interval
 from visprism.core.statistics import t_interval
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, renaming, result_type, scalar
 from visprism.results.findings import Finding
-from visprism.results.hessian_statistics import MIN_BATCHES
 from visprism.results.per_image import PerImage
-from visprism.results.text import images_text
+from visprism.results.text import images_text, missing_interval
 
 SHARPNESS_QUESTION = "How sharp is the loss?"
 WHICH_LABELS = {
@@ -253,18 +253,21 @@ class Sharpness(Result):
     def means(self) -> Iterator[tuple[str, float, int, float, float, float, int]]:
         """Measure, distance, steps, mean increase, both ends of its interval, mini-batches.
 
-        The interval is Student's over mini-batches, from 10 of them on; for one row of the
-        Gaussian measure over directions.
+        The interval is over mini-batches, from 32 of them on, see
+        `visprism.core.heavy_tails.heavy_tailed_interval`; for one row of the Gaussian measure
+        it is Student's over directions.
         """
         keys = zip(self.measure.tolist(), self.rho.tolist(), self.steps.tolist(), strict=True)
         for measure, rho, steps in dict.fromkeys(keys):
             rows = (self.measure == measure) & (self.rho == rho) & (self.steps == steps)
             values = self.sharpness[rows]
             n = int((self.batch[rows] >= 0).sum())
-            error = float(self.error[rows][0]) if n == 0 else _standard_error(values)
-            low, high = t_interval(float(values.mean()), error, n or self.directions)
-            if 0 < n < MIN_BATCHES:
-                low = high = float("nan")
+            if n:
+                low, high = heavy_tailed_interval(values)
+            else:
+                low, high = t_interval(
+                    float(values[0]), float(self.error[rows][0]), self.directions
+                )
             yield measure, rho, steps, float(values.mean()), low, high, n
 
     def per_mini_batch(self) -> PerImage:
@@ -289,7 +292,8 @@ class Sharpness(Result):
         for measure, rho, steps, mean, low, high, n in self.means():
             where = _MEASURE_TEXT[measure].format(rho=rho)
             ascent = f" ({steps} ascent steps)" if steps > 1 else ""
-            over = f"; mean over {n} mini-batches" if n else ""
+            missing = missing_interval(low, n, "mini-batches")
+            over = f"; mean over {n} mini-batches{missing}" if n else ""
             if not n and measure == "gaussian":
                 over = f"; mean over {self.directions} directions"
             if self.provenance.images:

@@ -23,7 +23,9 @@ class PatchComponents(Valued, PerBlock):
 
     value_name: ClassVar[str] = "first"
 
-    image: np.ndarray = quantity("Image", "", "index of the image in the data")
+    image: np.ndarray = quantity(
+        "Image", "", "index of the image; in a study, into `Study.positions`"
+    )
     row: np.ndarray = quantity("Row", "", "of the grid, from 0 at the top")
     column: np.ndarray = quantity("Column", "", "of the grid, from 0 at the left")
     first: np.ndarray = quantity(

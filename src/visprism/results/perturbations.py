@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from visprism.core.statistics import NORMAL_95
+from visprism.core.statistics import NORMAL_95, wilson
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, renaming, result_type, scalar
 from visprism.results.chance import chance_findings
@@ -178,9 +178,14 @@ class FourierSensitivity(Result):
             f"over {len(self)} frequencies ({images})"
         ]
         if np.ptp(self.error):
+            n = self.provenance.images
+            wrong = np.array([round(float(self.error[worst]) * n)])
+            (low,), (high,) = wilson(wrong, np.array([n]))
+            rate = interval_text(float(self.error[worst]), float(low), float(high), ".1%")
             texts.append(
-                f"largest error rate of {len(self)} frequencies: {self.error[worst]:.1%} at "
+                f"largest error rate of {len(self)} frequencies: {rate} at "
                 f"({self.vertical[worst]}, {self.horizontal[worst]}) cycles, over {images}"
+                f"{selection_text(len(self))}"
             )
         return (*(Finding(text) for text in texts), *_chance(self, 1 - self.clean_error))
 

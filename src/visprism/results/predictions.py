@@ -1,19 +1,23 @@
 """Results of predictions: the outcome of each image, and how two models differ in outcomes."""
 
 from dataclasses import replace
-from math import nan
+from math import isfinite, nan
 
 import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.core.kappa import kappa_interval
-from visprism.core.provenance import Provenance
-from visprism.core.statistics import correlation, difference_interval
+from visprism.core.statistics import FEWEST_DIFFERENT, correlation, difference_interval
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.calibration_error import calibration_contributions, calibration_error
+from visprism.results.calibration_error import (
+    FEWEST_IMAGES,
+    calibration_contributions,
+    calibration_error,
+)
+from visprism.results.differences import Differences, Row
 from visprism.results.findings import Finding
-from visprism.results.per_image import ACCURACY, LOSSES, Differences, PerImage
+from visprism.results.per_image import ACCURACY, LOSSES, PerImage
 from visprism.results.text import images_text, interval_text
 
 
@@ -56,7 +60,9 @@ class Outcomes(Result):
 class ErrorConsistency(Result):
     """Whether two models err on the same images; one row per image on which they differ."""
 
-    image: np.ndarray = column("Image", "", "index of the image in the data")
+    image: np.ndarray = column(
+        "Image", "", "index of the image; in a study, into `Study.positions`"
+    )
     only_first: np.ndarray = column(
         "First only", "", "whether only the first model classifies the image correctly"
     )
@@ -86,26 +92,23 @@ class ErrorConsistency(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """Kappa with its agreement, and the number of images on which the models differ."""
-        first, second = self.first_model or "first model", self.second_model or "second model"
+        first, second = self._names
         only = int(self.only_first.sum())
         images = images_text(self.images, self.provenance.split)
+        missing = self._missing_interval()
+        reason = f"no interval: {missing}; " if missing else ""
         agreement = (
             f"observed agreement {self.observed:.1%}, {self.expected:.1%} expected of "
             "independent errors"
         )
         if np.isnan(self.kappa):
-            kappa = (
-                "error consistency is undefined, as both models are correct on all images or "
-                f"wrong on all; {agreement}"
-            )
+            kappa = f"is undefined, as {missing}; {agreement}, {images}"
         else:
-            kappa = (
-                f"error consistency of {first} and {second}: kappa "
-                f"{interval_text(self.kappa, self.low, self.high)} over {images} "
-                f"({agreement})"
-            )
+            number = interval_text(self.kappa, self.low, self.high)
+            kappa = f"of {first} and {second}: kappa {number} over {images} "
+            kappa += f"({reason}{agreement})"
         return (
-            Finding(kappa),
+            Finding(f"error consistency {kappa}"),
             Finding(
                 f"{only} of {images} are classified correctly by {first} only, "
                 f"{len(self) - only} by {second} only"
@@ -122,22 +125,51 @@ class ErrorConsistency(Result):
                 self.low,
                 self.high,
                 over="images",
+                missing=self._missing_interval(),
             ),
         )
 
+    @property
+    def _names(self) -> tuple[str, str]:
+        return self.first_model or "first model", self.second_model or "second model"
 
-def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
+    def _missing_interval(self) -> str:
+        """Why kappa has no interval; empty where it has one."""
+        if isfinite(self.low):
+            return ""
+        only = int(self.only_first.sum())
+        wrong = self.both_wrong + len(self) - only, self.both_wrong + only
+        if np.isnan(self.kappa):
+            return f"both models are {'wrong' if any(wrong) else 'correct'} on all images"
+        for name, errors in zip(self._names, wrong, strict=True):
+            if errors in (0, self.images):
+                outcome = "wrong" if errors else "correct"
+                return f"{name} is {outcome} on all images, so that kappa is 0 in any case"
+        few = [
+            f"{name} is {outcome} on {number}"
+            for name, errors in zip(self._names, wrong, strict=True)
+            for outcome, number in (("wrong", errors), ("correct", self.images - errors))
+            if number < FEWEST_DIFFERENT
+        ]
+        return f"{' and '.join(few)} of the images, fewer than {FEWEST_DIFFERENT}"
+
+
+def error_consistency(
+    first: Outcomes, second: Outcomes, *, names: tuple[str, str] | None = None
+) -> ErrorConsistency:
     """Agreement of two models in which images they classify correctly, beyond chance.
 
     With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
     errors, c_obs the fraction of images both correct or both wrong, and
     kappa = (c_obs - c_exp) / (1 - c_exp). The interval is that of
     `visprism.core.kappa.kappa_interval`; there is none where one of the models has fewer than 5
-    correct or 5 wrong predictions. Kappa is NaN where 1 - c_exp is 0.
+    correct or 5 wrong predictions. Kappa is NaN where 1 - c_exp is 0, and 0 in any case where
+    one model alone is correct, or wrong, on all images: c_obs is c_exp then.
 
     Args:
         first: outcomes of the first model.
         second: outcomes of the second model on the same images.
+        names: of the two models; those in the provenance by default.
 
     Raises:
         InputError: if the two are not of the same images.
@@ -146,6 +178,7 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
     behaviour of CNNs and humans by measuring error consistency.
     """
     _check_same_images(first, second)
+    names = names or (first.provenance.model, second.provenance.model)
     a, b = first.correct.astype(bool), second.correct.astype(bool)
     n = len(a)
     # Rows: first model wrong, correct; columns: second model wrong, correct.
@@ -167,9 +200,9 @@ def error_consistency(first: Outcomes, second: Outcomes) -> ErrorConsistency:
         kappa=kappa,
         low=low,
         high=high,
-        first_model=first.provenance.model,
-        second_model=second.provenance.model,
-        provenance=_both(first, second),
+        first_model=names[0],
+        second_model=names[1],
+        provenance=replace(first.provenance, model=" and ".join(filter(None, names))),
     )
 
 
@@ -204,18 +237,9 @@ def calibration_differences(
         (b.debiased, b.low, b.high),
         (r if b.low > 0 else -1.0, r if a.low > 0 else -1.0),
     )
-    return Differences(
-        quantity=np.array(["debiased ECE"]),
-        first=np.array([a.debiased]),
-        second=np.array([b.debiased]),
-        difference=np.array([b.debiased - a.debiased]),
-        low=np.array([low]),
-        high=np.array([high]),
-        images=np.array([len(first)]),
-        first_model=first.provenance.model,
-        second_model=second.provenance.model,
-        provenance=_both(first, second),
-    )
+    missing = "" if np.isfinite(low) else f"fewer than {FEWEST_IMAGES} images"
+    row = Row("debiased ECE", a.debiased, b.debiased, low, high, len(first), missing)
+    return Differences.of([row], first.provenance, second.provenance)
 
 
 def _check_same_images(first: Outcomes, second: Outcomes) -> None:
@@ -224,8 +248,3 @@ def _check_same_images(first: Outcomes, second: Outcomes) -> None:
             "first and second must be outcomes of the same images in the same order, got "
             f"{len(first)} and {len(second)} images with different targets"
         )
-
-
-def _both(first: Outcomes, second: Outcomes) -> Provenance:
-    models = filter(None, (first.provenance.model, second.provenance.model))
-    return replace(first.provenance, model=" and ".join(models))

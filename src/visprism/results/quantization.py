@@ -75,6 +75,7 @@ class QuantizationSensitivity(SeriesPerBlock):
                     high=float(self.drop_high[worst]),
                     unit=POINTS,
                     over="images",
+                    selected=len(rows),
                 )
             )
         return tuple(answers)

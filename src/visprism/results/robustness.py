@@ -265,7 +265,10 @@ class Robustness(Result):
         beside = f", {clean.value[0]:.1%} on clean images" if len(clean) else ""
         name = metric.replace("_ece", " ECE").replace("ece", "ECE")
         over = images_text(self.provenance.images, self.provenance.split)
-        text = f"mean {name} on corrupted images {ece.value.mean():.1%}{beside}, over {over}"
+        text = (
+            f"mean {name} on corrupted images {ece.value.mean():.1%}{beside}, over {over} "
+            "(no interval: the ECE is no mean over images)"
+        )
         return (Finding(text),)
 
 
@@ -309,7 +312,7 @@ class CorruptionErrors(Result):
             f"mean error rate {self.mean_error:.1%} over {_number(len(self), 'corruption')}"
             f"{severities}{clean}{images}",
             f"highest of {len(self)}: {self.corruption[worst].replace('_', ' ')}, "
-            f"{self.error[worst]:.1%}",
+            f"{self.error[worst]:.1%}, selected and without an interval",
         ]
         if np.isfinite(self.mce):
             sentences.append(f"mCE {self.mce:.1%} relative to the reference errors")

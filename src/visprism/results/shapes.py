@@ -99,7 +99,8 @@ class Valued(Result):
     def over(self) -> str:
         """What the intervals, or else the values, are taken over: the end of a sentence."""
         if not np.isfinite(self.intervals).any():
-            return f"; over {self.units_text}" if self.units > 1 else ""
+            one = "" if hasattr(self, f"{self.value_name}_error") else ": one number of all"
+            return f"; over {self.units_text} (no interval{one})" if self.units > 1 else ""
         return f"; intervals over {self.units_text}"
 
     @classmethod
@@ -260,7 +261,7 @@ class QuantilesPerBlock(Valued, PerBlock):
                 f"({self.probability[low]:.0%} to {self.probability[high]:.0%} quantile: "
                 f"{self.values[low]:.3g} to {self.values[high]:.3g})"
             )
-        return (Finding(f"{title}, median: {', '.join(texts)}"),)
+        return (Finding(f"{title}, median: {', '.join(texts)}{self.over()}"),)
 
 
 @result_shape

@@ -49,18 +49,29 @@ def interval_text(value: float, low: float, high: float, form: str = ".3g") -> s
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
-def missing_interval(low: float, images: int) -> str:
-    """Why a mean over images has no interval; "" where it has one or nothing is recorded."""
-    if isfinite(low) or not images:
+def missing_interval(low: float, number: int, units: str = "images") -> str:
+    """Why a mean over images has no interval; "" where it has one or nothing is recorded.
+
+    Example:
+        >>> missing_interval(float("nan"), 16), missing_interval(0.5, 16)
+        (' (no interval: fewer than 32 images)', '')
+    """
+    if isfinite(low) or not number:
         return ""
-    if images < FEWEST_VALUES:
-        return f" (no interval: fewer than {FEWEST_VALUES} images)"
-    return f" (no interval: fewer than {FEWEST_DIFFERENT} images differ from the others)"
+    if number < FEWEST_VALUES:
+        return f" (no interval: fewer than {FEWEST_VALUES} {units})"
+    return f" (no interval: fewer than {FEWEST_DIFFERENT} {units} differ from the others)"
 
 
 def images_text(images: int, split: str = "") -> str:
-    """The images of a measurement, with their split: ``10,000 test images``."""
-    return f"{images:,} {split + ' ' if split else ''}image{'' if images == 1 else 's'}"
+    """The images of a measurement, with their split: ``10,000 test images``.
+
+    Example:
+        >>> images_text(512, "train"), images_text(1)
+        ('512 training images', '1 image')
+    """
+    kind = {"train": "training "}.get(split, f"{split} " if split else "")
+    return f"{images:,} {kind}image{'' if images == 1 else 's'}"
 
 
 def points_text(value: float, low: float, high: float) -> str:

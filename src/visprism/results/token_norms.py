@@ -84,7 +84,9 @@ class OutlierTokens(ScalarPerBlock):
             f"{self.answers()[0]} of the grid, mean over {len(self)} blocks and {images}"
         )
         if self.share[most] > 0:
-            text += f"; the most at {self.block[most]}: {100 * self.share[most]:.3g}%"
+            ends = (float(end[most]) for end in self.intervals)
+            share = Answer("", "", float(self.share[most]), *ends, unit="%")
+            text += f"; the most at {self.block[most]}: {share}{selection_text(len(self))}"
         return (Finding(text),)
 
     def answers(self) -> tuple[Answer, ...]:
@@ -113,6 +115,11 @@ class OutlierPlaces(Pictures):
         "",
         "fraction of images whose token at this position is an outlier",
     )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Range of the shares of each block, and the number of images."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        return tuple(Finding(f"{text} over {images}") for text in super().findings())
 
 
 @result_type("massive-activations")
@@ -146,13 +153,16 @@ class MassiveActivations(ScalarPerBlock):
         """Block and channel of the largest ratio, and blocks with massive activations."""
         most = int(np.argmax(self.log_ratio))
         massive = int((self.massive > 0.5).sum())
+        low, high = (10 ** float(ends[most]) for ends in self.intervals)
+        ratio = interval_text(10 ** float(self.log_ratio[most]), low, high)
+        selected = selection_text(len(self)) if np.isfinite(low) else ""
         return (
             Finding(
                 f"largest activation of {len(self)} blocks: "
-                f"{10 ** self.log_ratio[most]:.3g} times the median at {self.block[most]}, in "
+                f"{ratio} times the median (geometric mean) at {self.block[most]}, in "
                 f"channel {self.channel[most]} for {self.channel_share[most]:.0%} of "
-                f"{images_text(self.provenance.images, self.provenance.split)}; massive "
-                "activations (above 100 and 1,000 times the median) in most of them: "
+                f"{images_text(self.provenance.images, self.provenance.split)}{selected}; "
+                "massive activations (above 100 and 1,000 times the median) in most of them: "
                 f"{massive} of {len(self)} blocks"
             ),
         )
@@ -191,6 +201,12 @@ class AttentionSinks(ScalarPerBlock):
     )
     uniform: np.ndarray = column("Uniform share", "", "1 / number of keys")
     threshold: float = scalar("Threshold", "", "share of the attention of a head")
+    mean_error: float = scalar(
+        "Standard error of the mean",
+        "",
+        "over images, of the mean over attentions",
+        default=nan,
+    )
 
     @property
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
@@ -202,9 +218,12 @@ class AttentionSinks(ScalarPerBlock):
         """Mean over attentions, and the attention with the most sinks."""
         most = int(np.argmax(self.sink_heads))
         images = images_text(self.provenance.images, self.provenance.split)
+        mean = np.array([self.sink_heads.mean()])
+        ends = mean_fraction_interval(mean, np.array([self.mean_error]), self.provenance.images)
+        share = interval_text(float(mean[0]), float(ends[0][0]), float(ends[1][0]), ".1%")
         text = (
             f"heads with an attention sink (a key receives more than {self.threshold:g}): "
-            f"{self.sink_heads.mean():.1%}, mean over {len(self)} attention layers and {images}"
+            f"{share}, mean over {len(self)} attention layers and {images}"
         )
         if np.ptp(self.sink_heads):
             low, high = (float(ends[most]) for ends in self.intervals)

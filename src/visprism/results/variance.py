@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from visprism.core.statistics import t_quantile
 from visprism.results.base import column, result_type
 from visprism.results.findings import Finding
 from visprism.results.fourier import gaps
@@ -20,6 +21,7 @@ from visprism.results.kind_summary import (
 from visprism.results.shapes import ScalarPerBlock
 from visprism.results.text import images_text
 
+PROJECTIONS = 8  # random ones, by which the change of the features is estimated
 _NAMED = 3  # blocks that a finding names
 _UNCHANGED = 1e-6  # relative change of features that is rounding
 _NEW = (
@@ -43,7 +45,16 @@ def _without_features(values: dict[str, Any]) -> dict[str, Any]:
     return {"feature_change": np.full(len(values["block"]), np.nan)} | values
 
 
-@result_type("variances", schema=2, upgrades={0: _upgrade, 1: _without_features})
+def _without_projections(values: dict[str, Any]) -> dict[str, Any]:
+    """Files of schema 2 have no standard error of the change of the features."""
+    return {"feature_change_error": np.full(len(values["block"]), np.nan)} | values
+
+
+@result_type(
+    "variances",
+    schema=3,
+    upgrades={0: _upgrade, 1: _without_features, 2: _without_projections},
+)
 class Variances(ScalarPerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position."""
 
@@ -99,8 +110,10 @@ class Variances(ScalarPerBlock):
         "Change of the features",
         "",
         "root mean square of output minus input over that of the input, estimated by 8 random "
-        "projections with a relative standard error of up to 25 % each; NaN if the shapes "
-        "differ",
+        "projections; NaN if the shapes differ",
+    )
+    feature_change_error: np.ndarray = column(
+        "Standard error of the change of the features", "", "over the 8 random projections"
     )
     dead_channels: np.ndarray = column(
         "Dead channels", "", "fraction of channels that are 0 everywhere in all images"
@@ -111,6 +124,17 @@ class Variances(ScalarPerBlock):
     between: np.ndarray = column(
         "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
     )
+
+    @property
+    def feature_change_low(self) -> np.ndarray:
+        """Lower end of the 95 % interval of the change of the features, over projections."""
+        margin = t_quantile(PROJECTIONS) * self.feature_change_error
+        return np.maximum(self.feature_change - margin, 0)
+
+    @property
+    def feature_change_high(self) -> np.ndarray:
+        """Upper end of the 95 % interval of the change of the features, over projections."""
+        return self.feature_change + t_quantile(PROJECTIONS) * self.feature_change_error
 
     def summarize_by_kind(self) -> KindSummary:
         """Change of the variance across the blocks of each kind, in logs.

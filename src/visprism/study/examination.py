@@ -19,7 +19,7 @@ from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
 from visprism.study.plan import Plan, Step, minutes_with_room, plan_of
 from visprism.study.store import Store, key_of
-from visprism.study.study import Entry, Failure, Kind, Study
+from visprism.study.study import Entry, Failure, Study
 from visprism.study.table import pairs_of
 from visprism.study.workload import Workload
 
@@ -85,6 +85,7 @@ class Examination:
         self.store.header["models"] = [s.name for s in self.subjects]
         self.store.header["keys"] = [e.key for e in entries]
         self.store.header["seconds"] = seconds
+        self.store.header["positions"] = self.subjects[0].images.positions.tolist()
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
         return Study(
@@ -205,7 +206,7 @@ class Examination:
             if self.on_error == "raise":
                 raise
             if len(analyses) == 1:
-                self._fail(Failure(subject.name, analyses[0].name, _reason(error)))
+                self._fail(self._failure(subject.name, analyses[0].name, error))
                 return
             for analysis in analyses:  # one that cannot be measured does not cost the others
                 self._measure_one([analysis], subject)
@@ -213,7 +214,7 @@ class Examination:
             if self.on_error == "raise" or isinstance(error, OutputError):
                 raise
             for analysis in analyses:
-                self._fail(_failure(subject.name, analysis.name, error))
+                self._fail(self._failure(subject.name, analysis.name, error))
 
     def _compare(self, step: Step) -> None:
         """What the analyses of a step find about two models together."""
@@ -237,7 +238,7 @@ class Examination:
                     if self.on_error == "raise" or isinstance(error, OutputError):
                         raise
                     names = f"{first.name} and {second.name}"
-                    self._fail(_failure(names, analysis.name, error))
+                    self._fail(self._failure(names, analysis.name, error))
                 else:
                     if compared:
                         self._keep(analysis, pair, compared, time.monotonic() - begin)
@@ -309,6 +310,13 @@ class Examination:
             self.identities[subject.name] = fingerprint, version
         return self.identities[subject.name]
 
+    def _failure(self, model: str, analysis: str, error: Exception) -> Failure:
+        """Skipped: the time is over, or an analysis that nobody named cannot use the input."""
+        skipped = isinstance(error, TimeBudgetError) or (
+            isinstance(error, InputError) and not self.named
+        )
+        return Failure(model, analysis, _reason(error), "skipped" if skipped else "failed")
+
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
         self.notify(Stopped(failure))
@@ -342,12 +350,6 @@ def _preparation(subject: Subject) -> str:
     size = settings.batch_size or subject.batch_size
     how = ", ".join(filter(None, [f"batches of {size}", settings.sentence()]))
     return f"{text}; outputs: {how}"
-
-
-def _failure(model: str, analysis: str, error: Exception) -> Failure:
-    """A measurement that ran out of time is skipped, as one that the plan had no room for."""
-    kind: Kind = "skipped" if isinstance(error, TimeBudgetError) else "failed"
-    return Failure(model, analysis, _reason(error), kind)
 
 
 def _reason(error: Exception) -> str:

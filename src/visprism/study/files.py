@@ -1,5 +1,6 @@
 """Files of a study: saved and loaded again, and written as a report with figures."""
 
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from visprism.figures import check_formats, render_figure
 from visprism.report import PageFigures, drawings, page_html
 from visprism.results.base import Result
 from visprism.results.stored_values import UnknownTypeError
-from visprism.study.exports import json_of, markdown_of
+from visprism.study.exports import RESULTS, figures_of, json_of, markdown_of
 from visprism.study.report_content import content_of
 from visprism.study.store import INDEX, Store, path_inside, read_index
 from visprism.study.study import Entry, Failure, Study
@@ -109,8 +110,8 @@ def write_report(study: Study, path: Path) -> None:
 def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -> None:
     """Write ``report.html``, ``study.md``, ``results.json`` and the figures, all or none.
 
-    Each figure is drawn once; the page and its files are made from that. Afterwards ``figures``
-    holds the figures of this study only: what an earlier run left there is removed.
+    Each figure is drawn once; the page and its files are made from that. Figures of an earlier
+    study, which its ``results.json`` lists, are removed; other files in ``figures`` stay.
 
     Args:
         study: what to write.
@@ -126,17 +127,30 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
     with output_folder(folder, replaced=["figures"], last="report.html") as scratch:
         content = content_of(study, files=_tables_beside(folder / "report.html"))
         figures = PageFigures(content)
-        (scratch / "figures").mkdir()
+        _keep_other_files(folder, scratch)
+        names = []
         for drawing in drawings(content):
             svg = render_figure(drawing.figure, "svg")
             figures.add(drawing, svg.decode())
             drawing.figure.set_layout_engine("none")  # done; other formats use the same places
             for format in formats:
                 rendered = svg if format == "svg" else render_figure(drawing.figure, format)
-                (scratch / "figures" / f"{drawing.stem}.{format}").write_bytes(rendered)
+                names.append(f"{drawing.stem}.{format}")
+                (scratch / "figures" / names[-1]).write_bytes(rendered)
         write_text(scratch / "report.html", page_html(content, figures))
         write_text(scratch / "study.md", markdown_of(study))
-        write_text(scratch / "results.json", json_of(study))
+        write_text(scratch / RESULTS, json_of(study, figures=names))
+
+
+def _keep_other_files(folder: Path, scratch: Path) -> None:
+    """Copy what somebody else put into ``figures``, since the folder is replaced."""
+    (scratch / "figures").mkdir()
+    earlier = figures_of(folder / RESULTS)
+    for path in (folder / "figures").glob("*"):
+        if path.is_dir():
+            shutil.copytree(path, scratch / "figures" / path.name)
+        elif path.name not in earlier:
+            shutil.copy2(path, scratch / "figures")
 
 
 def _entry(folder: Path, key: str, values: Mapping[str, Any]) -> Entry | Failure:

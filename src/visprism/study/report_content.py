@@ -91,7 +91,7 @@ def _question(
             failure = reasons.get((model, analysis))
             cells[model] = Cell(
                 mark="not applicable",
-                reason=failure or "the result has no such number",
+                reason=failure or _without_number(row),
                 failed=failure is not None,
                 anchor=anchor,
             )
@@ -107,6 +107,11 @@ def _question(
         significant=row.difference is not None and row.difference.significant,
         remark="" if row.difference is None else row.difference.remark,
     )
+
+
+def _without_number(row: Row) -> str:
+    """Why no model has a number in a row without failures."""
+    return "the result has no such number" if row.cells else "a number of both models"
 
 
 def _omissions(study: Study) -> list[Omission]:

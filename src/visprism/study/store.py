@@ -72,10 +72,16 @@ class Store:
             probe.touch()
             probe.unlink()
             remove_leftovers(folder)
+            others = [path.name for path in folder.iterdir() if path.name[0] != "."]
         except OSError as error:
             raise InputError(
                 f"out must be a folder that can be written to, got {folder} ({error.strerror})"
             ) from error
+        if others and INDEX not in others:
+            raise InputError(
+                f"out must be an empty folder or hold a study, got {folder} with "
+                f"{min(others)}. Choose another folder."
+            )
         store._lock = _locked(folder) if writes else None
         try:
             store._read(folder / INDEX, identity, fresh=fresh)

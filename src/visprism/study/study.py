@@ -6,6 +6,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from jaxtyping import Int64
+
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.results.base import Result
@@ -112,6 +115,15 @@ class Study:
     def analyses(self) -> tuple[str, ...]:
         """The analyses that gave a result for at least one model."""
         return tuple(dict.fromkeys(entry.analysis for entry in self.entries))
+
+    @property
+    def positions(self) -> Int64[np.ndarray, " n"]:
+        """Index in the data of each image of the study, in the order of the study.
+
+        An analysis of n images measures the first n of these. Columns named `image` of results
+        are indices into this array.
+        """
+        return np.array(self.header.get("positions", ()), dtype=np.int64)
 
     def __getitem__(self, name: str) -> "ModelStudy | dict[str, Result]":
         """What is known of a model, or the main results of an analysis by model.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from visprism.analyses.subject import BATCH_SIZE, Subject, dissected
 from visprism.anatomy import Anatomy
@@ -14,10 +14,9 @@ from visprism.core.files import slug
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
 from visprism.data import ImageSet, load_data
-from visprism.data.dataset import image_set_of, normalization_of
+from visprism.data.dataset import image_set_of, in_order, normalization_of
 from visprism.data.study_images import StudyImages, ordered
 from visprism.data.tensor_images import TensorImages, tensor_images
-from visprism.models import LoadedModel, load_model
 
 _TRAIN = "train"
 
@@ -62,7 +61,7 @@ def candidates_of(
         named = {str(name): _candidate(m, pretrained, seed) for name, m in models.items()}
     else:
         single = not isinstance(models, Iterable) or isinstance(
-            models, str | nn.Module | LoadedModel | Anatomy
+            models, str | nn.Module | Anatomy
         )
         items = [models] if single else list(models)
         made = [_candidate(model, pretrained, seed) for model in items]
@@ -72,7 +71,7 @@ def candidates_of(
         if repeated:
             raise InputError(
                 f"models must have different names, got {min(repeated)!r} twice. "
-                "Pass a mapping of names to models."
+                "Name each model once; in Python, a mapping names the models."
             )
         named = dict(zip(titles, made, strict=True))
     if not named:
@@ -161,21 +160,31 @@ def images_of(
     if isinstance(data, ImageSet):
         return ordered(data, seed=seed, limit=options.limit)
     if isinstance(data, DataLoader):
-        way = preprocessing or normalization_of(data.dataset)
-        return tensor_images(data, limit=options.limit, preprocessing=way)
-    if isinstance(data, Dataset):
-        pictures = image_set_of(data)
+        way, limit = preprocessing or normalization_of(data.dataset), options.limit
+        loader, indices = in_order(data, limit, seed=seed)
+        images = tensor_images(loader, limit=limit, preprocessing=way, seed=seed)
+        return images if indices is None else replace(images, order=indices[images.positions])
+    if isinstance(data, Dataset) and not _gives_batches(data):
+        pictures = None if isinstance(data, IterableDataset) else image_set_of(data)
         if pictures is not None:
             return ordered(pictures, seed=seed, limit=options.limit)
-        way = preprocessing or normalization_of(data)
         loader = DataLoader(data, batch_size=options.batch_size or BATCH_SIZE)
-        return tensor_images(loader, limit=options.limit, preprocessing=way)
+        return images_of(loader, options, seed=seed, preprocessing=preprocessing)
     if isinstance(data, Iterable):
-        return tensor_images(data, limit=options.limit, preprocessing=preprocessing)
+        return tensor_images(data, limit=options.limit, preprocessing=preprocessing, seed=seed)
     raise InputError(
         "data must be an iterable of batches, a DataLoader, a Dataset, an ImageSet or a name, "
         f"got {type(data).__name__}"
     )
+
+
+def _gives_batches(data: Dataset) -> bool:
+    """Whether an iterable data set gives batches of images instead of single images."""
+    if not isinstance(data, IterableDataset):
+        return False
+    item = next(iter(data), None)
+    images = item[0] if isinstance(item, tuple | list) and item else item
+    return getattr(images, "ndim", 0) == 4
 
 
 def _training_images(
@@ -248,15 +257,18 @@ def _resized(
 
 
 def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:  # noqa: ANN401, FBT001
+    if isinstance(model, Anatomy):
+        return Candidate(model.model, type(model.model).__name__, anatomy=model)
+    if isinstance(model, nn.Module):
+        written = getattr(model, "_orig_mod", model)  # what torch.compile was given
+        return Candidate(model, type(written).__name__)
+    from visprism.models import LoadedModel, load_model  # imports timm: seconds
+
     if isinstance(model, str):
         model = load_model(model, pretrained=pretrained, seed=seed)
     if isinstance(model, LoadedModel):
         way = model.preprocessing if model.preprocessing_stated else None
         return Candidate(model.model, model.label, model.name, way, model.trained, model.recipe)
-    if isinstance(model, Anatomy):
-        return Candidate(model.model, type(model.model).__name__, anatomy=model)
-    if isinstance(model, nn.Module):
-        return Candidate(model, type(model).__name__)
     raise InputError(
         "a model must be an nn.Module, an Anatomy, a LoadedModel or a name, got "
         f"{type(model).__name__}"

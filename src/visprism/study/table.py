@@ -10,11 +10,13 @@ from typing import Literal, TypeVar
 
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result
-from visprism.results.per_image import Differences, PerImage, paired_differences
+from visprism.results.differences import Differences, paired_differences
+from visprism.results.per_image import PerImage
 
 DASH = "\N{EN DASH}"  # where there is no number
 
 Pair = tuple[str, str]  # names of two models
+Form = Literal["difference", "ratio", "joint"]
 Model = TypeVar("Model")
 
 _ALL_PAIRS = 3  # models, up to which every pair is compared
@@ -26,14 +28,16 @@ class Difference:
 
     Relative changes that are averaged in logs (`Answer.average` "geometric") are compared by
     their ratio, (1 + change of the second model) / (1 + change of the first): exp of the paired
-    difference of the logs.
+    difference of the logs. The form "joint" is one number of both models, such as the
+    consistency of their errors.
     """
 
-    value: float  # second model less first, or the ratio
+    value: float  # second model less first, the ratio, or the number of both models
     low: float  # 95 % interval; NaN where there is none
     high: float
-    form: Literal["difference", "ratio"] = "difference"
+    form: Form = "difference"
     over: str = "images"  # what the interval is taken over
+    missing: str = ""  # why there is no interval
 
     @property
     def significant(self) -> bool:
@@ -43,9 +47,9 @@ class Difference:
 
     @property
     def remark(self) -> str:
-        """``not significant``, or ``no interval``; empty for a significant difference."""
+        """``not significant``, or why there is no interval; empty if it is significant."""
         if not isfinite(self.low):
-            return "no interval"
+            return f"no interval: {self.missing}" if self.missing else "no interval"
         return "" if self.significant else "not significant"
 
     def labeled(self, unit: str) -> str:
@@ -55,6 +59,9 @@ class Difference:
     def text(self, unit: str) -> str:
         """Value and interval, in the unit of the answers; percentage points for percents."""
         over = "" if self.over == "images" else f" over {self.over}"
+        if self.form == "joint":
+            number = Answer("", "", self.value, self.low, self.high, unit)
+            return f"{number}{over} of both models"
         if self.form == "ratio":
             number = Answer("", "", self.value, self.low, self.high)
             return f"ratio of 1 + change {number}{over}"
@@ -64,7 +71,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Row:
-    """One question, and what is known about it for each model."""
+    """One question, and what is known about it for each model.
+
+    A row about two models together has no cells; its numbers stand with the differences.
+    """
 
     question: str
     quantity: str
@@ -81,7 +91,8 @@ class Row:
         """The row as text."""
         cells = [f"  {name}: {self.cells[name]}" for name in models if name in self.cells]
         if self.differences:
-            cells.append(f"  difference: {self.difference_text()}")
+            label = "difference: " if self.cells else ""
+            cells.append(f"  {label}{self.difference_text()}")
         return [f"{self.question} ({self.quantity})", *cells]
 
     def html(self, models: Sequence[str]) -> str:
@@ -107,8 +118,8 @@ class Row:
         if self.difference is not None:
             return text(self.difference)
         return "; ".join(
-            f"{second} - {first}: {text(difference)}"
-            for (first, second), difference in self.differences.items()
+            f"{_pair_text(pair, difference)}: {text(difference)}"
+            for pair, difference in self.differences.items()
         )
 
 
@@ -120,7 +131,8 @@ def comparison_rows(
 
     Args:
         results: of each model.
-        compared: of two models together; their `Differences` join those of the rows.
+        compared: of two models together; their `Differences` join those of the rows, and their
+            answers have rows after those of the models.
     """
     answers = {
         name: {(a.question, a.quantity): a for r in rs for a in r.answers()}
@@ -133,7 +145,7 @@ def comparison_rows(
         )
         for first, second in pairs_of(tuple(results))
     }
-    return [
+    rows = [
         Row(
             question=key[0],
             quantity=key[1],
@@ -148,6 +160,36 @@ def comparison_rows(
         for key in keys
         for cells in [{name: a[key] for name, a in answers.items() if key in a}]
     ]
+    return rows + _joint_rows(compared)
+
+
+def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
+    """A row for each question that results of two models together answer."""
+    answers = {
+        pair: {(a.question, a.quantity): a for r in results for a in r.answers()}
+        for pair, results in compared.items()
+    }
+    keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
+    return [
+        Row(
+            question=key[0],
+            quantity=key[1],
+            unit=next(by_key[key].unit for by_key in answers.values() if key in by_key),
+            cells={},
+            differences={
+                pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing)
+                for pair, by_key in answers.items()
+                if key in by_key
+                for a in [by_key[key]]
+            },
+        )
+        for key in keys
+    ]
+
+
+def _pair_text(pair: Pair, difference: Difference) -> str:
+    """``second - first``; ``first and second`` of a number of both models."""
+    return " and ".join(pair) if difference.form == "joint" else " - ".join(reversed(pair))
 
 
 def differences_of(first: Sequence[Result], second: Sequence[Result]) -> list[Differences]:
@@ -174,7 +216,8 @@ def _in_form_of(answer: Answer, difference: Difference) -> Difference:
     if answer.average == "arithmetic":
         return difference
     logs = difference.value, difference.low, difference.high
-    return Difference(*(exp(value) for value in logs), form="ratio", over=difference.over)
+    ratio = (exp(value) for value in logs)
+    return Difference(*ratio, "ratio", difference.over, difference.missing)
 
 
 def _differences(
@@ -183,10 +226,17 @@ def _differences(
     """Differences of two models by the name of the quantity."""
     tables = [*differences_of(first, second), *compared]
     return {
-        str(name): Difference(float(value), float(low), float(high), over=table.over)
+        str(name): Difference(
+            float(value), float(low), float(high), over=table.over, missing=str(missing)
+        )
         for table in tables
         if isinstance(table, Differences)
-        for name, value, low, high in zip(
-            table.quantity, table.difference, table.low, table.high, strict=True
+        for name, value, low, high, missing in zip(
+            table.quantity,
+            table.difference,
+            table.low,
+            table.high,
+            table.missing,
+            strict=True,
         )
     }

@@ -22,6 +22,7 @@ _MINI_BATCH, _FEWEST_TIMED = 16, 4  # images of timed derivatives
 _PASS_SECONDS = 0.3  # of a timed pass, by which the number of its images is chosen
 _LOSS_SECONDS = 0.05  # of a forward pass, by which that of timed derivatives is chosen
 _PATIENCE = 1.0  # seconds; a call that takes longer is not timed again
+_COLD = 20.0  # times the call before it: most of such a first call is imports of torch
 
 
 def timing_of(subject: Subject, run: Run, *, of_loss: bool = False) -> Timing:
@@ -86,21 +87,26 @@ def _loss_seconds(
             lambda: objective.gradient(theta),
             lambda: products(vectors),
         )
-        evaluation, gradient, product = map(_call_seconds, calls)
+        seconds = [number * forward_seconds]
+        for call in calls:
+            seconds.append(_call_seconds(call, seconds[-1]))
+        _, evaluation, gradient, product = seconds
         return number, evaluation, gradient, product
     except (InputError, RuntimeError, ValueError):
         return number, inf, inf, inf
 
 
-def _call_seconds(call: Callable[[], object]) -> float:
+def _call_seconds(call: Callable[[], object], cheaper: float) -> float:
     """Seconds of the second of two calls, since the first also builds graphs and caches.
 
-    A call that took a second is not repeated: its seconds are an upper bound.
+    A call that took a second is not repeated: its seconds are an upper bound. It is repeated
+    where it took 20 times as long as the `cheaper` call before it: the first derivatives of a
+    process import parts of torch.
     """
     begin = time.perf_counter()
     call()
     seconds = time.perf_counter() - begin
-    if seconds > _PATIENCE:
+    if _PATIENCE < seconds < _COLD * cheaper:
         return seconds
     begin = time.perf_counter()
     call()

@@ -118,6 +118,29 @@ def test_the_change_of_features_is_that_of_their_differences(measure, noise, fac
     assert change[1] == pytest.approx(truth, rel=0.08)
 
 
+@pytest.mark.parametrize("images", [1, 30])
+def test_the_error_of_the_change_of_features_is_its_spread_over_many_maps(
+    measure, noise, images
+):
+    """Every image changes alike, so that images do not average the projections."""
+    values = []
+    for seed in range(60):
+        x = noise(1, 4, 5, 5).roll(seed, 2).repeat(images, 1, 1, 1)
+        step = torch.randn(1, 4, 5, 5, generator=torch.Generator().manual_seed(seed))
+        result = variances(measure, x, x + step)
+        truth = (step.square().mean() / x.square().mean()).sqrt().item()
+        values.append((result.feature_change[1] - truth, result.feature_change_error[1]))
+    deviations, errors = np.array(values).T
+    # A standard error from 8 values, and a spread of 60: 7 and 9 % each.
+    assert np.sqrt((errors**2).mean()) == pytest.approx(deviations.std(), rel=0.3)
+
+
+def test_equal_features_have_no_change_and_no_error(measure, noise):
+    x = noise(3, 2, 4, 4)
+    result = variances(measure, x, x)
+    assert result.feature_change[1] == result.feature_change_error[1] == 0
+
+
 def test_the_change_in_logs_is_the_mean_log_ratio_over_images(measure, noise):
     x, y = noise(7, 3, 4, 4) + 1, 2 * noise(7, 3, 4, 4)
     before, after = (m.numpy().var((2, 3)).mean(1) for m in (x, y))

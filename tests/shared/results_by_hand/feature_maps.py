@@ -86,6 +86,7 @@ def variances():
         **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
         **{f"{name}_error": CHANGES["change_error"] for name in VARIANCE_LOGS},
         feature_change=np.array([np.nan, 0.5, np.nan, 0.3, 0.2]),
+        feature_change_error=np.array([np.nan, 0.05, np.nan, 0.03, 0.02]),
         dead_channels=np.zeros(5),
         provenance=PROVENANCE,
     )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.trace.forward import as_written
 from visprism.anatomy.trace.graph import Address, Graph, Node
 from visprism.anatomy.trace.operation_counter import (
     Operation,
@@ -59,6 +60,7 @@ def module_hook(
         return new if new is None or address.key is None else _with(output, address.key, new)
 
     with ExitStack() as stack:
+        stack.enter_context(as_written())  # compiled code would not call the hooks
         start = anatomy.model.register_forward_pre_hook(lambda *_: calls.clear())
         stack.callback(start.remove)
         if address.side == "input":

@@ -30,6 +30,11 @@ class MacCounter(TorchDispatchMode):
         super().__init__()
         self.macs = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: torch would import its compiler, 4 seconds, and traces run eagerly anyway."""
+        return False
+
     def __enter__(self) -> "MacCounter":
         super().__enter__()
         return self

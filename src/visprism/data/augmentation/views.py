@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from jaxtyping import UInt8
 from PIL import Image, ImageOps
-from timm.data.auto_augment import rand_augment_transform
-from timm.data.transforms import RandomResizedCropAndInterpolation
 from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
@@ -35,6 +33,10 @@ class Views:
     def __init__(
         self, augmentation: Augmentation, preprocessing: Preprocessing, seed: int
     ) -> None:
+        # timm takes seconds to import, and studies of other models do without it.
+        from timm.data.auto_augment import rand_augment_transform
+        from timm.data.transforms import RandomResizedCropAndInterpolation
+
         self.size = preprocessing.size
         self._seed = seed
         self._flip = augmentation.flip

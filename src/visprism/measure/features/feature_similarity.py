@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.stats import rankdata
 
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
@@ -156,6 +155,8 @@ def _representation(
 
 def _ranks(dissimilarity: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
     """Ranks of the pairs of different images, less their mean; the squares add up to 1."""
+    from scipy.stats import rankdata  # SciPy takes a while to import
+
     rows, columns = np.triu_indices(len(dissimilarity), 1)
     ranks = rankdata(dissimilarity[rows, columns].round(12))  # equal but for rounding: ties
     ranks -= ranks.mean()

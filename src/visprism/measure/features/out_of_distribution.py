@@ -11,7 +11,6 @@ under two or more correlated receiver operating characteristic curves.
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
-from scipy.stats import rankdata
 
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
@@ -105,6 +104,8 @@ def auroc(
     Ties count half. The error is DeLong's: with the mean of each image over all images of the
     other kind, the variance of these means over their number, added for both kinds.
     """
+    from scipy.stats import rankdata  # SciPy takes a while to import
+
     m, n = len(inside), len(outside)
     ranks = rankdata(np.concatenate([inside, outside]))
     of_inside = (ranks[:m] - rankdata(inside)) / n

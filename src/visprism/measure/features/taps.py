@@ -1,7 +1,6 @@
 """Taps of a forward pass, read by probes: feature maps, attention, residual branches."""
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,7 +62,7 @@ def _feature_maps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -
             return [probe.extract(_precise(x)) for probe in probes]
 
     blocks = {block.name: block for block in anatomy if block.layout is not None}
-    return Tap(probes, blocks, stack.enter_context(watch(anatomy, _eager(extract))))
+    return Tap(probes, blocks, stack.enter_context(watch(anatomy, extract)))
 
 
 def _tokens(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
@@ -75,7 +74,7 @@ def _tokens(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
             return [probe.extract(tokens) for probe in probes]
 
     blocks = {block.name: block for block in anatomy if block.layout is not None}
-    return Tap(probes, blocks, stack.enter_context(watch_tokens(anatomy, _eager(extract))))
+    return Tap(probes, blocks, stack.enter_context(watch_tokens(anatomy, extract)))
 
 
 def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
@@ -84,7 +83,7 @@ def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> T
             precise = replace(weights, values=_precise(weights.values))
             return [probe.extract(precise) for probe in probes]
 
-    extracted = stack.enter_context(attend(anatomy, _eager(extract)))
+    extracted = stack.enter_context(attend(anatomy, extract))
     sources = {attention.name: attention for attention in attentions(anatomy)}
     return Tap(probes, sources, extracted)
 
@@ -100,7 +99,7 @@ def _residual_branches(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitSta
             f"{type(anatomy.model).__name__} must have a residual branch with an identity "
             "shortcut, and has none"
         )
-    extracted = stack.enter_context(branch_maps(anatomy, branches, _eager(extract)))
+    extracted = stack.enter_context(branch_maps(anatomy, branches, extract))
     ends = [BranchEnd(b.block, end) for b in branches for end in ("input", "output")]
     return Tap(probes, {f"{end.block.name} {end.end}": end for end in ends}, extracted)
 
@@ -129,8 +128,3 @@ def taps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> list[Ta
 def _precise(x: Tensor) -> Tensor:
     """In float32 or better, whatever the precision of the forward pass."""
     return x if x.dtype == torch.float64 else x.float()
-
-
-def _eager(extract: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
-    """Excluded from compilation."""
-    return torch.compiler.disable(extract) if "torch._dynamo" in sys.modules else extract

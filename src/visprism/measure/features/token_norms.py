@@ -86,7 +86,7 @@ class TokenNormProbe(Probe):
 
     def update(self, batch: Mapping[Block | Attention, Float[Tensor, "b *_"]]) -> None:
         """Add one batch; see `Probe.update`."""
-        shares = []
+        shares, sinks = [], []
         for source, extract in batch.items():
             values = extract.cpu().double().numpy()
             if isinstance(source, Block):
@@ -94,8 +94,11 @@ class TokenNormProbe(Probe):
             else:
                 codes = batch[source.block][0, 1, :-2].cpu().numpy().astype(int)
                 self.add({source: _moments(_by_group(values, codes[codes > 0]).T)})
+                sinks.append(values[:, 1])
         mean = np.mean(shares, axis=0)
         self.add({"mean": _moments(mean[None])})
+        if sinks:
+            self.add({"sinks": _moments(np.mean(sinks, axis=0)[None])})
         self.record(MEAN_SHARE, mean)
 
     def _add_tokens(self, block: Block, values: Float[np.ndarray, "b 2 _"]) -> np.ndarray:
@@ -205,8 +208,14 @@ class TokenNormProbe(Probe):
                 **dict(zip(names, received, strict=True)),
                 uniform=np.array([1 / a.geometry.keys.index.shape[1] for a in sources]),
                 threshold=self.sink_threshold,
+                mean_error=self._sink_error(),
             ),
         )
+
+    def _sink_error(self) -> float:
+        """Standard error over images of the mean share of sink heads of all attentions."""
+        count, total, squares = self.sums["sinks"]
+        return float(standard_error(total, squares, count)[0])
 
 
 def _received(x: Weights, sink_threshold: float) -> Float[Tensor, "b _"]:

@@ -31,9 +31,8 @@ from visprism.measure.features.per_block import (
 )
 from visprism.measure.features.probe import Probe
 from visprism.results.kind_summary import SCALE_FREE, VARIANCE, mean_change
-from visprism.results.variance import Variances
+from visprism.results.variance import PROJECTIONS, Variances
 
-_PROJECTIONS = 8
 _LOGS = {"log_ratio": VARIANCE, "relative_log_ratio": SCALE_FREE}
 
 
@@ -67,15 +66,15 @@ class VarianceProbe(Probe):
                         self.add({(name, block): image_sums(ratio)})
             terms = np.stack([np.ones_like(deviation), deviation, square, earlier])
             self.add({block: terms @ terms.T})  # sums, and sums of products
-            sketch = values[:, 2 : 2 + _PROJECTIONS]
+            sketch = values[:, 2 : 2 + PROJECTIONS]
             if (
                 before is not None
                 and moments_before is not None
                 and block.shape == before.shape
             ):
-                distance = ((sketch - sketch_before) ** 2).mean(1)
-                self.add({("step", block): np.array([distance.sum(), moments_before[1].sum()])})
-            self.add({("dead", block): values[:, 2 + _PROJECTIONS :].sum(0)})
+                distances = ((sketch - sketch_before) ** 2).sum(0)
+                self.add({("step", block): np.append(distances, moments_before[1].sum())})
+            self.add({("dead", block): values[:, 2 + PROJECTIONS :].sum(0)})
             before, moments_before, sketch_before = block, moments, sketch
         for name, by_block in ratios.items():
             for kind, means in kind_means(by_block, self.between).items():
@@ -97,11 +96,7 @@ class VarianceProbe(Probe):
             logs[name], logs[f"{name}_error"] = self._means(name, blocks)
             _, logs[f"kind_{name}_error"] = self._means(name, [block.kind for block in blocks])
         dead = [self.sums["dead", block] for block in blocks]
-        steps = np.stack(
-            [self.sums.get(("step", block), np.full(2, np.nan)) for block in blocks]
-        )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            feature_change = np.sqrt(steps[:, 0] / steps[:, 1])
+        feature_change, feature_change_error = self._feature_changes(blocks)
         return Variances(
             **block_columns(blocks),
             **predecessors(blocks, self.between),
@@ -113,10 +108,27 @@ class VarianceProbe(Probe):
             change=growth - 1 + 0 * unbiased,
             change_error=growth_error + 0 * unbiased,
             feature_change=feature_change,
+            feature_change_error=feature_change_error,
             dead_channels=np.array(
                 [(d == n).mean() for d, n in zip(dead, images, strict=True)]
             ),
         )
+
+    def _feature_changes(
+        self, blocks: list[Block]
+    ) -> tuple[Float[np.ndarray, "blocks"], Float[np.ndarray, "blocks"]]:
+        """Root mean square of output minus input over that of the input, with its error.
+
+        The mean square of the difference has one estimate by projection, whose spread gives the
+        standard error of their mean; that of the root is by the delta method.
+        """
+        without = np.full(PROJECTIONS + 1, np.nan)
+        steps = np.stack([self.sums.get(("step", block), without) for block in blocks])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = steps[:, :-1] / steps[:, -1:]
+            change = np.sqrt(squares.mean(1))
+            error = squares.std(1, ddof=1) / np.sqrt(PROJECTIONS) / (2 * change)
+        return change, np.where(change == 0, 0.0, error)
 
     def _means(
         self, name: str, keys: list[Any]
@@ -142,7 +154,7 @@ def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 8"]:
 @lru_cache(maxsize=8)
 def _signs(size: int) -> Int8[Tensor, "n 8"]:
     """Random signs, the same in every pass and process."""
-    draws = torch.randint(2, (size, _PROJECTIONS), generator=stream(0, "projections", size))
+    draws = torch.randint(2, (size, PROJECTIONS), generator=stream(0, "projections", size))
     return (2 * draws - 1).to(torch.int8)
 
 

@@ -19,7 +19,7 @@ from visprism.measure.outputs.outcomes import outcomes_of
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
-from visprism.results.per_image import enough_outcomes
+from visprism.results.differences import enough_outcomes
 from visprism.results.predictions import Outcomes
 
 Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
@@ -78,7 +78,7 @@ def calibration(
     names, at = zip(*values, strict=True)
     metric, cutoff_column = np.array(names), np.array(at)
     low, high = _proportions(outcomes, metric, cutoff_column)
-    for name, ends in _means(outcomes).items():
+    for name, ends in loss_intervals(outcomes).items():
         (row,) = np.flatnonzero(metric == name)
         low[row], high[row] = ends
     error = calibration_error(outcomes.confidence, outcomes.correct, bins=bins)
@@ -142,7 +142,7 @@ def _proportions(
     return low, high
 
 
-def _means(outcomes: Outcomes) -> dict[str, tuple[float, float]]:
+def loss_intervals(outcomes: Outcomes) -> dict[str, tuple[float, float]]:
     """Intervals of the metrics that are means over images of losses or of contributions."""
     losses = {
         "nll": outcomes.nll,

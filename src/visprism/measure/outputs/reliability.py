@@ -7,7 +7,7 @@ Wiener (2010), On the foundations of noise-free selective classification.
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.measure.outputs.calibration import check_bins
+from visprism.measure.outputs.calibration import check_bins, loss_intervals
 from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
 from visprism.measure.outputs.metrics import edges_of
 from visprism.measure.outputs.outcomes import outcomes_of
@@ -71,6 +71,7 @@ def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> 
     number = len(ranked)
     risk = 1 - CumulativeSums.of(ranked).correct[1:] / np.arange(1, number + 1)
     points = min(points, number)
+    low, high = loss_intervals(outcomes)["aurc"]
     counts = np.unique(np.linspace(number / points, number, points).round())
     answered = counts.astype(np.int64)
     return RiskCoverage(
@@ -78,5 +79,7 @@ def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> 
         risk=risk[answered - 1].clip(min=0),
         confidence=ranked.confidence[answered - 1],
         aurc=float(risk.mean()),
+        aurc_low=low,
+        aurc_high=high,
         provenance=outcomes.provenance,
     )

@@ -9,7 +9,6 @@ from math import nan
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.optimize import brentq
 from torch import Tensor
 
 from visprism.core.errors import InputError
@@ -19,7 +18,7 @@ from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.calibration import Temperature
 from visprism.results.calibration_error import calibration_error
-from visprism.results.per_image import enough_outcomes
+from visprism.results.differences import enough_outcomes
 
 _ROWS = 4096  # images of a block
 _WIDEST = np.log(1e4)  # bound of |log T|
@@ -112,6 +111,8 @@ def temperature_if_finite(predictions: Predictions, *, seed: int = 0) -> Tempera
 
 
 def _best(predictions: Predictions) -> float:
+    from scipy.optimize import brentq  # SciPy takes a while to import
+
     def slope(log_inverse: float) -> float:
         return float(_slopes(predictions, float(np.exp(log_inverse))).mean())
 

@@ -129,8 +129,8 @@ def test_the_interval_of_nep_covers_the_truth_in_single_cases(n, k, p, correlati
     assert ((ends[:, 0] <= p) & (p <= ends[:, 1])).mean() >= 0.92
 
 
-@pytest.mark.parametrize("n", [16, 32])
-@pytest.mark.parametrize("spread", [0.2, 0.8, 1.2, 2.0])
+@pytest.mark.parametrize("n", [32])
+@pytest.mark.parametrize("spread", [0.2, 1.2, 2.0])
 def test_the_intervals_of_positive_eigenvalues_cover_the_truth(n, spread):
     """Log-normal mini-batches, also heavy-tailed ones."""
     rng, within = np.random.default_rng(1), 0.4
@@ -149,8 +149,19 @@ def test_the_intervals_of_positive_eigenvalues_cover_the_truth(n, spread):
     assert hits / simulations >= 0.93  # deviation 0.01
 
 
+def test_the_interval_of_ape_covers_the_truth_where_few_mini_batches_are_sharp():
+    """One in ten is ten times as sharp."""
+    rng, hits, simulations = np.random.default_rng(1), 0, 500
+    truth = (0.9 + 0.1 * 10) * np.exp(0.3**2 / 2)
+    for _ in range(simulations):
+        sharp = np.where(rng.random((32, 1)) < 0.1, 10.0, 1.0)
+        _, low, high = average_positive(list(sharp * np.exp(0.3 * rng.normal(size=(32, 5)))))
+        hits += low <= truth <= high
+    assert 0.92 <= hits / simulations <= 0.98
+
+
 @pytest.mark.parametrize("spread", [0.2, 1.0, 1.5])
-@pytest.mark.parametrize("n", [16, 20])
+@pytest.mark.parametrize("n", [32])
 def test_the_interval_of_a_difference_of_ape_covers_the_truth(n, spread):
     """The second model is 1.35 times as sharp, with mini-batches that are sharp for both."""
     rng, hits, simulations = np.random.default_rng(4), 0, 300
@@ -179,13 +190,13 @@ def test_fewer_than_ten_mini_batches_have_no_interval():
     assert "too few for an interval (at least 10)" in str(summary.findings()[0])
 
 
-def test_ape_has_an_interval_from_16_mini_batches_on_and_the_sentence_says_so():
-    values = np.exp(np.random.default_rng(0).normal(size=(16, 5)))
+def test_ape_has_an_interval_from_32_mini_batches_on_and_the_sentence_says_so():
+    values = np.exp(np.random.default_rng(0).normal(size=(32, 5)))
     assert np.isfinite(spectrum_at_end(values).summary().ape_low[0])
-    few = spectrum_at_end(values[:15]).summary()
+    few = spectrum_at_end(values[:31]).summary()
     assert np.isnan(few.ape_low[0])
     assert np.isfinite(few.nep_low[0])
-    text = "(APE, without an interval: fewer than 16 mini-batches; geometric"
+    text = "(APE, without an interval: fewer than 32 mini-batches; geometric"
     assert text in str(few.findings()[0])
 
 

@@ -1,21 +1,24 @@
-"""Hessians by mini-batch: values by which two models are paired."""
+"""Hessians by mini-batch: differences between two models."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from spectra import spectrum_of
 from torch import nn
 
-from visprism.results import paired_differences
-from visprism.results.hessian_differences import ape_differences
+from visprism.core.heavy_tails import heavy_tailed_difference
+from visprism.results.hessian_differences import hessian_differences
+from visprism.results.hessian_statistics import negative_proportion_difference
 from visprism.study import examine
 
 NAMES = {
     "negative leading Hessian eigenvalues (NEP)": "nep",
     "geometric mean of positive leading Hessian eigenvalues": "ape_log_mean",
     "largest Hessian eigenvalue, mean over mini-batches": "largest",
+    "mean of positive leading Hessian eigenvalues (APE)": "ape",
 }
 
 
@@ -27,7 +30,7 @@ def eigenvalues(rng, difficulty, scale, negative):
 
 
 def differences(first, second):
-    table = paired_differences(first.per_mini_batch(), second.per_mini_batch())
+    table = hessian_differences(first, second)
     assert table.over == "mini-batches"
     fields = [f for q in table.quantity for name, f in NAMES.items() if q.startswith(name)]
     return dict(
@@ -35,47 +38,68 @@ def differences(first, second):
     )
 
 
-def test_means_over_mini_batches_are_the_numbers_of_the_summary():
+def test_differences_are_those_of_the_numbers_of_the_summary():
     rng = np.random.default_rng(0)
-    spectrum = spectrum_of(eigenvalues(rng, rng.uniform(1, 2, 12), 1.0, 0.3))
-    summary, values = spectrum.summary(), spectrum.per_mini_batch()
-    answers = {a.quantity: a for a in summary.answers()}
-    assert len(values.quantities) == len(NAMES)
-    for quantity in values.quantities:
-        answer = answers[quantity]
-        batches, of_batches = values.values_of(quantity)
-        assert batches.tolist() == list(range(12))
-        assert of_batches.mean() == pytest.approx(answer.value, rel=1e-12)
+    a, b = (spectrum_of(eigenvalues(rng, rng.uniform(1, 2, 12), s, 0.3)) for s in (1, 2))
+    table, answers = hessian_differences(a, b), [s.summary().answers() for s in (a, b)]
+    assert table.images.tolist() == [12] * 4
+    first, second = ({x.quantity: x.value for x in by_model} for by_model in answers)
+    assert sorted(table.quantity) == sorted(first)
+    for quantity, difference in zip(table.quantity, table.difference, strict=True):
+        assert difference == pytest.approx(second[quantity] - first[quantity], rel=1e-12)
 
 
-def test_the_spread_of_linearized_values_is_that_of_the_bootstrap():
+def test_the_error_of_a_difference_of_geometric_means_is_that_of_the_bootstrap():
     rng = np.random.default_rng(1)
-    values = eigenvalues(rng, rng.uniform(1, 2, 200), 1.0, 0.3)
-    per_batch = spectrum_of(values).per_mini_batch()
-    for statistic, start in (
-        (lambda v: (v < 0).mean(), "negative"),
-        (lambda v: np.exp(np.log(v[v > 0]).mean()), "geometric mean"),
-    ):
-        (quantity,) = [q for q in per_batch.quantities if q.startswith(start)]
-        draws = [statistic(values[rng.integers(200, size=200)]) for _ in range(2000)]
-        _, linearized = per_batch.values_of(quantity)
-        error = linearized.std(ddof=1) / np.sqrt(200)
-        assert error == pytest.approx(np.std(draws), rel=0.07)
+    difficulty = rng.uniform(1, 2, 200)
+    pair = [eigenvalues(rng, difficulty, scale, 0.3) for scale in (1.0, 1.5)]
+    _, low, high = differences(*(spectrum_of(v) for v in pair))["ape_log_mean"]
+    draws = []
+    for rows in rng.integers(200, size=(2000, 200)):
+        means = [np.exp(np.log(v[rows][v[rows] > 0]).mean()) for v in pair]
+        draws.append(means[1] - means[0])
+    assert (high - low) / (2 * stats.t.ppf(0.975, 199)) == pytest.approx(
+        np.std(draws), rel=0.07
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [10, 32])
-def test_the_interval_of_a_difference_covers_the_truth_in_95_percent(n):
-    """Mini-batches that are hard for both; the second model has more negative ones."""
-    rng = np.random.default_rng(2)
-    inside, simulations = 0, 600
+@pytest.mark.parametrize(
+    ("n", "first", "second"),
+    [(10, 0.2, 0.3), (32, 0.2, 0.3), (10, 0.0, 0.04), (16, 0.01, 0.05)],
+)
+def test_the_interval_of_a_difference_of_nep_covers_the_truth(n, first, second):
+    """Mini-batches whose negative eigenvalues occur together, also rare ones."""
+    rng, inside, simulations = np.random.default_rng(2), 0, 500
     for _ in range(simulations):
-        difficulty = rng.uniform(1, 2, n)
-        a = spectrum_of(eigenvalues(rng, difficulty, 1.0, 0.2))
-        b = spectrum_of(eigenvalues(rng, difficulty, 1.3, 0.3))
-        _, low, high = differences(a, b)["nep"]
-        inside += low <= 0.1 <= high
-    assert 0.92 <= inside / simulations <= 0.98
+        common = rng.random((n, 1))
+        u = np.where(rng.random((n, 5)) < 0.4, common, rng.random((n, 5)))
+        pair = (list(np.where(u < p, -1.0, 1.0)) for p in (first, second))
+        low, high = negative_proportion_difference(*pair)
+        inside += low <= second - first <= high
+    assert inside / simulations >= 0.92
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.5, 1.2])
+def test_the_interval_of_a_difference_of_largest_eigenvalues_covers_the_truth(spread):
+    rng, inside, simulations = np.random.default_rng(7), 0, 400
+    truth = np.exp((spread**2 + 0.09) / 2) * (np.exp(0.3) - 1)
+    for _ in range(simulations):
+        common = spread * rng.normal(size=32)
+        pair = (np.exp(shift + common + 0.3 * rng.normal(size=32)) for shift in (0, 0.3))
+        low, high = heavy_tailed_difference(*pair)
+        inside += low <= truth <= high
+    assert inside / simulations >= 0.92
+
+
+def test_equal_spectra_without_negative_eigenvalues_have_an_interval_of_nep_around_0():
+    spectrum = spectrum_of(np.ones((12, 5)))
+    difference, low, high = differences(spectrum, spectrum)["nep"]
+    assert difference == 0
+    # Wilson's upper end of 0 of 12 mini-batches, with the t quantile of 11 degrees of freedom
+    t2 = stats.t.ppf(0.975, 11) ** 2
+    assert (-low, high) == (pytest.approx(t2 / (12 + t2)), pytest.approx(t2 / (12 + t2)))
 
 
 def test_the_difference_of_ape_is_narrower_than_that_of_other_mini_batches():
@@ -83,46 +107,40 @@ def test_the_difference_of_ape_is_narrower_than_that_of_other_mini_batches():
     difficulty = rng.uniform(1, 4, 32)
     a = spectrum_of(eigenvalues(rng, difficulty, 1.0, 0.2))
     b = spectrum_of(eigenvalues(rng, difficulty, 1.3, 0.3))
-    paired, alone = ape_differences(a, b), [s.summary() for s in (a, b)]
-    assert paired.quantity.tolist() == [
-        q.quantity for q in alone[0].answers() if "APE" in q.quantity
-    ]
-    assert paired.difference[0] == pytest.approx(alone[1].ape[0] - alone[0].ape[0])
-    assert paired.low[0] <= paired.difference[0] <= paired.high[0]
+    (difference, low, high), alone = differences(a, b)["ape"], [s.summary() for s in (a, b)]
+    assert low <= difference <= high
     apart = sum(((s.ape_high - s.ape_low)[0] ** 2) for s in alone) ** 0.5
-    assert paired.high[0] - paired.low[0] < 0.8 * apart
-    back = ape_differences(b, a)
+    assert high - low < 0.8 * apart
+    back, paired = hessian_differences(b, a), hessian_differences(a, b)
     np.testing.assert_allclose([back.low, back.high], [-paired.high, -paired.low])
 
 
-def test_fewer_than_sixteen_common_mini_batches_have_no_difference_of_ape():
+def test_few_common_mini_batches_have_no_interval_and_the_reason_is_given():
     rng = np.random.default_rng(6)
-    a, b = (spectrum_of(eigenvalues(rng, np.ones(20), 1.0, 0.2)) for _ in range(2))
-    assert len(ape_differences(a, b)) == 1
-    assert ape_differences(a, b).images.tolist() == [20]
-    assert len(ape_differences(a, b.first(15))) == 0
+    a, b = (spectrum_of(eigenvalues(rng, rng.uniform(1, 2, 32), 1.0, 0.2)) for _ in range(2))
+    complete = hessian_differences(a, b)
+    assert np.isfinite(complete.low).all()
+    assert complete.missing.tolist() == [""] * 4
+    for batches, present in ((31, ["nep", "ape_log_mean"]), (9, [])):
+        table = hessian_differences(a, b.first(batches))
+        assert np.isfinite(table.difference).all()
+        for quantity, low, missing in zip(
+            table.quantity, table.low, table.missing, strict=True
+        ):
+            field = next(f for name, f in NAMES.items() if quantity.startswith(name))
+            assert np.isfinite(low) == (field in present)
+            fewest = 32 if field in ("ape", "largest") else 10
+            reason = "" if field in present else f"fewer than {fewest} mini-batches"
+            assert missing == reason
 
 
-def test_what_has_no_interval_is_not_paired():
+def test_unconverged_largest_eigenvalues_are_not_paired():
     rng = np.random.default_rng(3)
-    few = spectrum_of(eigenvalues(rng, np.ones(9), 1.0, 0.2))
-    assert few.per_mini_batch().quantities == ()
     spectrum = spectrum_of(eigenvalues(rng, np.ones(20), 1.0, 0.2))
     vague = replace(spectrum, converged=(spectrum.which != "LA") | (spectrum.batch != 3))
-    assert not any(q.startswith("largest") for q in vague.per_mini_batch().quantities)
+    table = hessian_differences(spectrum, vague)
+    assert not any(q.startswith("largest") for q in table.quantity)
     assert not any(a.quantity.startswith("largest") for a in vague.summary().answers())
-
-
-def test_fewer_than_ten_common_mini_batches_have_no_interval():
-    rng = np.random.default_rng(4)
-    a, b = (spectrum_of(eigenvalues(rng, np.ones(12), 1.0, 0.2)) for _ in range(2))
-    first, second = a.per_mini_batch(), b.per_mini_batch()
-    common = paired_differences(first, second.select(second.image < 8))
-    assert common.images.tolist() == [8] * len(NAMES)
-    assert np.isfinite(common.difference).all()
-    assert np.isnan(common.low).all()
-    assert np.isnan(common.high).all()
-    assert not common.significant.any()
 
 
 @pytest.fixture(scope="module")
@@ -167,11 +185,11 @@ def test_the_table_of_a_study_has_the_differences_over_mini_batches(study):
     rows = {row.quantity.partition(",")[0]: row for row in made.table()}
     assert len([row for row in rows.values() if row.differences]) >= 2
     for row in rows.values():
-        if "APE" in row.quantity:  # 12 mini-batches are too few for its interval
-            assert not row.differences
-            continue
         a, b = (row.cells[name].value for name in "ab")
         assert row.difference.value == pytest.approx(b - a, rel=1e-6, abs=1e-9)
         assert row.difference.over == "mini-batches"
         assert " over mini-batches" in row.difference_text()
-        assert np.isfinite(row.difference.low)
+        few = "APE" in row.quantity or "largest" in row.quantity  # 12 are too few for these
+        assert np.isnan(row.difference.low) == few
+        if few:
+            assert row.difference_text().endswith("(no interval: fewer than 32 mini-batches)")
