@@ -55,7 +55,6 @@ def test_every_argument_of_every_command_is_read_or_refused(sample):
     counted = {"refused": 0, "accepted": 0}
     for case in cases(COMMANDS)[:SAMPLE] if sample else cases(commands()):
         counted[outcome(*case)] += 1
-    print(counted)
     assert counted["refused"] > counted["accepted"] / 2 > 0
 
 
@@ -84,7 +83,7 @@ ARGUMENTS = {
 RUNS = [(name, text) for name, texts in ARGUMENTS.items() for text in texts]
 
 
-def run(name, text, folder, capsys):
+def run(name, text, capsys):
     """Exit code of `variance` with one hostile value, and what it printed as an error."""
     words = TINY | {"--out": "out"} | {name: text}
     line = [value if key == "MODEL" else f"{key}={value}" for key, value in words.items()]
@@ -103,7 +102,7 @@ FEW = random.Random(1).sample(RUNS, 24)
 )
 def test_a_hostile_value_ends_in_a_sentence(name, text, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, printed = run(name, text, tmp_path, capsys)
+    code, printed = run(name, text, capsys)
     assert code in (0, 1, 2, 130), printed
     assert "Traceback" not in printed
     if code == 2:
