@@ -118,9 +118,7 @@ def test_logits_depend_on_the_weights_of_torchs_own_attention(weights):
     (ours,) = torch.autograd.grad(logits.sum(), a, retain_graph=True)
     tokens, layer = model.stem(images).flatten(2).mT, model.attention
     values = functional.linear(tokens, layer.in_proj_weight[24:], layer.in_proj_bias[24:])
-    through = (
-        model.head.weight.sum(0) @ layer.out_proj.weight
-    )  # d logits / d concatenated heads
+    through = model.head.weight.sum(0) @ layer.out_proj.weight  # of the heads
     by_hand = (values * through).unflatten(2, (3, 4)).sum(3)  # images, keys, heads
     expected = torch.zeros_like(ours)
     expected[:, 0, :, 0] = by_hand.mT  # the head reads the first query alone

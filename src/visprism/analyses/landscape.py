@@ -66,7 +66,9 @@ class Landscape(Analysis):
     )
 
     points: int = option(21, "number of grid points along each axis, odd", minimum=3)
-    reach: float = option(1.0, "half width of the grid, in units of the directions", above=0)
+    reach: float = option(
+        1.0, "half width of the grid, in units of the directions", above=0, maximum=1e6
+    )
     grid_planes: int = option(1, "number of random planes with a grid", minimum=1)
     ring_planes: int = option(
         3, "number of random planes with circles around the weights", minimum=1

@@ -11,6 +11,18 @@ from visprism.core.errors import InputError
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are `InputError`, in the words of every other error."""
 
+    def parse_known_args(self, args=None, namespace=None):  # noqa: ANN001, ANN201
+        """As argparse does, which takes the value of ``--flag=--`` for no value.
+
+        Raises:
+            InputError: if there is one, or any other error.
+        """
+        for word in args or ():
+            flag, separator, value = word.partition("=")
+            if flag.startswith("--") and separator and value == "--":
+                raise InputError(f"{flag} must have a value, got '--'")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage.
 

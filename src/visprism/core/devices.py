@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from visprism.core.errors import InputError
+from visprism.core.interrupts import delayed_interrupts
 
 T = TypeVar("T")
 
@@ -73,8 +74,9 @@ class Compute:
             with copied_buffers(model, self.torch_device):
                 yield
         finally:
-            for tensor, data in tensors:
-                tensor.data = data
+            with delayed_interrupts():
+                for tensor, data in tensors:
+                    tensor.data = data
 
 
 @contextmanager
@@ -88,13 +90,14 @@ def copied_buffers(model: nn.Module, device: torch.device | None = None) -> Iter
             tensor.data = data.to(device, copy=True)
         yield
     finally:
-        for tensor, data in tensors:
-            tensor.data = data
-        for buffers, before in zip(registered, names, strict=True):
-            # A forward may assign another tensor.
-            if any(buffers.get(name) is not tensor for name, tensor in before.items()):
-                buffers.clear()
-                buffers.update(before)
+        with delayed_interrupts():
+            for tensor, data in tensors:
+                tensor.data = data
+            for buffers, before in zip(registered, names, strict=True):
+                # A forward may assign another tensor.
+                if any(buffers.get(name) is not tensor for name, tensor in before.items()):
+                    buffers.clear()
+                    buffers.update(before)
 
 
 CPU = Compute()

@@ -135,6 +135,8 @@ class Option:
             right = isinstance(value, kind)
         if not right or kind not in (int, float):
             return right
+        if kind is int and abs(value) > _LARGEST:
+            return False
         info = self.info
         return (
             (info.minimum is None or value >= info.minimum)
@@ -144,9 +146,15 @@ class Option:
         )
 
     def _error(self, value: Any) -> InputError:  # noqa: ANN401
-        return InputError(f"{self.name} must be {self.constraint}, got {value!r}")
+        text, largest = str(value), ""
+        if text.isdecimal() and len(text.lstrip("0")) >= len(str(_LARGEST)):
+            largest = f" of at most {_LARGEST}"
+            value = value if len(text) < _LONG else f"{text[:_LONG]}..."
+        return InputError(f"{self.name} must be {self.constraint}{largest}, got {value!r}")
 
 
+_LARGEST = 2**31 - 1  # of any integer: sizes of arrays are counted in 64 bits
+_LONG = 40  # digits of a number in an error
 _FORMS = {int: "N", float: "X", str: "TEXT", Path: "FILE"}
 _NOUNS = {
     int: ("an integer", "integers"),
@@ -240,6 +248,8 @@ def _read(text: str, kind: Any) -> Any:  # noqa: ANN401
             if (text.lower() in {"true", "yes", "false", "no"})
             else text
         )
+    if kind in (int, float) and (not text.isascii() or "_" in text):
+        raise ValueError(text)  # Python reads digits of other scripts, and 1_000
     if kind is float:
         above, slash, below = text.partition("/")
         return float(above) / float(below) if slash else float(above)

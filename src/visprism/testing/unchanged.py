@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.testing.state import process_state, state_of_model
 
+_SET_DATA = Tensor.data.__set__  # pyrefly: ignore
 _STEP = 6  # factor between the numbers of torch functions after which a run is interrupted
 
 
@@ -65,6 +66,9 @@ def check_unchanged(
                 ended = True
             except (InterruptionError, KeyboardInterrupt, InputError):
                 pass
+            except Exception as raised:  # as by type checks, which run torch functions
+                if not any(isinstance(e, InterruptionError) for e in _causes(raised)):
+                    raise
         if mode.number < number:
             break
         if ended and error is KeyboardInterrupt:
@@ -84,6 +88,13 @@ def _unchanged(law: str, model: nn.Module) -> Iterator[None]:
             raise AssertionError(f"{law} changed {', '.join(changes[:5])}")
 
 
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 class _InterruptionMode(TorchFunctionMode):
     """Raises an error in place of the torch function of a number."""
 
@@ -93,7 +104,8 @@ class _InterruptionMode(TorchFunctionMode):
         self.at, self.error = at, error
 
     def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:  # noqa: ANN001, ANN401
-        self.number += 1
-        if self.number == self.at:
+        # Assignments of `data` restore models, and signals wait while they do.
+        self.number += func != _SET_DATA
+        if self.number == self.at and func != _SET_DATA:
             raise self.error(f"in torch function {self.at}")
         return func(*args, **(kwargs or {}))

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy import Images, forward
 from visprism.anatomy.trace.operations import tensors_in
+from visprism.core.interrupts import delayed_interrupts
 
 Pair = tuple[str, str]  # names of a convolution and of its norm
 _Map = Callable[[Tensor], Tensor]
@@ -95,11 +96,12 @@ def _replaced(
             norm.forward = _after(norm)  # pyrefly: ignore
         yield
     finally:
-        for attributes, method in before:
-            if method is _ABSENT:
-                attributes.pop("forward", None)
-            else:
-                attributes["forward"] = method
+        with delayed_interrupts():
+            for attributes, method in before:
+                if method is _ABSENT:
+                    attributes.pop("forward", None)
+                else:
+                    attributes["forward"] = method
 
 
 def is_patched(module: nn.Module) -> bool:

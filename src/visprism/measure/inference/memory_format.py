@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import Images
+from visprism.core.interrupts import delayed_interrupts
 
 
 def to_channels_last(images: Images) -> Images:
@@ -26,8 +27,9 @@ def channels_last_kernels(model: nn.Module) -> Iterator[None]:
             kernel.data = _converted(kernel.data)
         yield
     finally:
-        for kernel, data in zip(kernels, original, strict=True):
-            kernel.data = data
+        with delayed_interrupts():
+            for kernel, data in zip(kernels, original, strict=True):
+                kernel.data = data
 
 
 def _converted(tensor: Tensor) -> Tensor:

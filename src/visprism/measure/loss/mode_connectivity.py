@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
+from visprism.core.interrupts import delayed_interrupts
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval, paired_proportions_interval
 from visprism.measure.batches import check_evaluation_mode
@@ -134,9 +135,10 @@ def _mixed_weights(
             tensor.data = tensor.data.clone()
         yield mix
     finally:
-        for name, tensor in tensors.items():
-            tensor.data = original[name]
-        clear_caches()
+        with delayed_interrupts():
+            for name, tensor in tensors.items():
+                tensor.data = original[name]
+            clear_caches()
 
 
 def _results(

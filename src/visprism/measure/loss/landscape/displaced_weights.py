@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import forward
+from visprism.core.interrupts import delayed_interrupts
 from visprism.measure.inference.memory_format import channels_last_kernels, to_channels_last
 from visprism.measure.loss.cached_batches import CachedBatches
 from visprism.measure.loss.landscape.directions import Direction, named_parameters
@@ -43,9 +44,10 @@ def displaced_weights(model: nn.Module, first: Direction, second: Direction) -> 
             parameter.data = original[name].clone()
         yield move
     finally:
-        for name, parameter in parameters.items():
-            parameter.data = original[name]
-        clear_caches()
+        with delayed_interrupts():
+            for name, parameter in parameters.items():
+                parameter.data = original[name]
+            clear_caches()
 
 
 def _format(tensor: Tensor) -> torch.memory_format:

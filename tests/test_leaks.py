@@ -1,0 +1,111 @@
+"""Long use leaks nothing: memory, hooks, files, threads, tensors."""
+
+import gc
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from unusual_modules import built
+
+from visprism.anatomy import dissect
+from visprism.measure.features import FourierProbe, VarianceProbe, observe
+from visprism.measure.outputs import predict
+from visprism.study import examine
+
+IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+def resident():
+    """Memory of this process in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def tensors():
+    """Number of tensors that are alive."""
+    gc.collect()
+    return sum(issubclass(type(x), torch.Tensor) for x in gc.get_objects())
+
+
+def held(model):
+    """What a leak would increase, beside memory."""
+    hooks = sum(
+        len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks)
+        for m in model.modules()
+    )
+    files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    return hooks, files, threading.active_count(), tensors()
+
+
+def repeated(work, number):
+    """Growth of what is held and of memory, over a number of calls after two."""
+    work(), work()
+    before, memory = held(MODEL), resident()
+    for _ in range(number):
+        work()
+    return before, held(MODEL), resident() - memory
+
+
+MODEL = built("attention")
+CALLS = {
+    "dissect": lambda: dissect(MODEL, IMAGES),
+    "observe": lambda: observe(
+        dissect(MODEL, IMAGES), [IMAGES], [FourierProbe(), VarianceProbe()]
+    ),
+    "predict": lambda: predict(MODEL, [(IMAGES, torch.tensor([0, 1]))]),
+}
+# Memory that the allocator keeps in pieces, whatever the number of calls.
+SLACK = 16 * 2**20
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+@pytest.mark.parametrize("number", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("call", CALLS)
+def test_repeated_calls_leak_nothing(call, number):
+    before, after, memory = repeated(CALLS[call], number)
+    assert after == before
+    assert memory < SLACK
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_a_leak_is_noticed():
+    kept = []
+    before, after, _ = repeated(lambda: kept.append(IMAGES.clone()), 5)
+    assert after != before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_a_pass_over_many_images_runs_in_flat_memory():
+    """Images are made when they are read; those of 1,600 batches would take 1.2 GB."""
+    anatomy = dissect(MODEL, IMAGES)
+    generator = torch.Generator().manual_seed(0)
+    sizes = []
+
+    def batches(number):
+        for step in range(number):
+            if step % 200 == 199:
+                sizes.append(resident())
+            yield torch.randn(32, 3, 16, 16, generator=generator), torch.arange(32) % 10
+
+    observe(anatomy, batches(1600), [FourierProbe(), VarianceProbe()])
+    assert max(sizes) - sizes[0] < SLACK
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_a_study_of_twelve_models_runs_in_flat_memory():
+    """Beside the results, nothing of one model remains while the next is measured."""
+    data = [(torch.randn(8, 3, 16, 16), torch.arange(8)) for _ in range(4)]
+    analyses = ["variance", "fourier", "calibration", "ablation"]
+
+    def study(number):
+        models = {f"model {i}": built("attention") for i in range(number)}
+        examine(models, data, analyses=analyses, minutes=None, on_error="raise")
+        gc.collect()
+        return resident()
+
+    study(1)
+    assert study(12) - study(2) < 2 * SLACK
