@@ -244,6 +244,12 @@ def test_a_kappa_that_is_0_by_arithmetic_has_the_reason_in_the_table():
     assert row.lines(["cnn", "vit"])[1] == f"  0 of both models ({reason})"
 
 
+def test_an_undefined_number_of_two_models_has_the_reason():
+    result = consistency([1] * 50, [1] * 50)
+    (row,) = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
+    assert row.difference_text() == "undefined (both models are correct on all images)"
+
+
 def test_the_console_has_the_findings_of_two_models(capsys):
     result = consistency([1] * 50, [1] * 40 + [0] * 10)
     print_study(Study(("cnn", "vit"), (Entry(("cnn", "vit"), "calibration", (result,)),)))
