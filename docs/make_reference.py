@@ -63,7 +63,8 @@ def reference() -> str:
         parts.append(
             "\n".join([f"## {title}", "", "| name | what it is |", "|---|---|", *rows])
         )
-    rows = sorted(f"| `{t.__name__}` | {_first_line(t)} |" for t in result_types().values())
+    types = [t for t in result_types().values() if t.__module__.startswith("visprism.")]
+    rows = sorted(f"| `{t.__name__}` | {_first_line(t)} |" for t in types)
     head = "## Types of results, in `vp.results`"
     parts.append("\n".join([head, "", "| name | what it is |", "|---|---|", *rows]))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"

@@ -1,5 +1,7 @@
 """Tests of the analyses of predictions: calibration, corruptions, stability, shape bias."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -44,7 +46,12 @@ def test_too_few_images_are_a_reason_to_skip_and_no_failure(name, fewest):
     expected = f"it needs at least {fewest} images, got"
     assert analysis.inapplicable(subject(images=1)) == f"{expected} 1"
     assert analysis.inapplicable(subject().limited(fewest - 1)) == f"{expected} {fewest - 1}"
-    assert analysis.inapplicable(subject(images=fewest)) is None
+    reason = analysis.inapplicable(subject(images=fewest))
+    if name == "readout":
+        assert reason == "k-NN of 20 neighbors has only 4 images to choose from"
+        assert replace(analysis, neighbors=4).inapplicable(subject(images=fewest)) is None
+    else:
+        assert reason is None
     data = [(torch.rand(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))]
     study = examine(network(0), data, analyses=[name])
     (failure,) = study.failures

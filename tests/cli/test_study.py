@@ -35,7 +35,7 @@ def test_a_command_writes_a_page_tables_and_figures_and_nothing_else(studied):
     assert files_of(studied) == {
         "report.html", "study.json", "study.md", "results.json",
         *(f"results/{m}-sparsity-sparsity.{kind}" for m in (FIRST, SECOND) for kind in KINDS),
-        "figures/sparsity.png",
+        "figures/sparsity.png", "figures/.visprism",
     }  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_a_folder_of_the_command_line_is_a_study_in_python(studied):
 
 def test_formats_are_those_that_are_named(study_command, tmp_path):
     assert main([*study_command, str(tmp_path), "--formats", "svg,pdf"]) == 0
-    assert {p.suffix for p in (tmp_path / "figures").iterdir()} == {".svg", ".pdf"}
+    assert {p.suffix for p in (tmp_path / "figures").glob("[!.]*")} == {".svg", ".pdf"}
 
 
 # The same command again.
@@ -221,6 +221,7 @@ def test_ctrl_c_while_files_are_written_leaves_the_old_ones(
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
+    assert main([*study_command, str(tmp_path)]) == 0
     (tmp_path / "report.html").write_text("of an earlier run")
     monkeypatch.setattr(f"visprism.study.files.{moment}", interrupt)
     assert main([*study_command, str(tmp_path)]) == 130

@@ -132,7 +132,7 @@ OTHERS = {
         mean_share_low=0.16, mean_share_high=0.24,
     ),
     "massive_activations": lambda: by_block(MassiveActivations, channel=np.array([1, 2, 1])),
-    "attention_sinks": lambda: by_block(AttentionSinks, threshold=0.3),
+    "attention_sinks": lambda: by_block(AttentionSinks, threshold=0.3, mean_error=0.02),
     "token_norms": lambda: by_block(
         TokenNorms, tokens=np.full(3, "grid"), probability=np.array([0.05, 0.5, 0.95])
     ),

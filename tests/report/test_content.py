@@ -69,7 +69,7 @@ def test_a_model_without_an_answer_has_the_reason_of_its_failure(study):
     without = replace(study, entries=study.entries[:2])
     (falls, _) = content_of(without).questions
     assert falls.cells["b"].mark == "not applicable"
-    assert falls.cells["b"].reason == "the result has no such number"
+    assert falls.cells["b"].reason == "the analysis gives no such number for this model"
     failed = replace(study.failures[0], analysis="test-norms", reason="no blocks")
     (falls, _) = content_of(replace(without, failures=(failed,))).questions
     assert falls.cells["b"].reason == "no blocks"

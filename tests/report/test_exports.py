@@ -73,9 +73,9 @@ def test_a_difference_in_three_images_has_no_interval_in_any_export(study, tmp_p
     )
     few.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "<small>no interval</small>" in page
+    assert "<small>no interval: fewer than 32 images</small>" in page
     for text in (page, few.to_markdown(), "\n".join(few.lines()), few._repr_html_()):
-        assert "no interval" in text
+        assert "no interval: fewer than 32 images" in text
         assert "not significant" not in text
     (difference,) = json.loads(json_of(few))["questions"][1]["differences"]
     assert (difference["low"], difference["significant"]) == (None, None)

@@ -227,7 +227,7 @@ def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypat
     write_files(study, tmp_path, ("png", "svg"))
     assert len(panels) == 4
     assert sorted(rendered) == ["png"] * 4 + ["svg"] * 4
-    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*"))
+    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("[!.]*.*"))
     stems = ["test-norms", "test-norms-count", "test-norms-test-gaps"]
     stems.append("test-norms-test-gaps-between-models")
     figures = sorted(f"figures/{stem}.{format}" for stem in stems for format in ("png", "svg"))
@@ -236,7 +236,7 @@ def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypat
 
 def test_only_png_files_are_written_unless_others_are_asked_for(study, tmp_path):
     study.write_files(tmp_path)
-    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".png"}
+    assert {path.suffix for path in (tmp_path / "figures").glob("[!.]*")} == {".png"}
 
 
 def test_a_failure_leaves_nothing_behind(study, tmp_path, monkeypatch):

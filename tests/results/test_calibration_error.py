@@ -154,6 +154,14 @@ def test_the_interval_holds_also_where_most_confidences_of_a_calibrated_model_ar
     assert covered(simulated(draw, 800), 0.0) >= 0.92
 
 
+def test_a_model_that_is_always_right_with_confidence_1_has_the_upper_end_of_its_error_rate():
+    """Wilson's upper end of 0 wrong predictions: z^2 / (n + z^2)."""
+    error = calibration_error(np.ones(200, np.float32), np.ones(200, bool))
+    (low,), (high,) = wilson(np.array([0]), np.array([200]))
+    assert error.value == error.low == low == 0
+    assert error.high == pytest.approx(high, rel=0.05)
+
+
 def test_confidences_of_1_have_an_interval_like_that_of_the_accuracy():
     error = calibration_error(np.full(100, 1, np.float32), np.arange(100) < 90)
     low, high = wilson(np.array([10]), np.array([100]))

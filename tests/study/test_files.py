@@ -177,11 +177,11 @@ def test_files_that_somebody_else_put_beside_the_figures_stay(net, loader, tmp_p
     (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
     (tmp_path / "figures" / "drafts").mkdir()
     (tmp_path / "figures" / "drafts" / "a.txt").write_text("draft")
-    (tmp_path / "results.json").write_text(json.dumps({"figures": [*ours, "earlier.png"]}))
+    with (tmp_path / "figures" / ".visprism").open("a") as file:
+        file.write("earlier.png\n")
     (tmp_path / "figures" / "earlier.png").write_bytes(b"of an earlier study")
     study.write_files(tmp_path)
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert names == {*ours, "mine.png", "drafts"}
     assert (tmp_path / "figures" / "mine.png").read_bytes() == b"mine"
     assert (tmp_path / "figures" / "drafts" / "a.txt").read_text() == "draft"
-    assert set(json.loads((tmp_path / "results.json").read_text())["figures"]) == ours

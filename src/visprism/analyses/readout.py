@@ -1,5 +1,6 @@
 """Readouts of blocks: k-NN, ridge probe and logit lens."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -86,6 +87,10 @@ class Readout(Analysis):
         reason = super().inapplicable(subject)
         if reason is None and subject.images.targets is None:
             return f"there are no labels in {subject.images.name}"
-        if reason is None and subject.training_images is subject.images:
-            return subject.too_few_images(self.folds)
+        others = min(len(subject.training_images), subject.limit or math.inf)
+        if subject.training_images is subject.images:
+            reason = reason or subject.too_few_images(self.folds)
+            others -= math.ceil(others / self.folds)
+        if reason is None and others < self.neighbors:
+            return f"k-NN of {self.neighbors} neighbors has only {others} images to choose from"
         return reason

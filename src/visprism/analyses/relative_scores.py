@@ -50,5 +50,9 @@ class RelativeScores(Analysis):
         reason = super().inapplicable(subject)
         number = len(relative_score_tables(subject.model))
         if reason is None and number < self.layer:
-            return f"the model has {number} attention layers with relative position scores"
+            return (
+                f"layer must be at most {number} in this model, got {self.layer}"
+                if number
+                else "the model has no attention with relative position scores"
+            )
         return reason

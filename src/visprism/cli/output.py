@@ -48,5 +48,6 @@ def print_study(study: "Study") -> None:
 
 
 def exit_code(study: "Study") -> int:
-    """1 if an analysis failed; an analysis that does not apply has not failed."""
-    return int(any(failure.kind == "failed" for failure in study.failures))
+    """1 if an analysis failed or none gave a result; one that does not apply has not failed."""
+    failed = any(failure.kind == "failed" for failure in study.failures)
+    return int(failed or not study.entries)

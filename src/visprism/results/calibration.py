@@ -83,9 +83,7 @@ class Calibration(Result):
     def findings(self) -> tuple[Finding, ...]:
         """Accuracy, NLL, ECE, and the direction of the calibration error if significant."""
         images = images_text(self.provenance.images, self.provenance.split)
-        missing = _missing_interval(
-            self.interval("nll")[0], self.provenance.images, of=" of the NLL"
-        )
+        missing = self._missing("nll", of=" of the NLL")
         accuracy = (
             f"accuracy {self._text('accuracy', '.1%')}, NLL {self._text('nll')} over {images}"
             f"{missing}"
@@ -149,6 +147,12 @@ class Calibration(Result):
     def _text(self, metric: str, form: str = ".3g") -> str:
         return interval_text(self.of(metric), *self.interval(metric), form)
 
+    def _missing(self, metric: str, of: str = "") -> str:
+        """Why a mean of losses has no interval; empty where it has one."""
+        images = self.provenance.images
+        enough = _enough(self.of("accuracy"), images)
+        return _missing_interval(self.interval(metric)[0], images, enough=enough, of=of)
+
     def _direction(self) -> str:
         """Overconfident or underconfident where the interval of the signed ECE excludes 0."""
         signed, (low, high) = self.of("signed_ece"), self.interval("signed_ece")
@@ -158,18 +162,34 @@ class Calibration(Result):
         if high < 0:
             return f"underconfident ({text})"
         if np.isnan(low):
-            return f"{text}{_missing_interval(low, self.provenance.images)}"
+            return f"{text}{self._missing('signed_ece')}"
         return f"over- or underconfidence not significant ({text})"
 
 
 def _missing_interval(
-    low: float, images: int, *, of: str = "", before: str = " (", after: str = ")"
+    low: float,
+    images: int,
+    *,
+    enough: bool,
+    of: str = "",
+    before: str = " (",
+    after: str = ")",
 ) -> str:
     """Why a mean of losses has no interval; empty where it has one."""
     if isfinite(low) or not images:
         return ""
-    few = f"fewer than {FEWEST_VALUES} images" if images < FEWEST_VALUES else FEW_OUTCOMES
+    few = f"fewer than {FEWEST_DIFFERENT} images differ from the others"
+    if images < FEWEST_VALUES:
+        few = f"fewer than {FEWEST_VALUES} images"
+    elif not enough:
+        few = FEW_OUTCOMES
     return f"{before}no interval{of}: {few}{after}"
+
+
+def _enough(accuracy: float, images: int) -> bool:
+    """Whether so many images have at least 5 correct and 5 wrong predictions."""
+    correct = round(accuracy * images)
+    return min(correct, images - correct) >= FEWEST_DIFFERENT
 
 
 @result_type("reliability")
@@ -212,9 +232,9 @@ class RiskCoverage(Result):
         images = images_text(self.provenance.images, self.provenance.split)
         aurc = interval_text(self.aurc, self.aurc_low, self.aurc_high)
         n = self.provenance.images
-        wrong = round(float(self.risk[-1]) * n)
-        few = n < FEWEST_VALUES or min(wrong, n - wrong) < FEWEST_DIFFERENT
-        missing = _missing_interval(self.aurc_low, n if few else 0)  # older files have none
+        enough = _enough(1 - float(self.risk[-1]), n)
+        recorded = n < FEWEST_VALUES or not enough  # earlier files have no interval
+        missing = _missing_interval(self.aurc_low, n if recorded else 0, enough=enough)
         return (
             Finding(
                 f"AURC {aurc} over {images}{missing}: error rate {self.risk[half]:.1%} at "
@@ -278,7 +298,10 @@ class Temperature(Result):
         change = interval_text(self.nll_change, self.nll_change_low, self.nll_change_high)
         significant = self.nll_change_low > 0 or self.nll_change_high < 0
         verdict = "" if significant or np.isnan(self.nll_change_low) else ", not significant"
-        missing = _missing_interval(self.nll_change_low, self.images, before=", ", after="")
+        enough = bool(np.isfinite(self.temperature_low))
+        missing = _missing_interval(
+            self.nll_change_low, self.images, enough=enough, before=", ", after=""
+        )
         split = self.provenance.split
         few = f" (no interval: {FEW_OUTCOMES})" if np.isnan(self.temperature_low) else ""
         text = f"temperature {fitted}, fitted on {images_text(self.fitted_images, split)}{few}"

@@ -119,6 +119,8 @@ class Bins:
         least = np.where(np.less(deviations, 0), calibrated - _FAR_BELOW * deviation, 0)
         ece = np.maximum(self.ece, least)
         reached = calibrated + deviations * deviation >= ece
+        # A model that is always right with confidence 1 has an ECE of 0 in every sample.
+        reached &= np.greater_equal(deviations, 0) | (deviation > 0)
         low, high = smallest, largest
         for _ in range(_HALVINGS):
             middle = (low + high) / 2

@@ -169,8 +169,8 @@ def _interval(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"], over: str)
     if over != "images":
         return heavy_tailed_difference(a, b)
     if _binary(a) and _binary(b):
-        counts = (int(((a == x) & (b == 1 - x)).sum()) for x in (0, 1))
-        return paired_proportions_interval(*counts, len(a))
+        gained, lost = (int(((a == x) & (b == 1 - x)).sum()) for x in (0, 1))
+        return paired_proportions_interval(gained, lost, len(a))
     return mean_interval(b - a)
 
 

@@ -56,16 +56,17 @@ def _rows(first: HessianSpectrum, second: HessianSpectrum, name: str) -> Iterato
         (APE, average_positive, average_positive_difference, MIN_BATCHES_APE),
         (GEOMETRIC, geometric_mean, geometric_mean_difference, MIN_BATCHES),
     ):
-        means = [mean(values)[0] for values in pair]
-        if all(map(isfinite, means)):
-            ends = difference(*pair) if n >= fewest else (nan, nan)
-            yield Row(f"{quantity}, {name}", *means, *ends, n, _missing(ends[0], n, fewest))
+        a, b = (mean(values)[0] for values in pair)
+        if isfinite(a) and isfinite(b):
+            low, high = difference(*pair) if n >= fewest else (nan, nan)
+            missing = _missing(low, n, fewest)
+            yield Row(f"{quantity}, {name}", a, b, low, high, n, missing)
     largest = [_largest(spectrum, common) for spectrum in (first, second)]
     if all(len(values) == n for values in largest):
-        ends = heavy_tailed_difference(*largest)
-        means = [float(values.mean()) for values in largest]
-        missing = _missing(ends[0], n, MIN_BATCHES_APE)
-        yield Row(f"{LARGEST}, {name}", *means, *ends, n, missing)
+        low, high = heavy_tailed_difference(*largest)
+        a, b = (float(values.mean()) for values in largest)
+        missing = _missing(low, n, MIN_BATCHES_APE)
+        yield Row(f"{LARGEST}, {name}", a, b, low, high, n, missing)
 
 
 def _missing(low: float, batches: int, fewest: int) -> str:

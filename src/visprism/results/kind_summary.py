@@ -207,13 +207,13 @@ def _variance(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
 
 def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
     sign = summary.directions()[row]
-    values = [
+    mean, low, high = (
         100 * (exp(v) - 1) for v in (summary.mean[row], summary.low[row], summary.high[row])
-    ]
-    form = resolved(*values, "+.3g")
-    text = f"{values[0]:{form}}%"
-    if np.isfinite(values[1:]).all():
-        text += f" [{values[1]:{form}}%, {values[2]:{form}}%]"
+    )
+    form = resolved(mean, low, high, "+.3g")
+    text = f"{mean:{form}}%"
+    if np.isfinite([low, high]).all():
+        text += f" [{low:{form}}%, {high:{form}}%]"
     text += f" {_counts(summary, row)}"
     if np.isnan(summary.low[row]):
         return f"{kind} blocks, {quantity}: {text}" if kind else f"{quantity}: {text}"

@@ -8,8 +8,12 @@ from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 _MORE_DIGITS = 4  # at most, so that a value and the ends of its interval differ as text
 
 
-def resolved(value: float, low: float, high: float, form: str) -> str:
+def resolved(
+    value: float, low: float, high: float, form: str, *, null: float | None = None
+) -> str:
     """The format with as many digits as the value needs to differ from the ends as text.
+
+    The ends also differ from `null`, the value without any effect, unless they are equal to it.
 
     Example:
         >>> resolved(15.02, 14.99, 15.06, ".3g"), resolved(15.0, 13.0, 17.0, ".3g")
@@ -21,7 +25,8 @@ def resolved(value: float, low: float, high: float, form: str) -> str:
     ends = [end for end in (low, high) if not isclose(end, value, rel_tol=1e-6, abs_tol=1e-12)]
     for more in range(_MORE_DIGITS + 1):
         longer = form.replace(digits[0], f".{int(digits[1]) + more}")
-        if all(_rounded(end, longer) != _rounded(value, longer) for end in ends):
+        apart = all(_rounded(end, longer) != _rounded(value, longer) for end in ends)
+        if apart and all(_rounded(end, longer) != null or end == null for end in (low, high)):
             return longer
     return form
 
@@ -36,7 +41,9 @@ def selection_text(number: int) -> str:
     return "" if number < 2 else ", interval not adjusted for this selection"
 
 
-def interval_text(value: float, low: float, high: float, form: str = ".3g") -> str:
+def interval_text(
+    value: float, low: float, high: float, form: str = ".3g", *, null: float | None = None
+) -> str:
     """A value with its interval, where there is one.
 
     Example:
@@ -45,7 +52,7 @@ def interval_text(value: float, low: float, high: float, form: str = ".3g") -> s
     """
     if not (isfinite(low) and isfinite(high)):
         return f"{value:{form}}"
-    form = resolved(value, low, high, form)
+    form = resolved(value, low, high, form, null=null)
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 

@@ -2,10 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import asdict
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 from visprism.core.provenance import Provenance
@@ -14,7 +12,6 @@ from visprism.results.findings import Finding
 from visprism.study.study import Study
 from visprism.study.table import Row
 
-RESULTS = "results.json"
 _FORMAT = 1  # of results.json; raise it when entries change their meaning
 
 
@@ -34,23 +31,11 @@ def markdown_of(study: Study) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def figures_of(path: Path) -> frozenset[str]:
-    """Names of the figures that belong to a ``results.json``; none without such a file."""
-    try:
-        return frozenset(json.loads(path.read_text(encoding="utf-8"))["figures"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return frozenset()
-
-
-def json_of(study: Study, figures: Sequence[str] = ()) -> str:
+def json_of(study: Study) -> str:
     """Answers, differences, findings, failures, options and versions as JSON.
 
     Numbers that are not finite are null, and so is whether a difference without an interval is
     significant.
-
-    Args:
-        study: what to write.
-        figures: names of the files in the folder ``figures`` beside it.
     """
     origins = [r.provenance for e in study.entries for r in e.results]
     origin = origins[0] if origins else Provenance()
@@ -71,7 +56,6 @@ def json_of(study: Study, figures: Sequence[str] = ()) -> str:
             for entry in study.entries
         ],
         "failures": [asdict(failure) for failure in study.failures],
-        "figures": list(figures),
         "data": {"name": origin.data, "split": origin.split, "shape": origin.image_shape},
         "seed": study.header.get("seed", origin.seed),
         "seconds": study.header.get("seconds"),

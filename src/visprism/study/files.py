@@ -11,10 +11,12 @@ from visprism.figures import check_formats, render_figure
 from visprism.report import PageFigures, drawings, page_html
 from visprism.results.base import Result
 from visprism.results.stored_values import UnknownTypeError
-from visprism.study.exports import RESULTS, figures_of, json_of, markdown_of
+from visprism.study.exports import json_of, markdown_of
 from visprism.study.report_content import content_of
 from visprism.study.store import INDEX, Store, path_inside, read_index
 from visprism.study.study import Entry, Failure, Study
+
+_WRITTEN = ".visprism"  # names of the figures that are ours
 
 __all__ = ["load_study", "markdown_of", "save_study", "write_files", "write_report"]
 
@@ -111,7 +113,7 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
     """Write ``report.html``, ``study.md``, ``results.json`` and the figures, all or none.
 
     Each figure is drawn once; the page and its files are made from that. Figures of an earlier
-    study, which its ``results.json`` lists, are removed; other files in ``figures`` stay.
+    study, which ``figures/.visprism`` lists, are removed; other files in ``figures`` stay.
 
     Args:
         study: what to write.
@@ -137,19 +139,21 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
                 rendered = svg if format == "svg" else render_figure(drawing.figure, format)
                 names.append(f"{drawing.stem}.{format}")
                 (scratch / "figures" / names[-1]).write_bytes(rendered)
+        write_text(scratch / "figures" / _WRITTEN, "\n".join([*names, ""]))
         write_text(scratch / "report.html", page_html(content, figures))
         write_text(scratch / "study.md", markdown_of(study))
-        write_text(scratch / RESULTS, json_of(study, figures=names))
+        write_text(scratch / "results.json", json_of(study))
 
 
 def _keep_other_files(folder: Path, scratch: Path) -> None:
     """Copy what somebody else put into ``figures``, since the folder is replaced."""
     (scratch / "figures").mkdir()
-    earlier = figures_of(folder / RESULTS)
+    written = folder / "figures" / _WRITTEN
+    earlier = written.read_text("utf-8").splitlines() if written.is_file() else []
     for path in (folder / "figures").glob("*"):
         if path.is_dir():
             shutil.copytree(path, scratch / "figures" / path.name)
-        elif path.name not in earlier:
+        elif path.name not in (*earlier, _WRITTEN):
             shutil.copy2(path, scratch / "figures")
 
 

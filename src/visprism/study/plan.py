@@ -51,9 +51,12 @@ class Shortage:
 
     def __str__(self) -> str:
         """Reason why the analysis is left out."""
+        needed, allowance = _duration(self.needed), _duration(self.allowance)
+        if needed == allowance:
+            needed, allowance = f"{self.needed:.3g} s", f"{self.allowance:.3g} s"
         return (
-            f"{self.images} images would take about {_duration(self.needed)}, and "
-            f"{_duration(self.allowance)} of the time budget are left for it."
+            f"{self.images} images would take about {needed}, and {allowance} of the time "
+            "budget are left for it."
         )
 
 

@@ -110,8 +110,10 @@ def _question(
 
 
 def _without_number(row: Row) -> str:
-    """Why no model has a number in a row without failures."""
-    return "the result has no such number" if row.cells else "a number of both models"
+    """Why a model without a failure has no number in a row."""
+    if not row.cells:
+        return "a number of both models"
+    return "the analysis gives no such number for this model"
 
 
 def _omissions(study: Study) -> list[Omission]:

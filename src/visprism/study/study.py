@@ -211,7 +211,7 @@ class Study:
 
     def __repr__(self) -> str:
         return (
-            f"<Study of {', '.join(self.models)}: {len(self.analyses)} analyses, "
+            f"<Study of {', '.join(self.models)}: {', '.join(self.analyses) or 'no results'}, "
             f"{len(self.failures)} not measured>"
         )
 

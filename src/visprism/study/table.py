@@ -1,7 +1,7 @@
 """The table of a study: one row per question, a cell per model, and the paired difference."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import combinations
 from math import exp, isfinite
@@ -12,6 +12,7 @@ from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result
 from visprism.results.differences import Differences, paired_differences
 from visprism.results.per_image import PerImage
+from visprism.results.text import interval_text
 
 DASH = "\N{EN DASH}"  # where there is no number
 
@@ -19,7 +20,7 @@ Pair = tuple[str, str]  # names of two models
 Form = Literal["difference", "ratio", "joint"]
 Model = TypeVar("Model")
 
-_ALL_PAIRS = 3  # models, up to which every pair is compared
+_ALL_PAIRS = 3  # models, up to which every pair is compared; and differences in one text
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Difference:
             number = Answer("", "", self.value, self.low, self.high, unit)
             return f"{number}{over} of both models"
         if self.form == "ratio":
-            number = Answer("", "", self.value, self.low, self.high)
+            number = interval_text(self.value, self.low, self.high, null=1.0)
             return f"ratio of 1 + change {number}{over}"
         points = POINTS if unit == "%" else unit
         return f"{Answer('', '', self.value, self.low, self.high, points)}{over}"
@@ -117,9 +118,25 @@ class Row:
         """The text of each difference, after the names of the models if there are several."""
         if self.difference is not None:
             return text(self.difference)
+        if len(self.differences) > _ALL_PAIRS:
+            return self._summary(text)
         return "; ".join(
             f"{_pair_text(pair, difference)}: {text(difference)}"
             for pair, difference in self.differences.items()
+        )
+
+    def _summary(self, text: Callable[[Difference], str]) -> str:
+        """The smallest and the largest of many differences, and how many are significant."""
+        ordered = sorted(self.differences.items(), key=lambda item: item[1].value)
+        significant = sum(d.significant for d in self.differences.values())
+        ends = " to ".join(
+            f"{_pair_text(pair, difference)}: {text(difference)}"
+            for pair, difference in (ordered[0], ordered[-1])
+        )
+        number = len(ordered)
+        return (
+            f"{ends}; {significant} of {number} significant, not adjusted for {number} "
+            "comparisons"
         )
 
 
@@ -215,9 +232,8 @@ def _in_form_of(answer: Answer, difference: Difference) -> Difference:
     """The paired difference as it is read beside the answers; a ratio where it is of logs."""
     if answer.average == "arithmetic":
         return difference
-    logs = difference.value, difference.low, difference.high
-    ratio = (exp(value) for value in logs)
-    return Difference(*ratio, "ratio", difference.over, difference.missing)
+    value, low, high = map(exp, (difference.value, difference.low, difference.high))
+    return replace(difference, value=value, low=low, high=high, form="ratio")
 
 
 def _differences(

@@ -191,6 +191,9 @@ def test_agrees_with_tokens_and_attention_by_hand(network):
         assert sinks.received_grid[i] == pytest.approx(received[..., 3:].sum(-1).mean())
         assert np.isnan(sinks.received_prefix[i])
         assert sinks.uniform[i] == 1 / 19
+    shares = [(w.mean(2).max(-1) > 0.1).mean(1) for w in attention]
+    by_image = np.mean(shares, axis=0)
+    assert sinks.mean_error == pytest.approx(by_image.std(ddof=1) / 5**0.5)
     assert 0 < sinks.sink_heads.mean() < 1
     assert 0 < outliers.mean_share < 1
 

@@ -140,7 +140,7 @@ def linear_objective(images=24):
 
 
 def test_the_sharpness_of_mini_batches_is_that_of_each():
-    objective = linear_objective()
+    objective = linear_objective(images=64)
     result = mini_batch_sharpness(objective, ["sam", "asam"], rho=0.1)
     for number, batch in enumerate(objective.batches):
         alone = sharpness(Objective(objective.model, [batch]), ["sam", "asam"], rho=0.1)
@@ -148,17 +148,20 @@ def test_the_sharpness_of_mini_batches_is_that_of_each():
         np.testing.assert_allclose(rows.sharpness, alone.sharpness, rtol=1e-9)
     (sam, _) = result.means()
     assert sam[3] == pytest.approx(result.sharpness[result.measure == "sam"].mean())
-    assert sam[4] < sam[3] < sam[5]  # an interval over 12 mini-batches
-    assert np.isnan([m[4] for m in result.select(result.batch < 9).means()]).all()
-    assert result.provenance.images == 24
+    assert sam[4] < sam[3] < sam[5]  # an interval over 32 mini-batches
+    few = result.select(result.batch < 31)
+    assert np.isnan([m[4] for m in few.means()]).all()
+    reason = "mean over 31 mini-batches (no interval: fewer than 32 mini-batches)"
+    assert reason in str(few.findings()[0])
+    assert result.provenance.images == 64
 
 
 def test_the_interval_over_mini_batches_covers_the_mean():
-    """Log-normal increases of 16 mini-batches, as measured ones are spread."""
+    """Log-normal increases of 32 mini-batches, as measured ones are spread."""
     rng, inside, truth = np.random.default_rng(0), 0, np.exp(0.3**2 / 2)
-    result = mini_batch_sharpness(linear_objective(images=32), ["sam"])
+    result = mini_batch_sharpness(linear_objective(images=64), ["sam"])
     for _ in range(400):
-        values = np.exp(0.3 * rng.normal(size=16))
+        values = np.exp(0.3 * rng.normal(size=32))
         (mean,) = replace(result, sharpness=values).means()
         inside += mean[4] <= truth <= mean[5]
     assert 0.92 <= inside / 400 <= 0.97

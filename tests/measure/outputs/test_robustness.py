@@ -136,7 +136,7 @@ def test_errors_are_reported_with_the_severities_that_were_measured():
         "mean error rate 30.0% over 2 corruptions at severities 1, 3, 0.0% on clean images "
         "(50 images)"
     )
-    assert highest.text == "highest of 2: snow, 50.0%"
+    assert highest.text == "highest of 2: snow, 50.0%, selected and without an interval"
     one = measured({("fog", 3): 0.9}).corruption_errors().findings()[0].text
     assert one == "mean error rate 10.0% over 1 corruption at severity 3 (50 images)"
 

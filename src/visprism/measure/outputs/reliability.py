@@ -4,6 +4,8 @@ Source: DeGroot and Fienberg (1983), The comparison and evaluation of forecaster
 Wiener (2010), On the foundations of noise-free selective classification.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from visprism.core.errors import InputError
@@ -81,5 +83,5 @@ def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> 
         aurc=float(risk.mean()),
         aurc_low=low,
         aurc_high=high,
-        provenance=outcomes.provenance,
+        provenance=replace(outcomes.provenance, images=number),
     )

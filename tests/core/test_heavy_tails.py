@@ -1,0 +1,71 @@
+"""Intervals of means with heavy upper tails (src/visprism/core/heavy_tails.py)."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
+from visprism.core.statistics import mean_interval
+
+
+def log_normal(n: int, spread: float, seed: int = 0) -> np.ndarray:
+    return np.exp(spread * np.random.default_rng(seed).normal(size=n))
+
+
+# What it measures: closed forms.
+
+
+def test_the_upper_end_is_that_of_a_log_normal_mean():
+    """Zou, Taleban and Huo (2009), sec. 2: MOVER of the mean and half the variance of logs."""
+    values = log_normal(40, 2.0)
+    logs = np.log(values)
+    n, mean, half_variance = 40, logs.mean(), logs.var(ddof=1) / 2
+    upper_mean = stats.t.interval(0.95, n - 1, mean, stats.sem(logs))[1]
+    upper_half = half_variance * (n - 1) / stats.chi2.ppf(0.025, n - 1)
+    margin = np.hypot(upper_mean - mean, upper_half - half_variance)
+    low, high = heavy_tailed_interval(values)
+    assert high == pytest.approx(np.exp(mean + half_variance + margin), rel=1e-10)
+    assert low == pytest.approx(mean_interval(values)[0])
+
+
+def test_values_that_are_not_all_positive_have_the_interval_of_their_mean():
+    values = log_normal(40, 1.0) - 1.0
+    assert heavy_tailed_interval(values) == mean_interval(values)
+
+
+def test_fewer_than_32_values_have_no_interval():
+    assert np.isnan(heavy_tailed_interval(log_normal(31, 0.5))).all()
+    assert np.isfinite(heavy_tailed_interval(log_normal(32, 0.5))).all()
+    assert np.isnan(heavy_tailed_difference(log_normal(31, 0.5), log_normal(31, 0.5, 1))).all()
+
+
+# What leaves it unchanged.
+
+
+@pytest.mark.parametrize("spread", [0.3, 2.0])
+def test_the_unit_of_the_values_does_not_matter(spread: float):
+    values = log_normal(50, spread)
+    scaled = np.array(heavy_tailed_interval(1000 * values)) / 1000
+    np.testing.assert_allclose(scaled, heavy_tailed_interval(values), rtol=1e-10)
+
+
+def test_exchanging_two_models_changes_the_sign_of_their_difference():
+    a, b = log_normal(40, 1.0), log_normal(40, 0.5, seed=1)
+    low, high = heavy_tailed_difference(a, b)
+    np.testing.assert_allclose(heavy_tailed_difference(b, a), (-high, -low))
+
+
+def test_equal_values_have_a_difference_of_0():
+    values = log_normal(40, 1.0)
+    low, high = heavy_tailed_difference(values, values)
+    assert low <= 0 <= high
+
+
+@pytest.mark.parametrize("factor", [4.0, 30.0])
+def test_the_interval_covers_the_mean_where_one_value_in_ten_is_much_larger(factor: float):
+    rng, inside = np.random.default_rng(3), 0
+    for _ in range(500):
+        values = np.where(rng.random(32) < 0.1, factor, 1.0) * np.exp(0.2 * rng.normal(size=32))
+        low, high = heavy_tailed_interval(values)
+        inside += low <= (0.9 + 0.1 * factor) * np.exp(0.02) <= high
+    assert inside / 500 >= 0.92
