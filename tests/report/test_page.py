@@ -12,7 +12,7 @@ import pytest
 import visprism.report
 import visprism.study.files
 from visprism.core.errors import InputError
-from visprism.figures import panel, render_figure
+from visprism.figures import panel, render_formats
 from visprism.study import Study
 from visprism.study.files import write_files, write_report
 
@@ -220,18 +220,37 @@ def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypat
         lambda results, **options: panels.append(options) or panel(results, **options),
     )
     monkeypatch.setattr(
-        visprism.study.files,
-        "render_figure",
-        lambda figure, format: rendered.append(format) or render_figure(figure, format),
+        sys.modules["visprism.report.drawings"],
+        "render_formats",
+        lambda figure, formats: rendered.append(formats) or render_formats(figure, formats),
     )
     write_files(study, tmp_path, ("png", "svg"))
     assert len(panels) == 4
-    assert sorted(rendered) == ["png"] * 4 + ["svg"] * 4
+    assert rendered == [["svg", "png"]] * 4
     files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("[!.]*.*"))
     stems = ["test-norms", "test-norms-count", "test-norms-test-gaps"]
     stems.append("test-norms-test-gaps-between-models")
     figures = sorted(f"figures/{stem}.{format}" for stem in stems for format in ("png", "svg"))
     assert files == [*figures, "report.html", "results.json", "study.md"]
+
+
+def test_several_processes_draw_the_same_bytes_as_one(study):
+    content = content_of(study)
+    one, two = (
+        [(drawing.stem, files) for drawing, files in rendered(content, ["svg"], processes=n)]
+        for n in (1, 2)
+    )
+    assert len(one) == 4
+    assert one == two
+
+
+def test_an_error_in_a_process_that_draws_is_raised(study, monkeypatch):
+    def broken(results, **options):  # noqa: ARG001
+        raise InputError("figures must have a frame")
+
+    monkeypatch.setattr(sys.modules["visprism.report.drawings"], "panel", broken)
+    with pytest.raises(InputError, match="figures must have a frame"):
+        list(rendered(content_of(study), ["svg"], processes=2))
 
 
 def test_only_png_files_are_written_unless_others_are_asked_for(study, tmp_path):

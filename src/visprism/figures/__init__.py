@@ -33,7 +33,13 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
 from visprism.figures.overview import overview
 from visprism.figures.panel import panel
 from visprism.figures.registry import Frame, figure, plot
-from visprism.figures.save import FORMATS, check_formats, render_figure, save_figure
+from visprism.figures.save import (
+    FORMATS,
+    check_formats,
+    render_figure,
+    render_formats,
+    save_figure,
+)
 from visprism.figures.style import paper_style
 
 __all__ = [
@@ -46,5 +52,6 @@ __all__ = [
     "paper_style",
     "plot",
     "render_figure",
+    "render_formats",
     "save_figure",
 ]

@@ -1,9 +1,11 @@
 """Files: a figure as PNG, SVG and PDF, the same bytes every time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from visprism.core.errors import InputError
@@ -25,11 +27,41 @@ def render_figure(figure: Figure, format: str) -> bytes:
     Raises:
         InputError: if the format is not one of `FORMATS`.
     """
-    check_formats([format])
-    file = BytesIO()
-    with paper_style():
-        figure.savefig(file, format=format, metadata=_METADATA[format])
-    return file.getvalue()
+    return render_formats(figure, [format])[format]
+
+
+def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
+    """The content of a file in each format, of one layout.
+
+    Raises:
+        InputError: if a format is not one of `FORMATS`.
+    """
+    rendered = {}
+    with paper_style(), _laid_out(figure):
+        for format in check_formats(formats):
+            file = BytesIO()
+            figure.savefig(file, format=format, metadata=_METADATA[format])
+            rendered[format] = file.getvalue()
+    return rendered
+
+
+@contextmanager
+def _laid_out(figure: Figure) -> Iterator[None]:
+    """Inside, the figure has its layout and no engine for it.
+
+    With an engine matplotlib draws the figure twice, first to compute the layout.
+    """
+    engine = figure.get_layout_engine()
+    if engine is None:
+        yield
+        return
+    engine.execute(figure)
+    figure._layout_engine = None  # `set_layout_engine` leaves one that does nothing
+    try:
+        with rc_context({"figure.constrained_layout.use": False}):  # `savefig` asks for it
+            yield
+    finally:
+        figure._layout_engine = engine
 
 
 def save_figure(
@@ -42,11 +74,11 @@ def save_figure(
     Raises:
         InputError: if a format is not one of `FORMATS`.
     """
-    formats = check_formats(formats)
-    paths = [Path(f"{stem}.{format}") for format in formats]
-    for path, format in zip(paths, formats, strict=True):
-        with atomic_write(path) as scratch:
-            scratch.write_bytes(render_figure(figure, format))
+    paths = []
+    for format, content in render_formats(figure, formats).items():
+        paths.append(Path(f"{stem}.{format}"))
+        with atomic_write(paths[-1]) as scratch:
+            scratch.write_bytes(content)
     return paths
 
 

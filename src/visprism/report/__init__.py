@@ -9,7 +9,7 @@ from visprism.report.content import (
     SectionContent,
     chapters_of,
 )
-from visprism.report.drawings import Drawing, drawings
+from visprism.report.drawings import Drawing, drawings, rendered
 from visprism.report.page import PageFigures, page_html
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "chapters_of",
     "drawings",
     "page_html",
+    "rendered",
 ]

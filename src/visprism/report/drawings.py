@@ -1,14 +1,21 @@
-"""The figures of a report: models side by side, each drawn once."""
+"""The figures of a report: models side by side, each drawn once, several at a time."""
 
-from collections.abc import Iterator, Sequence
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from matplotlib.figure import Figure
 
-from visprism.figures import overview, panel
+from visprism.figures import overview, panel, render_formats
 from visprism.report.content import Chapter, Content
 
 OVERVIEW = "overview"
+_FEWEST = 6  # figures of a process, which takes some time to start
+_MOST = 4  # processes; each holds a figure and its files in memory
 
 
 @dataclass(frozen=True)
@@ -18,15 +25,25 @@ class Drawing:
     stem: str
     anchor: str
     label: str  # for screen readers
-    figure: Figure
+    draw: Callable[[], Figure | None]  # None: there is nothing to show
+
+    def files(self, formats: Sequence[str]) -> dict[str, bytes]:
+        """The figure in each format; empty if there is nothing to show."""
+        figure = self.draw()
+        return {} if figure is None else render_formats(figure, formats)
 
 
-def drawings(content: Content) -> Iterator[Drawing]:
-    """Every figure of a report, one at a time, so that one at a time is in memory."""
-    figure = overview(content.results())
-    if figure is not None:
-        yield Drawing(OVERVIEW, OVERVIEW, "Quantities of each block against depth", figure)
-    yield from _drawings_of(content.chapters)
+def drawings(content: Content) -> list[Drawing]:
+    """Every figure of a report, not yet drawn."""
+    return [
+        Drawing(
+            OVERVIEW,
+            OVERVIEW,
+            "Quantities of each block against depth",
+            partial(overview, content.results()),
+        ),
+        *_drawings_of(content.chapters),
+    ]
 
 
 def _drawings_of(chapters: Sequence[Chapter]) -> Iterator[Drawing]:
@@ -34,6 +51,60 @@ def _drawings_of(chapters: Sequence[Chapter]) -> Iterator[Drawing]:
         for part in chapter.sections:
             for ending, options in part.section.figures.items():
                 for suffix, results in part.panels.items():
-                    label = f"{part.section.title}: {', '.join(results)}"
-                    figure = panel(results, **options)
-                    yield Drawing(f"{part.anchor}{ending}{suffix}", part.anchor, label, figure)
+                    yield Drawing(
+                        f"{part.anchor}{ending}{suffix}",
+                        part.anchor,
+                        f"{part.section.title}: {', '.join(results)}",
+                        partial(panel, results, **options),
+                    )
+
+
+def rendered(
+    content: Content, formats: Sequence[str], *, processes: int | None = None
+) -> Iterator[tuple[Drawing, Mapping[str, bytes]]]:
+    """Every figure of a report in these formats, in order; one that shows nothing is left out.
+
+    Where processes can be forked, as on Linux, as many as there are cores draw at once, at most
+    4. The bytes do not depend on their number.
+
+    Args:
+        content: what the report shows.
+        formats: "svg", "png", "pdf".
+        processes: that draw; None: as many as pay; 1: this one.
+    """
+    todo = drawings(content)
+    number = _processes(len(todo)) if processes is None else processes
+    files = (d.files(formats) for d in todo) if number == 1 else _shared(todo, formats, number)
+    for drawing, by_format in zip(todo, files, strict=True):
+        if by_format:
+            yield drawing, by_format
+
+
+def _processes(figures: int) -> int:
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return 1
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, _MOST, figures // _FEWEST))
+
+
+_todo: Sequence[Drawing] = ()  # as forked processes inherit it: results are not sent to them
+
+
+def _shared(
+    todo: Sequence[Drawing], formats: Sequence[str], processes: int
+) -> Iterator[dict[str, bytes]]:
+    global _todo
+    _todo = todo
+    context = multiprocessing.get_context("fork")
+    with warnings.catch_warnings(), ProcessPoolExecutor(processes, context) as pool:
+        # Of Python 3.12, about a fork beside other threads; the processes start none.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded")
+        try:
+            yield from pool.map(partial(_files, formats=tuple(formats)), range(len(todo)))
+        finally:
+            _todo = ()
+            pool.shutdown(cancel_futures=True)
+
+
+def _files(number: int, formats: Sequence[str]) -> dict[str, bytes]:
+    return _todo[number].files(formats)

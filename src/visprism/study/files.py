@@ -7,8 +7,8 @@ from typing import Any
 
 from visprism.core.errors import InputError
 from visprism.core.files import output_folder, write_text
-from visprism.figures import check_formats, render_figure
-from visprism.report import PageFigures, drawings, page_html
+from visprism.figures import check_formats
+from visprism.report import PageFigures, page_html, rendered
 from visprism.results.base import Result
 from visprism.results.stored_values import UnknownTypeError
 from visprism.study.exports import json_of, markdown_of
@@ -99,8 +99,8 @@ def write_report(study: Study, path: Path) -> None:
         raise InputError(f"path must be a file that can be written, got {path} ({reason})")
     content = content_of(study, files=_tables_beside(path))
     figures = PageFigures(content)
-    for drawing in drawings(content):
-        figures.add(drawing, render_figure(drawing.figure, "svg").decode())
+    for drawing, files in rendered(content, ["svg"]):
+        figures.add(drawing, files["svg"].decode())
     try:
         write_text(path, page_html(content, figures))
     except OSError as error:
@@ -131,14 +131,11 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
         figures = PageFigures(content)
         _keep_other_files(folder, scratch)
         names = []
-        for drawing in drawings(content):
-            svg = render_figure(drawing.figure, "svg")
-            figures.add(drawing, svg.decode())
-            drawing.figure.set_layout_engine("none")  # done; other formats use the same places
+        for drawing, files in rendered(content, ["svg", *(f for f in formats if f != "svg")]):
+            figures.add(drawing, files["svg"].decode())
             for format in formats:
-                rendered = svg if format == "svg" else render_figure(drawing.figure, format)
                 names.append(f"{drawing.stem}.{format}")
-                (scratch / "figures" / names[-1]).write_bytes(rendered)
+                (scratch / "figures" / names[-1]).write_bytes(files[format])
         write_text(scratch / "figures" / _WRITTEN, "\n".join([*names, ""]))
         write_text(scratch / "report.html", page_html(content, figures))
         write_text(scratch / "study.md", markdown_of(study))
