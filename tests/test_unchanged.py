@@ -28,7 +28,7 @@ def _types_checked(monkeypatch):
 # One way through each part that patches a model.
 # Networks without second derivatives, or that the images do not fit.
 REFUSED = {"scripted", "bf16", "two inputs", "deformable sampling"}
-PATCHING = ["variance", "ablation", "hessian", "landscape", "attention-maps"]
+PATCHING = ["ablation", "hessian", "landscape"]
 
 
 @pytest.mark.parametrize("interrupt", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -17,6 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
+from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
 from visprism.data import MemoryFeed, load_data, loader_feed
@@ -361,6 +362,19 @@ def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
         other[1].weight[0, 0] += 1
     with pytest.raises(ValueError, match=r"teacher weights \w+ there and \w+ now\. Resume"):
         fit(make_model(), feed, taught, folder=tmp_path, teacher=other)
+
+
+def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_feed, recipe):
+    fcntl = pytest.importorskip("fcntl")
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    scratch = tmp_path / ".last.ckpt.other.tmp.ckpt"
+    scratch.touch()
+    with pytest.raises(InputError, match="folder must not be in use, and another run writes"):
+        fit(model, make_feed(recipe), recipe, folder=tmp_path)
+    assert scratch.exists()  # an unfinished file of the other run
+    os.close(descriptor)
+    fit(model, make_feed(recipe), recipe, folder=tmp_path)
 
 
 def test_a_run_is_resumed_only_with_resume(tmp_path, model, make_feed, recipe):

@@ -11,12 +11,8 @@ from typing import Any
 
 from visprism.core.errors import InputError
 from visprism.core.files import remove_leftovers, slug, write_text
+from visprism.core.locks import lock_folder
 from visprism.results.base import Result
-
-try:
-    import fcntl
-except ImportError:
-    fcntl = None
 
 INDEX = "study.json"
 _FORMAT = 1  # of the index; raise it when entries change their meaning
@@ -82,7 +78,7 @@ class Store:
                 f"out must be an empty folder or hold a study, got {folder} with "
                 f"{min(others)}. Choose another folder."
             )
-        store._lock = _locked(folder) if writes else None
+        store._lock = lock_folder(folder, "out") if writes else None
         try:
             store._read(folder / INDEX, identity, fresh=fresh)
         except InputError:
@@ -157,29 +153,6 @@ class Store:
         if self.folder is not None and self.writes:
             content = {"format": _FORMAT, "header": self.header, "entries": self.entries}
             write_text(self.folder / INDEX, json.dumps(content, indent=1) + "\n")
-
-
-def _locked(folder: Path) -> int | None:
-    """A descriptor that locks the folder until it is closed, or its process ends.
-
-    Raises:
-        InputError: if another run holds it.
-    """
-    if fcntl is None:  # not on Windows
-        return None
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise InputError(
-            f"out must not be in use, and another run writes to {folder}. Wait for its end, or "
-            "choose another folder."
-        ) from error
-    except OSError:  # a file system without locks
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _change(name: str, earlier: Any, now: Any) -> str:  # noqa: ANN401 (anything in JSON)

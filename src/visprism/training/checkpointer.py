@@ -1,5 +1,6 @@
 """The folder of a run: training checkpoints, weights, snapshots, history and recipe."""
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.fingerprint import fingerprint
+from visprism.core.locks import lock_folder
 from visprism.core.processes import gather, rank
 from visprism.data import Feed
 from visprism.training.checkpoint_files import (
@@ -54,6 +56,7 @@ class Checkpointer:
         self.save, self.checkpoint_minutes = save, checkpoint_minutes
         self.identity = run_identity(engine, train, names)
         self._last_write = time.monotonic()
+        self._lock: int | None = None  # descriptor of the folder, while this run writes to it
 
     def hint(self) -> str:
         """A sentence on the training checkpoint that is left after an error, or nothing."""
@@ -74,7 +77,7 @@ class Checkpointer:
                 it cannot be written to, or if processes see different folders.
         """
         first = self.folder is not None and rank() == 0
-        fault, *_ = gather(prepare_folder(self.folder) if first else None)  # pyrefly: ignore
+        fault, *_ = gather(self._prepare(self.folder) if first else None)  # pyrefly: ignore
         if fault:
             raise InputError(fault)
         checkpoint = None if self.folder is None else read_checkpoint(self.folder)
@@ -102,6 +105,23 @@ class Checkpointer:
         self.metrics.load(stored)
         self._write_recipe()
         return checkpoint["step"]
+
+    def _prepare(self, folder: Path) -> str | None:
+        """Lock the folder for this run; the reason why it cannot be written to, or None."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_folder(folder, "folder")
+        except InputError as error:
+            return str(error)
+        except OSError:
+            pass  # which `prepare_folder` meets again, and reports
+        return prepare_folder(folder)
+
+    def close(self) -> None:
+        """Let other runs write to the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def after_epoch(self, step: int, accuracy: float) -> None:
         """Write training checkpoint and history, and weights and snapshots that are due."""

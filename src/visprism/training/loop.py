@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def fit(
     _check(train, recipe, teacher, checkpoint_minutes, folder)
     run = _run_of_recipe(run, recipe)
     check_optimizer(recipe, run.compute)
-    with processes(run.compute):
+    with processes(run.compute), ExitStack() as stack:
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
         metrics = EpochMetrics()
         checkpointer = Checkpointer(
@@ -101,6 +101,7 @@ def fit(
             checkpoint_minutes=checkpoint_minutes,
             names=names or {},
         )
+        stack.enter_context(closing(checkpointer))
         start = checkpointer.begin(resume=resume)
         guard = DivergenceGuard(engine, metrics, train, checkpointer.hint)
         batches = _batches(train, start, recipe.epochs, checkpointer.hint)
