@@ -13,8 +13,10 @@ import visprism.report
 import visprism.study.files
 from visprism.core.errors import InputError
 from visprism.figures import panel, render_formats
+from visprism.report import rendered
 from visprism.study import Study
 from visprism.study.files import write_files, write_report
+from visprism.study.report_content import content_of
 
 EVIL = '<script>alert("1")</script> & --> <b>'
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -213,7 +215,7 @@ def test_two_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
 
 
 def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypatch):
-    panels, rendered = [], []
+    panels, layouts = [], []
     monkeypatch.setattr(
         sys.modules["visprism.report.drawings"],
         "panel",
@@ -222,11 +224,11 @@ def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypat
     monkeypatch.setattr(
         sys.modules["visprism.report.drawings"],
         "render_formats",
-        lambda figure, formats: rendered.append(formats) or render_formats(figure, formats),
+        lambda figure, formats: layouts.append(formats) or render_formats(figure, formats),
     )
     write_files(study, tmp_path, ("png", "svg"))
     assert len(panels) == 4
-    assert rendered == [["svg", "png"]] * 4
+    assert layouts == [["svg", "png"]] * 4
     files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("[!.]*.*"))
     stems = ["test-norms", "test-norms-count", "test-norms-test-gaps"]
     stems.append("test-norms-test-gaps-between-models")

@@ -80,8 +80,8 @@ def add(to: ArgumentParser) -> None:
     to.add_argument(
         "--minutes",
         type=minutes,
-        default=1.0,
+        default=0.6,
         metavar="N",
-        help="time budget of the measurements in minutes (default: 1)",
+        help="time budget of the measurements in minutes (default: 0.6)",
     )
     to.set_defaults(run=demo)
