@@ -19,7 +19,7 @@ def test_markdown_has_the_rows_of_the_table(study):
         assert values[0] == f"{row.question} ({row.quantity})"
         for model, value in zip("ab", values[1:3], strict=True):
             answer = row.cells[model]
-            verdict = f" ({answer.verdict})" if answer.verdict else ""
+            verdict = f" ({answer.claim}: {answer.verdict})" if answer.verdict else ""
             assert value.replace("\\", "") == f"{answer}{verdict}"
         assert values[3].replace("\\", "") == row.difference_text()
 

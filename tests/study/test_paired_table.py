@@ -8,8 +8,12 @@ import torch
 from scipy import optimize, stats
 from timm.models import VisionTransformer
 
-from visprism.study import examine
-from visprism.study.table import Difference, Row
+from visprism.cli.output import print_study
+from visprism.results.answers import Answer
+from visprism.results.predictions import Outcomes, error_consistency
+from visprism.study import Study, examine
+from visprism.study.study import Entry
+from visprism.study.table import Difference, Row, comparison_rows
 
 SIDE = 4  # of the token grid
 IMAGES = 32
@@ -194,3 +198,68 @@ def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net, images):
 def test_a_ratio_of_1_is_no_difference(low, high, form, significant):
     difference = Difference((low + high) / 2, low, high, form)
     assert difference.significant == significant
+
+
+# Numbers of two models together.
+
+
+def consistency(first, second):
+    """Kappa of two models with these correct predictions, as a study compares them."""
+    pair = (outcomes_of_correct(correct) for correct in (first, second))
+    return error_consistency(*pair, names=("cnn", "vit"))
+
+
+def outcomes_of_correct(correct):
+    n = len(correct)
+    return Outcomes(
+        target=np.zeros(n, int),
+        predicted=1 - np.array(correct),
+        correct=np.array(correct, dtype=bool),
+        top5=np.ones(n, bool),
+        confidence=np.full(n, 0.9, np.float32),
+        nll=np.zeros(n),
+        brier=np.zeros(n),
+        classes=2,
+    )
+
+
+def test_a_number_of_two_models_has_a_row_after_those_of_the_models():
+    result = consistency([1, 1, 1, 0, 0] * 10, [1, 1, 0, 0, 1] * 10)
+    (row,) = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
+    assert not row.cells
+    assert row.difference.value == result.kappa == pytest.approx(1 / 6)
+    question, text = row.lines(["cnn", "vit"])
+    assert question.endswith("(error consistency (Cohen's kappa))")
+    assert text == f"  {result.answers()[0]} of both models (not significant)"
+    others = {pair: [result] for pair in (("a", "b"), ("a", "c"), ("b", "c"))}
+    (of_three,) = comparison_rows({name: [] for name in "abc"}, others)
+    assert of_three.difference_text().startswith("a and b: 0.167 [")
+
+
+def test_a_kappa_that_is_0_by_arithmetic_has_the_reason_in_the_table():
+    result = consistency([1] * 50, [1] * 40 + [0] * 10)
+    (row,) = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
+    reason = "no interval: cnn is correct on all images, so that kappa is 0 in any case"
+    assert row.difference.remark == reason
+    assert row.lines(["cnn", "vit"])[1] == f"  0 of both models ({reason})"
+
+
+def test_an_undefined_number_of_two_models_has_the_reason():
+    result = consistency([1] * 50, [1] * 50)
+    (row,) = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
+    assert row.difference_text() == "undefined (both models are correct on all images)"
+
+
+def test_the_console_has_the_findings_of_two_models(capsys):
+    result = consistency([1] * 50, [1] * 40 + [0] * 10)
+    print_study(Study(("cnn", "vit"), (Entry(("cnn", "vit"), "calibration", (result,)),)))
+    table, findings = capsys.readouterr().out.split("\ncnn and vit\n")
+    assert "Cohen's kappa" in table
+    assert "error consistency of cnn and vit: kappa 0 over 50 images" in findings
+
+
+def test_a_selected_maximum_is_named_in_the_table():
+    answer = Answer("?", "drop", 0.4, 0.3, 0.5, "percentage points", selected=9)
+    assert str(answer) == "40 percentage points [30, 50] (largest of 9, interval not adjusted)"
+    assert str(Answer("?", "drop", 0.4, selected=9)) == "0.4 (largest of 9)"
+    assert str(Answer("?", "drop", 0.4, 0.3, 0.5)) == "0.4 [0.3, 0.5]"

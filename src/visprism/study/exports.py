@@ -8,10 +8,15 @@ from typing import Any
 
 from visprism.core.provenance import Provenance
 from visprism.report.tables import DASH
+from visprism.results.answers import Answer
 from visprism.results.findings import Finding
 from visprism.study.study import Study
 from visprism.study.table import Row
 
+_VERDICTS = (
+    "C1 to C16 are claims of Park and Kim (2022). A verdict is about all rows of a question "
+    "together."
+)
 _FORMAT = 1  # of results.json; raise it when entries change their meaning
 
 
@@ -77,16 +82,19 @@ def _table(study: Study) -> list[str]:
     lines = [_line(head), _line(["---"] * len(head), escape=False)]
     for row in rows:
         answers = [
-            f"{row.cells[m]}{_verdict(row.cells[m].verdict)}" if m in row.cells else DASH
+            f"{row.cells[m]}{_verdict(row.cells[m])}" if m in row.cells else DASH
             for m in study.models
         ]
         last = [row.difference_text()] if differences else []
         lines.append(_line([f"{row.question} ({row.quantity})", *answers, *last]))
-    return ["\n".join(lines)]
+    table = "\n".join(lines)
+    if any(answer.verdict for row in rows for answer in row.cells.values()):
+        return [table, _VERDICTS]
+    return [table]
 
 
-def _verdict(verdict: str) -> str:
-    return f" ({verdict})" if verdict else ""
+def _verdict(answer: Answer) -> str:
+    return f" ({answer.claim}: {answer.verdict})" if answer.verdict else ""
 
 
 def _line(cells: list[str], *, escape: bool = True) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import combinations
-from math import exp, isfinite
+from math import exp, isfinite, isnan
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -49,6 +49,8 @@ class Difference:
     @property
     def remark(self) -> str:
         """``not significant``, or why there is no interval; empty if it is significant."""
+        if isnan(self.value):
+            return self.missing
         if not isfinite(self.low):
             return f"no interval: {self.missing}" if self.missing else "no interval"
         return "" if self.significant else "not significant"
@@ -60,6 +62,8 @@ class Difference:
     def text(self, unit: str) -> str:
         """Value and interval, in the unit of the answers; percentage points for percents."""
         over = "" if self.over == "images" else f" over {self.over}"
+        if isnan(self.value):
+            return "undefined"
         if self.form == "joint":
             number = Answer("", "", self.value, self.low, self.high, unit)
             return f"{number}{over} of both models"
