@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 HUGGING_FACE = ("vit", "deit", "swin", "convnext", "beit", "dinov2_with_registers")
@@ -110,7 +111,7 @@ def build(name: str) -> tuple:
     return AutoModelForImageClassification.from_config(config).eval(), config.image_size, 3
 
 
-def options_of(arch: str) -> dict:
+def options_of(arch: str) -> dict[str, Any]:
     """`depth=4` for networks of timm that are too large for a common machine."""
     import timm
     import torch
@@ -132,12 +133,13 @@ def smallest(name: str) -> Iterator[tuple]:
     import torch
 
     arch = name.partition(":")[2]
-    options = options_of(arch)
-    channels, stated, _ = timm.get_pretrained_cfg(arch).input_size
+    options: dict[str, Any] = options_of(arch)
+    channels, stated, _ = vars(timm.get_pretrained_cfg(arch))["input_size"]
     model = None
     for side in [s for s in SIDES if s < stated]:
         # A network of one image size takes another one as an option, others at run time.
-        for sized in ({"img_size": side}, {}):
+        sizes: tuple[dict[str, Any], ...] = ({"img_size": side}, {})
+        for sized in sizes:
             try:
                 if sized or model is None:
                     model = timm.create_model(arch, **sized, **options).eval()

@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every retry
         code = arguments.run(arguments)
         sys.stdout.flush()
+        if argv is None:  # all is written; while Python ends, a signal would be a failure
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
     except BrokenPipeError:  # the reader, such as `head`, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -24,7 +24,7 @@ def delayed_interrupts() -> Iterator[None]:
     # Only functions of Python raise exceptions; the others end the process, or do nothing.
     handlers = {number: handler for number, handler in before.items() if callable(handler)}
     for number in handlers:
-        signal.signal(number, lambda *event: received.append(event))
+        signal.signal(number, lambda n, frame: received.append((n, frame)))
     try:
         yield
     finally:

@@ -151,8 +151,8 @@ def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> We
     """Of `torch.nn.functional.multi_head_attention_forward`."""
     operation = functional.multi_head_attention_forward
     given = dict(zip(signature(operation).parameters, args, strict=False)) | dict(kwargs)
-    wanted = {"need_weights": True, "average_attn_weights": False}
-    _, weights = operation(**(given | wanted))
+    settings: dict[str, Any] = {"need_weights": True, "average_attn_weights": False}
+    _, weights = operation(**(given | settings))
 
     def same(weights: Tensor) -> tuple[Tensor, Tensor | None]:
         if given["bias_v"] is not None or given["add_zero_attn"]:
@@ -174,9 +174,8 @@ def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> We
 
 def _values_by_head(given: Mapping[str, Any]) -> Float[Tensor, "b heads keys d"]:
     """The projected values of `multi_head_attention_forward`, whose axes are (keys, b, d)."""
-    weight, bias = given.get("v_proj_weight"), given["in_proj_bias"]
-    if not given.get("use_separate_proj_weight"):
-        weight = given["in_proj_weight"].chunk(3)[2]
+    separate, bias = given.get("use_separate_proj_weight"), given["in_proj_bias"]
+    weight = given["v_proj_weight"] if separate else given["in_proj_weight"].chunk(3)[2]
     bias = None if bias is None else bias.chunk(3)[2]
     values = functional.linear(given["value"], weight, bias)
     return rearrange(values, "keys b (h d) -> b h keys d", h=given["num_heads"])
