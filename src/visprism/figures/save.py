@@ -56,12 +56,13 @@ def _laid_out(figure: Figure) -> Iterator[None]:
         yield
         return
     engine.execute(figure)
-    figure._layout_engine = None  # `set_layout_engine` leaves one that does nothing
+    # `set_layout_engine` would leave one that does nothing.
+    figure._layout_engine = None  # pyrefly: ignore
     try:
         with rc_context({"figure.constrained_layout.use": False}):  # `savefig` asks for it
             yield
     finally:
-        figure._layout_engine = engine
+        figure._layout_engine = engine  # pyrefly: ignore
 
 
 def save_figure(
