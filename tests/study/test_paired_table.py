@@ -10,6 +10,7 @@ from timm.models import VisionTransformer
 
 from visprism.cli.output import print_study
 from visprism.results.answers import Answer
+from visprism.results.base import Result
 from visprism.results.predictions import Outcomes, error_consistency
 from visprism.study import Study, examine
 from visprism.study.study import Entry
@@ -50,6 +51,31 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     text = row.difference_text()
     assert difference.remark == remark
     assert text.endswith(f" ({remark})" if remark else "]")
+
+
+def test_nan_is_no_answer_and_no_row():
+    def result(*values):
+        answers = tuple(Answer("How bright?", str(i), v) for i, v in enumerate(values))
+        return [type("Answering", (Result,), {"answers": lambda _: answers})()]
+
+    rows = comparison_rows({"a": result(1.0, math.nan), "b": result(math.nan, math.nan)})
+    assert [(row.quantity, list(row.cells)) for row in rows] == [("0", ["a"])]
+
+
+def test_many_differences_are_summarized_by_their_ends():
+    differences = {
+        ("a", name): Difference(value, value - 0.1, value + 0.1)
+        for name, value in zip("bcdef", (0.3, -0.4, 0.05, 0.2, 0.0), strict=True)
+    }
+    row = Row("How bright?", "brightness", "", {}, differences)
+    assert row.difference_text() == (
+        "c - a: -0.4 [-0.5, -0.3] to b - a: 0.3 [0.2, 0.4]; 3 of 5 significant, not adjusted "
+        "for 5 comparisons"
+    )
+
+
+def test_a_ratio_that_excludes_1_does_so_in_its_text():
+    assert "[1.0003, 1.0" in Difference(1.001, 1.0003, 1.0017, "ratio").text("")
 
 
 def test_a_difference_of_fractions_is_in_percentage_points():

@@ -156,7 +156,9 @@ def comparison_rows(
             answers have rows after those of the models.
     """
     answers = {
-        name: {(a.question, a.quantity): a for r in rs for a in r.answers()}
+        name: {
+            (a.question, a.quantity): a for r in rs for a in r.answers() if not isnan(a.value)
+        }
         for name, rs in results.items()
     }
     keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
