@@ -80,7 +80,8 @@ ARGUMENTS = {
     **dict.fromkeys(("--out", "--split", "--limit", "--batch-size", "--seed", "--size"), TEXTS),
     **dict.fromkeys(("--precision", "--formats", "--minutes"), TEXTS),
 }
-RUNS = [(name, text) for name, texts in ARGUMENTS.items() for text in texts]
+PAIRS = [(name, text) for name, texts in ARGUMENTS.items() for text in texts]
+RUNS = random.Random(1).sample(PAIRS, 150)  # of 598; each takes half a second
 
 
 def run(name, text, capsys):
@@ -92,7 +93,7 @@ def run(name, text, capsys):
     return code, capsys.readouterr().err
 
 
-FEW = random.Random(1).sample(RUNS, 24)
+FEW = RUNS[:24]
 
 
 @pytest.mark.parametrize(
