@@ -11,6 +11,7 @@ import numpy as np
 from visprism.results.base import Result
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 MAX_ROWS = 300  # of a table in the page; files hold all rows
 _LARGE = 1e5  # integers from here on are read as 25.6 M, not as 25557032
 
@@ -94,8 +95,9 @@ def amount(number: SupportsFloat) -> str:
 
 
 def typeset(sentence: str) -> str:
-    """The sentence with minus signs before numbers, and percent signs that stay beside them."""
-    return re.sub(r"(?<!\w)-(?=\d)", MINUS, sentence).replace(" %", "\N{NO-BREAK SPACE}%")
+    """The sentence with minus signs, and with percent signs and intervals that never wrap."""
+    text = re.sub(r"(?<!\w)-(?=\d)", MINUS, sentence).replace(" %", f"{_NO_BREAK}%")
+    return re.sub(r"\[[^\]]*\]", lambda interval: interval[0].replace(" ", _NO_BREAK), text)
 
 
 def _head(result: Result, name: str, values: np.ndarray) -> TableHead:
