@@ -29,7 +29,7 @@ def tensors(model):
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_borrowed_model_gets_its_own_tensors_back(model, monkeypatch, fails):
     # Copies stand for tensors on another device: they too share no memory with ours.
-    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, _device: tensor.clone())
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, _device, **_: tensor.clone())
     pointers = [t.data_ptr() for t in tensors(model)]
     try:
         with Compute().borrow(model):
@@ -50,10 +50,17 @@ def test_a_borrowed_model_lies_on_the_gpu_and_comes_back(model):
     assert [t.data_ptr() for t in tensors(model)] == pointers
 
 
-def test_a_model_that_is_there_already_is_not_copied(model):
-    pointers = [t.data_ptr() for t in tensors(model)]
+def test_parameters_that_are_there_already_are_not_copied_and_buffers_are(model):
+    parameters, buffers = (
+        [t.data_ptr() for t in ts()] for ts in (model.parameters, model.buffers)
+    )
     with Compute("cpu").borrow(model):
-        assert [t.data_ptr() for t in tensors(model)] == pointers
+        assert [p.data_ptr() for p in model.parameters()] == parameters
+        assert not {b.data_ptr() for b in model.buffers()} & set(buffers)
+        for buffer in model.buffers():
+            buffer.zero_()  # as a forward pass may change them
+    assert [b.data_ptr() for b in model.buffers()] == buffers
+    assert any(buffer.any() for buffer in model.buffers())
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,9 @@ def test_every_pass_and_every_process_sees_the_same(shapes):
 
 
 def test_other_seeds_and_batches_see_others(shapes):
-    twice = replace(shapes, targets=np.tile(shapes.targets[:4], 2), textures=None)
+    twice = replace(
+        shapes, targets=np.tile(shapes.targets[:4], 2), textures=None, positions=None
+    )
     twice = replace(twice, read=lambda indices: shapes.read([i % 4 for i in indices]))
     first, second = fixed_augmentation(twice, SMALL, 4, 10)
     assert not torch.allclose(first[0], second[0])

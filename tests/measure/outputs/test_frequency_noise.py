@@ -207,7 +207,10 @@ def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     assert (result.error[bright] == 1).all()
     assert result.clean_error == 0
     assert result.nyquist == 8
-    assert "largest error rate of 81 frequencies: 100.0% at (" in result.findings()[1].text
+    assert (
+        "largest error rate of 81 frequencies: 100.0% [80.6%, 100.0%] at ("
+        in result.findings()[1].text
+    )
 
 
 def test_of_every_second_frequency_every_second_is_looked_at():
