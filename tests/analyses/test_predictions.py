@@ -9,11 +9,13 @@ from torch import nn
 
 from visprism.analyses import ANALYSES, Measured
 from visprism.analyses.subject import subject_of
+from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
 from visprism.data import load_data
 from visprism.data.corruptions import corrupt
 from visprism.data.study_images import PictureImages
+from visprism.models import load_model
 from visprism.results.calibration import Temperature
 from visprism.results.per_image import PerImage
 from visprism.study import examine
@@ -136,3 +138,21 @@ def test_shape_bias_needs_images_whose_textures_are_stated():
     assert len(per_image) == (30 if enough else 0)
     if enough:
         assert per_image.value.mean() == pytest.approx(result.bias[-1])
+
+
+def test_an_analysis_takes_a_loaded_model_with_its_preprocessing():
+    loaded = load_model("resnet20.shapes")
+    images = [(torch.rand(8, 3, 32, 32), torch.arange(8))]
+    called = ANALYSES["calibration"]()(loaded, images)
+    plain = ANALYSES["calibration"]()(loaded.model, images, preprocessing=loaded.preprocessing)
+    assert called == plain
+    with pytest.raises(InputError, match="an Anatomy or a LoadedModel, got str"):
+        ANALYSES["calibration"]()("resnet20.shapes", images)
+
+
+def test_an_ece_of_few_images_is_not_called_insignificant():
+    few = Temperature(
+        temperature=0.5, debiased_before=0.1, debiased_after=0.09, images=80, folds=2
+    )
+    (text,) = [f.text for f in few.findings() if "debiased ECE" in f.text]
+    assert text.endswith("(no interval: fewer than 100 images)")

@@ -9,8 +9,10 @@ from scipy import optimize, stats
 from timm.models import VisionTransformer
 
 from visprism.cli.output import print_study
+from visprism.core.provenance import Provenance
 from visprism.results.answers import Answer
 from visprism.results.base import Result
+from visprism.results.per_image import PerImage
 from visprism.results.predictions import Outcomes, error_consistency
 from visprism.study import Study, examine
 from visprism.study.study import Entry
@@ -51,6 +53,39 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     text = row.difference_text()
     assert difference.remark == remark
     assert text.endswith(f" ({remark})" if remark else "]")
+
+
+@pytest.mark.parametrize("in_pixels", [True, False])
+def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
+    def results(side, value):
+        answer = Answer("How large?", "width", value, in_pixels=in_pixels)
+        made = type("Answering", (Result,), {"answers": lambda _: (answer,)})
+        origin = Provenance(image_shape=(3, side, side))
+        values = value + np.linspace(-1, 1, 40)
+        names = np.full(40, "width")
+        per_image = PerImage(
+            quantity=names, image=np.arange(40), value=values, provenance=origin
+        )
+        return [made(provenance=origin), per_image]
+
+    (same,) = comparison_rows({"a": results(32, 1.0), "b": results(32, 3.0)})
+    assert same.difference.value == pytest.approx(2)
+    (other,) = comparison_rows({"a": results(32, 1.0), "b": results(64, 3.0)})
+    if in_pixels:
+        text = "it depends on the size of the images, 32x32 and 64x64 pixels"
+        assert other.difference_text() == f"undefined ({text})"
+    else:
+        assert other.difference.value == pytest.approx(2)
+
+
+def test_a_model_with_random_weights_has_no_verdict():
+    cells = {
+        n: Answer("Low-pass?", "change", -1.0, claim="C6", verdict="supports") for n in "ab"
+    }
+    row = Row("Low-pass?", "change", "", cells, {}).without_verdicts(["b"])
+    assert {name: answer.verdict for name, answer in row.cells.items()} == {
+        "a": "supports", "b": "",
+    }  # fmt: skip
 
 
 def test_nan_is_no_answer_and_no_row():

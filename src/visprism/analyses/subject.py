@@ -237,6 +237,16 @@ def subject_of(
     Raises:
         InputError: if there are no images, or the model fails on them.
     """
+    if not isinstance(model, nn.Module | Anatomy):
+        from visprism.models import LoadedModel  # imports timm: seconds
+
+        if not isinstance(model, LoadedModel):
+            raise InputError(
+                "a model must be an nn.Module, an Anatomy or a LoadedModel, got "
+                f"{type(model).__name__}"
+            )
+        stated = model.preprocessing if model.preprocessing_stated else None
+        model, preprocessing = model.model, preprocessing or stated
     images = data if isinstance(data, StudyImages) else tensor_images(data)
     way = images.preprocessing(preprocessing)
     anatomy = model if isinstance(model, Anatomy) else dissected(model, images, way, run)

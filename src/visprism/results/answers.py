@@ -30,6 +30,7 @@ class Answer:
     # "geometric": exp(mean of logs) - 1, the relative change by the geometric mean of ratios
     average: Average = "arithmetic"
     missing: str = ""  # why there is no interval
+    in_pixels: bool = False  # whether it depends on the size of the images in pixels
     selected: int = 1  # number of values of which this is the largest; 1 if it is not selected
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
+from visprism.results.calibration_error import FEWEST_IMAGES
 from visprism.results.chance import chance_findings
 from visprism.results.differences import FEW_OUTCOMES
 from visprism.results.findings import Finding
@@ -376,4 +377,6 @@ class Temperature(Result):
             return f"{text}: a significant calibration error is not one of the logits' scale"
         if self.debiased_before_low > 0:
             return f"{text}: no significant calibration error remains beside the logits' scale"
+        if not np.isfinite([self.debiased_before_low, self.debiased_after_low]).all():
+            return f"{text} (no interval: fewer than {FEWEST_IMAGES} images)"
         return f"{text}: neither is significant"

@@ -68,8 +68,8 @@ class FrequencyContrasts(Result):
                 blocks = "attention" if self.mixing == "attention" else "convolutional"
                 end = "high" if self.mixing == "attention" else "low"
                 text += (
-                    f"; claim C7, that {blocks} models are robust to noise of {end} frequency: "
-                    f"{verdict}"
+                    f"; claim C7, that noise of {end} frequency costs {blocks} models less "
+                    f"accuracy: {verdict}"
                 )
             findings.append(Finding(text))
         return tuple(findings)
@@ -85,6 +85,7 @@ class FrequencyContrasts(Result):
                 high=float(self.high[i]),
                 unit=POINTS,
                 over="images",
+                in_pixels=True,
                 claim="C7",
                 verdict=self.verdict(i),
             )

@@ -132,6 +132,7 @@ class FrequencyRobustness(Result):
                 high=self.mean_drop_high,
                 unit=POINTS,
                 over="images",
+                in_pixels=True,
             ),
         )
 
@@ -200,6 +201,7 @@ class FourierSensitivity(Result):
                 high=self.mean_rise_high,
                 unit=POINTS,
                 over="images",
+                in_pixels=True,
             ),
         )
 

@@ -99,6 +99,7 @@ class ReceptiveField(ScalarPerBlock):
                 high=value + margin,
                 unit="pixels",
                 over="images",
+                in_pixels=True,
             ),
         )
 

@@ -157,6 +157,7 @@ class Robustness(Result):
                 *values,
                 unit=POINTS if "drop" in quantity else "%",
                 over="images",
+                in_pixels=True,
                 claim="C11",
             )
             for quantity, values in quantities.items()

@@ -84,6 +84,7 @@ class Examination:
         self.store.header["failures"] = [vars(f) for f in self.failures]
         self.store.header["models"] = [s.name for s in self.subjects]
         self.store.header["keys"] = [e.key for e in entries]
+        self.store.header["untrained"] = [s.name for s in self.subjects if not s.trained]
         self.store.header["seconds"] = seconds
         self.store.header["positions"] = self.subjects[0].images.positions.tolist()
         self.store.write()

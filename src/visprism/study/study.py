@@ -180,8 +180,11 @@ class Study:
         return tuple(e for e in self.entries if set(e.models) == names)
 
     def table(self) -> list[Row]:
-        """The numbers that the models are compared by, with paired differences."""
-        return comparison_rows(
+        """The numbers that the models are compared by, with paired differences.
+
+        A model with random weights has no verdict about a claim of the paper.
+        """
+        rows = comparison_rows(
             {
                 name: [r for e in self.model(name).entries for r in e.results]
                 for name in self.models
@@ -191,6 +194,7 @@ class Study:
                 for pair in pairs_of(self.models)
             },
         )
+        return [row.without_verdicts(self.header.get("untrained", ())) for row in rows]
 
     def _repr_html_(self) -> str:
         """The table of the study and its failures."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import combinations
-from math import exp, isfinite, isnan
+from math import exp, isfinite, isnan, nan
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -92,6 +92,11 @@ class Row:
         """The paired difference, if the study has two models."""
         return next(iter(self.differences.values())) if len(self.differences) == 1 else None
 
+    def without_verdicts(self, models: Sequence[str]) -> "Row":
+        """The row without the verdicts of these models about a claim."""
+        cells = {n: replace(a, verdict="") if n in models else a for n, a in self.cells.items()}
+        return replace(self, cells=cells)
+
     def lines(self, models: Sequence[str]) -> list[str]:
         """The row as text."""
         cells = [f"  {name}: {self.cells[name]}" for name in models if name in self.cells]
@@ -155,12 +160,17 @@ def comparison_rows(
         compared: of two models together; their `Differences` join those of the rows, and their
             answers have rows after those of the models.
     """
-    answers = {
+    answered = {
         name: {
-            (a.question, a.quantity): a for r in rs for a in r.answers() if not isnan(a.value)
+            (a.question, a.quantity): (a, r.provenance.image_shape)
+            for r in rs
+            for a in r.answers()
+            if not isnan(a.value)
         }
         for name, rs in results.items()
     }
+    answers = {name: {k: a for k, (a, _) in d.items()} for name, d in answered.items()}
+    shapes = {name: {k: s for k, (_, s) in d.items()} for name, d in answered.items()}
     keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
     differences = {
         (first, second): _differences(
@@ -175,7 +185,11 @@ def comparison_rows(
             unit=next(iter(cells.values())).unit,
             cells=cells,
             differences={
-                pair: _in_form_of(next(iter(cells.values())), by_quantity[key[1]])
+                pair: _comparable(
+                    next(iter(cells.values())),
+                    by_quantity[key[1]],
+                    [shapes[name][key] for name in pair if key in shapes[name]],
+                )
                 for pair, by_quantity in differences.items()
                 if key[1] in by_quantity
             },
@@ -232,6 +246,18 @@ def pairs_of(models: Sequence[Model]) -> list[tuple[Model, Model]]:
     if len(models) <= _ALL_PAIRS:
         return list(combinations(models, 2))
     return [(models[0], other) for other in models[1:]]
+
+
+def _comparable(
+    answer: Answer, difference: Difference, shapes: Sequence[Sequence[int]]
+) -> Difference:
+    """The difference as it is read; undefined for pixels of images of different sizes."""
+    sizes = {tuple(shape[-2:]) for shape in shapes}
+    if answer.in_pixels and len(sizes) > 1:
+        text = " and ".join("x".join(map(str, size)) for size in sorted(sizes))
+        reason = f"it depends on the size of the images, {text} pixels"
+        return Difference(nan, nan, nan, over=difference.over, missing=reason)
+    return _in_form_of(answer, difference)
 
 
 def _in_form_of(answer: Answer, difference: Difference) -> Difference:
