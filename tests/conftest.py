@@ -3,6 +3,7 @@
 import importlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -16,6 +17,11 @@ matplotlib.use("Agg")
 # The tests' arrays are small: threads that wait for each other cost more than they bring, and
 # beside other work many times more.
 torch.set_num_threads(1)
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and programs that they
+# start inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PLUGIN = "your_own_analysis"  # of examples/
 

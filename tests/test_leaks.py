@@ -66,7 +66,7 @@ SLACK = 16 * 2**20
 )
 def test_repeated_calls_leak_nothing(call, number):
     before, after, memory = repeated(CALLS[call], number)
-    assert after == before
+    assert all(now <= then for now, then in zip(after, before, strict=True)), (before, after)
     assert memory < SLACK
 
 
@@ -74,7 +74,7 @@ def test_repeated_calls_leak_nothing(call, number):
 def test_a_leak_is_noticed():
     copies = []
     before, after, _ = repeated(lambda: copies.append(IMAGES.clone()), 5)
-    assert after != before
+    assert any(now > then for now, then in zip(after, before, strict=True))
 
 
 @pytest.mark.slow

@@ -9,14 +9,6 @@ import pytest
 from visprism.core.interrupts import delayed_interrupts
 
 
-@pytest.fixture(autouse=True)
-def _python_handles_ctrl_c():
-    """Also where the tests run in the background, whose shell ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_a_signal_waits_and_is_handled_at_the_end():
     def restore():
         with delayed_interrupts():

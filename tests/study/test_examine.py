@@ -309,13 +309,21 @@ def test_an_index_cannot_name_files_outside_of_the_study(net, loader, brightness
 # What is refused.
 
 
-def test_a_folder_with_other_files_is_refused_and_left_as_it_is(
-    net, loader, brightness, tmp_path
+@pytest.mark.parametrize("name", ["report.html", "study.md", "results.json"])
+def test_a_folder_with_files_that_a_report_would_replace_is_refused(
+    net, loader, brightness, tmp_path, name
 ):
-    (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(InputError, match=r"empty folder or hold a study, got .*thesis\.tex"):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"empty folder or hold a study, got .* with {name}"):
         examine(net(), loader, analyses=[brightness], out=tmp_path, fresh=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_other_files_in_the_folder_stay(net, loader, brightness, tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    examine(net(), loader, analyses=[brightness], out=tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "mine"
+    assert Study.load(tmp_path).models == ("Net",)
 
 
 def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightness):

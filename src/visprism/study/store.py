@@ -15,6 +15,7 @@ from visprism.core.locks import lock_folder
 from visprism.results.base import Result
 
 INDEX = "study.json"
+_REPLACED = ("report.html", "study.md", "results.json")  # what a report writes
 _FORMAT = 1  # of the index; raise it when entries change their meaning
 
 
@@ -68,15 +69,15 @@ class Store:
             probe.touch()
             probe.unlink()
             remove_leftovers(folder)
-            others = [path.name for path in folder.iterdir() if path.name[0] != "."]
+            others = [name for name in _REPLACED if (folder / name).exists()]
         except OSError as error:
             raise InputError(
                 f"out must be a folder that can be written to, got {folder} ({error.strerror})"
             ) from error
-        if others and INDEX not in others:
+        if others and not (folder / INDEX).exists():
             raise InputError(
-                f"out must be an empty folder or hold a study, got {folder} with "
-                f"{min(others)}. Choose another folder."
+                f"out must be an empty folder or hold a study, got {folder} with {others[0]} "
+                "that is not of a study. Choose another folder."
             )
         store._lock = lock_folder(folder, "out") if writes else None
         try:
