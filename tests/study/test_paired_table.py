@@ -109,6 +109,16 @@ def test_many_differences_are_summarized_by_their_ends():
     )
 
 
+def test_a_summary_counts_only_differences_with_an_interval():
+    def text(*lows):
+        differences = {("a", str(i)): Difference(1.0, low, 2.0) for i, low in enumerate(lows)}
+        return Row("How bright?", "brightness", "", {}, differences).difference_text()
+
+    assert text(0.5, math.nan, -1.0, 0.2).endswith("; 2 of 3 with an interval significant, "
+        "not adjusted for 3 comparisons")  # fmt: skip
+    assert text(*[math.nan] * 4).endswith("; none of 4 has an interval")
+
+
 def test_a_ratio_that_excludes_1_does_so_in_its_text():
     assert "[1.0003, 1.0" in Difference(1.001, 1.0003, 1.0017, "ratio").text("")
 

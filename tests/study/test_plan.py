@@ -12,7 +12,7 @@ from visprism.analyses.base import Cost, Timing
 from visprism.core.run import DEFAULT_RUN
 from visprism.study import examine
 from visprism.study.events import Started
-from visprism.study.plan import minutes_with_room, plan_of
+from visprism.study.plan import Plan, minutes_with_room, plan_of
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 from visprism.study.workload import Workload, timing_of
 
@@ -179,3 +179,9 @@ def test_a_loss_without_second_derivatives_has_no_times_and_no_error(net, loader
     timing = timing_of(subject, DEFAULT_RUN, of_loss=True)
     assert timing.forward > 0
     assert timing.evaluation is timing.gradient is timing.product is None
+
+
+def test_the_plan_says_what_reading_and_timing_took():
+    (line,) = Plan(budget=12.0, spent=5.2).lines()
+    assert line == "total  expected 0 s of 12 s, of which reading and timing took 5 s"
+    assert Plan(budget=12.0, spent=0.4).lines() == ["total  expected 0 s of 12 s"]

@@ -48,7 +48,9 @@ class Examination:
         workload = self._workload()
         self._decide_inference(workload)
         remaining = [a for a in self.analyses if workload.applicable[a.name]]
-        plan = replace(self._planned(workload, remaining, self._left), budget=self.budget)
+        plan = self._planned(workload, remaining, self._left)
+        spent = 0.0 if self.budget is None else self.budget - (self._left or 0.0)
+        plan = replace(plan, budget=self.budget, spent=spent)
         self.notify(Planned(plan, tuple(map(_preparation, self.subjects))))
         # The cheapest first: what takes longer than expected then costs no other analysis.
         while remaining:

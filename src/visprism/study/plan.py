@@ -67,6 +67,7 @@ class Plan:
     steps: tuple[Step, ...] = ()
     too_slow: Mapping[str, Shortage] = field(default_factory=dict)  # by name of the analysis
     budget: float | None = None  # seconds
+    spent: float = 0.0  # seconds of the budget before the plan: models, data, timing
 
     @property
     def seconds(self) -> float:
@@ -82,6 +83,8 @@ class Plan:
             for step in self.steps
         ]
         limit = "" if self.budget is None else f" of {self.budget:.0f} s"
+        if limit and self.spent >= 1:
+            limit += f", of which reading and timing took {self.spent:.0f} s"
         return [*rows, f"{'total':<{width}}  expected {self.seconds:.0f} s{limit}"]
 
 

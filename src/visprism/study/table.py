@@ -137,14 +137,18 @@ class Row:
     def _summary(self, text: Callable[[Difference], str]) -> str:
         """The smallest and the largest of many differences, and how many are significant."""
         ordered = sorted(self.differences.items(), key=lambda item: item[1].value)
-        significant = sum(d.significant for d in self.differences.values())
+        tested = [d for d in self.differences.values() if isfinite(d.low)]
+        significant = sum(d.significant for d in tested)
         ends = " to ".join(
             f"{_pair_text(pair, difference)}: {text(difference)}"
             for pair, difference in (ordered[0], ordered[-1])
         )
-        number = len(ordered)
+        if not tested:
+            return f"{ends}; none of {len(ordered)} has an interval"
+        number = len(tested)
+        which = "" if number == len(ordered) else " with an interval"
         return (
-            f"{ends}; {significant} of {number} significant, not adjusted for {number} "
+            f"{ends}; {significant} of {number}{which} significant, not adjusted for {number} "
             "comparisons"
         )
 
