@@ -72,7 +72,7 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Expected seconds of all steps."""
-        return sum(step.total for step in self.steps)
+        return sum((step.total for step in self.steps), start=0.0)
 
     def lines(self) -> list[str]:
         """The plan as text, a line per step."""
