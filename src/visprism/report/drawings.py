@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -64,8 +65,8 @@ def rendered(
 ) -> Iterator[tuple[Drawing, Mapping[str, bytes]]]:
     """Every figure of a report in these formats, in order; one that shows nothing is left out.
 
-    Where processes can be forked, as on Linux, as many as there are cores draw at once, at most
-    4. The bytes do not depend on their number.
+    On Linux as many processes as there are cores draw at once, at most 4. The bytes do not
+    depend on their number.
 
     Args:
         content: what the report shows.
@@ -81,30 +82,32 @@ def rendered(
 
 
 def _processes(figures: int) -> int:
-    if "fork" not in multiprocessing.get_all_start_methods():
+    if sys.platform != "linux":  # elsewhere a fork is unsafe or missing
         return 1
     cores = len(os.sched_getaffinity(0))
     return max(1, min(cores, _MOST, figures // _FEWEST))
 
 
-_todo: Sequence[Drawing] = ()  # as forked processes inherit it: results are not sent to them
+# What each pool draws: forked processes inherit it, so that results are not sent to them.
+_DRAWINGS: dict[int, Sequence[Drawing]] = {}
 
 
 def _shared(
     todo: Sequence[Drawing], formats: Sequence[str], processes: int
 ) -> Iterator[dict[str, bytes]]:
-    global _todo
-    _todo = todo
+    key = id(todo)
+    _DRAWINGS[key] = todo
     context = multiprocessing.get_context("fork")
     with warnings.catch_warnings(), ProcessPoolExecutor(processes, context) as pool:
         # Of Python 3.12, about a fork beside other threads; the processes start none.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
         try:
-            yield from pool.map(partial(_files, formats=tuple(formats)), range(len(todo)))
+            files = partial(_files, key, tuple(formats))
+            yield from pool.map(files, range(len(todo)))
         finally:
-            _todo = ()
+            del _DRAWINGS[key]
             pool.shutdown(cancel_futures=True)
 
 
-def _files(number: int, formats: Sequence[str]) -> dict[str, bytes]:
-    return _todo[number].files(formats)
+def _files(key: int, formats: Sequence[str], number: int) -> dict[str, bytes]:
+    return _DRAWINGS[key][number].files(formats)

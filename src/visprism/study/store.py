@@ -100,8 +100,8 @@ class Store:
             raise InputError(
                 f"out must be an empty folder or hold a study with the same images in the "
                 f"same order and the same seed, and {index.parent} differs in "
-                f"{', '.join(changes)}. A loader that shuffles gives another order each time. "
-                "Choose another folder, or pass fresh=True to start over."
+                f"{', '.join(changes)}. Data that is not a data set may give other images each "
+                "time. Choose another folder, or pass fresh=True to start over."
             )
         self.header = {**earlier["header"], **identity}
         self.entries = earlier["entries"]
