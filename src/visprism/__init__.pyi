@@ -70,6 +70,7 @@ from visprism.analyses.singular_values import SingularValues as SingularValues
 from visprism.analyses.stability import Stability as Stability
 from visprism.analyses.token_norms import TokenNorms as TokenNorms
 from visprism.analyses.token_similarity import TokenSimilarity as TokenSimilarity
+from visprism.analyses.training_curvature import TrainingCurvature as TrainingCurvature
 from visprism.analyses.trajectory import Trajectory as Trajectory
 from visprism.analyses.variance import Variance as Variance
 
@@ -142,6 +143,7 @@ from visprism.measure.loss import cross_entropy as cross_entropy
 from visprism.measure.loss import mini_batch_sharpness as mini_batch_sharpness
 from visprism.measure.loss import sharpness as sharpness
 from visprism.measure.loss import smoothed_cross_entropy as smoothed_cross_entropy
+from visprism.measure.loss.curvature import CurvatureMonitor as CurvatureMonitor
 from visprism.measure.loss.curvature import hessian_spectrum as hessian_spectrum
 from visprism.measure.loss.curvature import product_cost as product_cost
 from visprism.measure.loss.curvature import spectral_density as spectral_density

@@ -26,6 +26,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     shape_bias,
     shapes,
     singular_values,
+    training_curvature,
     trajectory,
     variance,
     weights,

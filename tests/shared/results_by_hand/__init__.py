@@ -33,6 +33,7 @@ from results_by_hand.loss import (
     rings,
     sharpness,
     spectral_density,
+    training_curvature,
     trajectory,
 )
 from results_by_hand.outputs import (
@@ -68,6 +69,7 @@ MAKERS = {
         similarity,
         structure,
         landscape,
+        training_curvature,
         trajectory,
         patch_filters,
         patch_components,

@@ -172,6 +172,16 @@ class Objective:
         object.__setattr__(other, "decay", torch.zeros_like(self.decay))
         return other
 
+    def at(self, theta: Float[Tensor, " p"]) -> "Objective":
+        """The same objective of a model that has `theta` as its parameters.
+
+        Raises:
+            InputError: if `theta` does not have one entry per parameter.
+        """
+        other = copy.copy(self)
+        object.__setattr__(other, "tensors", self.tensors | self.unflatten(theta.detach()))
+        return other
+
     def with_run(self, run: Run | None) -> "Objective":
         """The same objective with another run, on the device where its tensors are."""
         if run is None:
