@@ -53,6 +53,7 @@ from visprism.analyses.fourier import Fourier as Fourier
 from visprism.analyses.fourier_sensitivity import FourierSensitivity as FourierSensitivity
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
+from visprism.analyses.hessian_by_block import HessianByBlock as HessianByBlock
 from visprism.analyses.intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from visprism.analyses.landscape import Landscape as Landscape
 from visprism.analyses.mode_connectivity import ModeConnectivity as ModeConnectivity
@@ -144,6 +145,7 @@ from visprism.measure.loss import mini_batch_sharpness as mini_batch_sharpness
 from visprism.measure.loss import sharpness as sharpness
 from visprism.measure.loss import smoothed_cross_entropy as smoothed_cross_entropy
 from visprism.measure.loss.curvature import CurvatureMonitor as CurvatureMonitor
+from visprism.measure.loss.curvature import hessian_by_block as hessian_by_block
 from visprism.measure.loss.curvature import hessian_spectrum as hessian_spectrum
 from visprism.measure.loss.curvature import product_cost as product_cost
 from visprism.measure.loss.curvature import spectral_density as spectral_density

@@ -24,6 +24,7 @@ OPTIONS = {
     "fourier-sensitivity": {"max_frequency": 2},
     "frequency-noise": {"frequencies": (0.3,)},
     "hessian": {"k": 1, "mini_batch": 8},
+    "hessian-by-block": {"by": "kind", "probes": 3},
     "landscape": {"points": 3, "ring_planes": 1, "angles": 4},
     "out-of-distribution": {"neighbors": 5, "ood_data": DATA},
     "quantization": {"bits": (4,)},

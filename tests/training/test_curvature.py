@@ -124,5 +124,7 @@ def test_a_sharded_run_cannot_measure(tmp_path, recipe, make_model, make_feed):
 
 @pytest.mark.parametrize(("name", "default"), [("curvature_images", 256), ("curvature_k", 1)])
 def test_a_setting_without_effect_is_refused(recipe, name, default):
-    with pytest.raises(InputError, match=f"{name} must be {default} without measurements of"):
+    with pytest.raises(
+        InputError, match=f"{name} must be {default} without curvature measurements"
+    ):
         replace(recipe.replace(curvature_every=0), **{name: 9})

@@ -26,16 +26,16 @@ class TrainingCurvature(Analysis):
         Section(
             TrainingCurvatureResult,
             "Curvature during training",
-            "Leading Hessian eigenvalue of the training loss after every few updates. The dashed "
-            "line is the largest curvature at which the updates are stable on a quadratic, 2 / "
-            "learning rate for gradient descent; for Adam the preconditioned Hessian has one. "
-            "The second figure shows which part of the gradient lies in the leading directions.",
+            "Leading Hessian eigenvalue of the training loss after every few updates. The "
+            "dashed line is the largest curvature at which updates are stable on a quadratic: "
+            "2 / learning rate for gradient descent. For Adam the preconditioned Hessian has "
+            "one. The second figure is the fraction of the gradient in leading directions.",
             figures={"": {}, "-alignment": {"quantity": "alignment"}},
         ),
     )
 
-    curvature: Path | None = option(
-        None, "curvature.npz of a training run of the model, with curvature_every in its recipe"
+    curvature: Path | None = option(  # noqa: RUF009 (a path cannot be changed)
+        None, "file curvature.npz of a training run of the model with curvature_every"
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:  # noqa: ARG002

@@ -41,7 +41,7 @@ class TrainingCurvature(Result):
     alignment: np.ndarray = column(
         "Gradient alignment",
         "",
-        "fraction of the squared gradient norm in the space of the eigenvectors up to this rank",
+        "fraction of the squared gradient norm in the space of eigenvectors up to this rank",
     )
     products: np.ndarray = column("Products", "", "Hessian-vector products of the measurement")
     optimizer: str = scalar("Optimizer", "", "that made the updates")

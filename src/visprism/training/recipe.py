@@ -59,11 +59,10 @@ class Recipe:
     # Epochs between snapshots of the weights, which are also written at the start and after
     # the warm-up; 0: no snapshots.
     snapshot_every: int = 0
-    # Updates between measurements of the leading Hessian eigenvalue of the training loss; 0: none.
+    # Updates between measurements of the leading Hessian eigenvalue of the training loss, on
+    # the first images of the first epoch as they are augmented there; 0: no measurements.
     curvature_every: int = 0
-    curvature_images: int = (
-        256  # of the first epoch, as augmented there, for these measurements
-    )
+    curvature_images: int = 256  # of each measurement
     curvature_k: int = 1  # number of eigenvalues of each measurement
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16: automatic mixed precision
     channels_last: bool = False  # memory format of images and kernels
@@ -188,11 +187,8 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
         "beta2": (adamw, "optimizer=adamw"),
         "adaptive": (values["sam_rho"] > 0, "SAM, such as sam_rho=0.5"),
         "distillation_weight": (values["distillation"] != "none", "distillation=soft or hard"),
-        "curvature_images": (
-            measured,
-            "measurements of the curvature, such as curvature_every=50",
-        ),
-        "curvature_k": (measured, "measurements of the curvature, such as curvature_every=50"),
+        "curvature_images": (measured, "curvature measurements (curvature_every=50)"),
+        "curvature_k": (measured, "curvature measurements (curvature_every=50)"),
         "temperature": (values["distillation"] == "soft", "distillation=soft"),
     }
     return {name: purpose for name, (is_used, purpose) in used.items() if not is_used}

@@ -227,7 +227,7 @@ def _provenance(objective: Differentiable, run: Run) -> Provenance:
     """That of the run, completed where the objective knows its data."""
     if not isinstance(objective, Objective):
         return run.provenance
-    sizes = [len(targets) for _, targets in objective.batches]
+    sizes = [len(batch[1]) for batch in objective.batches]
     return run.measured(
         images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
     )

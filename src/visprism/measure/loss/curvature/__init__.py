@@ -1,5 +1,6 @@
 """Curvature: second derivatives of the loss with respect to the parameters."""
 
+from visprism.measure.loss.curvature.by_block import hessian_by_block
 from visprism.measure.loss.curvature.eigenvalues import top_eigenpairs, top_eigenvalues
 from visprism.measure.loss.curvature.hessian_spectrum import hessian_spectrum
 from visprism.measure.loss.curvature.monitor import CurvatureMonitor
@@ -25,6 +26,7 @@ __all__ = [
     "SpectralDensity",
     "Trace",
     "TrainingCurvature",
+    "hessian_by_block",
     "hessian_spectrum",
     "product_cost",
     "seconds_per_product",

@@ -40,12 +40,12 @@ _RANDOM_PART = 0.3
 class CurvatureMonitor:
     """The k leading Hessian eigenvalues of the training loss, after every few updates.
 
-    Call `step` after each update of a training loop. After every `every` updates it measures the
-    loss of the fixed `batches` at the present weights:
+    Call `step` after each update of a training loop. After every `every` updates it measures
+    the loss of the fixed `batches` at the present weights:
 
     - the largest eigenvalues of the Hessian H of the loss, to which coupled weight decay is
       added (decoupled weight decay, as of AdamW, is not part of a loss);
-    - of Adam and AdamW, also those of P^-1/2 H P^-1/2 with the preconditioner P of the optimizer;
+    - of Adam and AdamW, also those of P^-1/2 H P^-1/2 with their preconditioner P;
     - with `sam_rho`, both also at the weights that SAM perturbs along the gradient;
     - the threshold above which the updates are unstable on a quadratic: 2 / lr for gradient
       descent; see `visprism.measure.loss.curvature.stability`;
@@ -72,13 +72,14 @@ class CurvatureMonitor:
         run: device, seed, deadline and provenance.
 
     Raises:
-        InputError: if `every` or `k` is below 1, the radius is negative or the optimizer updates
-            no parameter of the model; on a measurement, as `Objective` and `update_rule`.
+        InputError: if `every` or `k` is below 1, the radius is negative or the optimizer
+            updates no parameter of the model; on a measurement, as `Objective` and
+            `update_rule`.
 
-    Sources: Cohen et al. (2021), Gradient descent on neural networks typically occurs at the edge
-    of stability; Cohen et al. (2022), Adaptive gradient methods at the edge of stability; Long &
-    Bartlett (2024), Sharpness-aware minimization and the edge of stability; Gur-Ari, Roberts &
-    Dyer (2018), Gradient descent happens in a tiny subspace.
+    Sources: Cohen et al. (2021), Gradient descent on neural networks typically occurs at the
+    edge of stability; Cohen et al. (2022), Adaptive gradient methods at the edge of stability;
+    Long & Bartlett (2024), Sharpness-aware minimization and the edge of stability; Gur-Ari,
+    Roberts & Dyer (2018), Gradient descent happens in a tiny subspace.
     """
 
     model: nn.Module
@@ -121,8 +122,8 @@ class CurvatureMonitor:
     def step(self) -> dict[str, float]:
         """Count an update; after every `every` of them, measure.
 
-        Returns the leading eigenvalue and the threshold of the matrix that decides on stability,
-        by name; empty without a measurement.
+        Returns the leading eigenvalue and the threshold of the matrix that decides on
+        stability, by name; empty without a measurement.
         """
         due = self.due
         self.steps += 1

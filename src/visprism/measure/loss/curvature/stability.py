@@ -1,13 +1,14 @@
-"""Stability of an optimizer on a quadratic: its preconditioner, and the largest stable curvature.
+"""Stability of an optimizer on a quadratic: preconditioner and largest stable curvature.
 
 An update with momentum beta and dampening tau, v <- beta v + (1 - tau) g and
 w <- w - lr P^-1 v, on a quadratic with Hessian H is stable if and only if every eigenvalue of
 P^-1/2 H P^-1/2 is below (2 + 2 beta) / ((1 - tau) lr). Gradient descent has P = 1 and
 beta = tau = 0: the threshold is 2 / lr.
 
-Sources: Cohen et al. (2021), Gradient descent on neural networks typically occurs at the edge of
-stability, sec. 2 and app. B; Cohen et al. (2022), Adaptive gradient methods at the edge of
-stability, eq. 2; Long & Bartlett (2024), Sharpness-aware minimization and the edge of stability.
+Sources: Cohen et al. (2021), Gradient descent on neural networks typically occurs at the edge
+of stability, sec. 2 and app. B; Cohen et al. (2022), Adaptive gradient methods at the edge of
+stability, eq. 2; Long & Bartlett (2024), Sharpness-aware minimization and the edge of
+stability.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,9 +42,9 @@ def update_rule(
 
     Of SGD, also with momentum, dampening and Nesterov's momentum, P is 1. Of Adam and AdamW
     with t updates made, P = (1 - beta1^t) (sqrt(v / (1 - beta2^t)) + eps), and beta = tau =
-    beta1, so that the threshold at beta1 = 0.9 is 38 / lr. Where parameter groups have different
-    learning rates, P is divided by their ratio to the largest. The threshold of other
-    optimizers, and of groups with different momentum, is not known (NaN).
+    beta1, so that the threshold at beta1 = 0.9 is 38 / lr. Where parameter groups have
+    different learning rates, P is divided by their ratio to the largest. The threshold of
+    other optimizers, and of groups with different momentum, is not known (NaN).
 
     Args:
         optimizers: each updates some of the parameters.
