@@ -49,6 +49,7 @@ from visprism.analyses.class_separability import ClassSeparability as ClassSepar
 from visprism.analyses.corruptions import Corruptions as Corruptions
 from visprism.analyses.density import Density as Density
 from visprism.analyses.feature_similarity import FeatureSimilarity as FeatureSimilarity
+from visprism.analyses.distribution_shift import DistributionShift as DistributionShift
 from visprism.analyses.fourier import Fourier as Fourier
 from visprism.analyses.fourier_sensitivity import FourierSensitivity as FourierSensitivity
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
