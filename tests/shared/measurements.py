@@ -21,6 +21,7 @@ OPTIONS = {
     "attribution": {"blocks": 1, "steps": 2},
     "corruptions": {"corruptions": ("fog",), "severities": (1,)},
     "density": {"k": 2, "runs": 1, "steps": 4, "probes": 3},
+    "distribution-shift": {"sets": (DATA,)},
     "fourier-sensitivity": {"max_frequency": 2},
     "frequency-noise": {"frequencies": (0.3,)},
     "hessian": {"k": 1, "mini_batch": 8},

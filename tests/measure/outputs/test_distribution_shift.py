@@ -1,4 +1,4 @@
-"""Laws of the accuracy on shifted images (src/visprism/measure/outputs/distribution_shift.py)."""
+"""Laws of accuracy on shifted images (src/visprism/measure/outputs/distribution_shift.py)."""
 
 import numpy as np
 import pytest

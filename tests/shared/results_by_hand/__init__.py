@@ -41,6 +41,7 @@ from results_by_hand.outputs import (
     attacks,
     corruption_errors,
     cues,
+    distribution_shift,
     frequency_robustness,
     joint_ablations,
     kind_ablations,
@@ -97,6 +98,7 @@ MAKERS = {
         sensitivity,
         attacks,
         cues,
+        distribution_shift,
         history,
     )
 }
