@@ -51,6 +51,7 @@ from visprism.analyses.density import Density as Density
 from visprism.analyses.feature_similarity import FeatureSimilarity as FeatureSimilarity
 from visprism.analyses.distribution_shift import DistributionShift as DistributionShift
 from visprism.analyses.fourier import Fourier as Fourier
+from visprism.analyses.fourier_plane import FourierPlane as FourierPlane
 from visprism.analyses.fourier_sensitivity import FourierSensitivity as FourierSensitivity
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
@@ -120,6 +121,7 @@ from visprism.anatomy import watch as watch
 # Measurements of feature maps and attention.
 from visprism.measure.features import AttentionProbe as AttentionProbe
 from visprism.measure.features import CKAProbe as CKAProbe
+from visprism.measure.features import FourierPlaneProbe as FourierPlaneProbe
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
 from visprism.measure.features import SingularValueProbe as SingularValueProbe
