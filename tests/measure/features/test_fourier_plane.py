@@ -68,7 +68,7 @@ def test_the_diagonal_is_that_of_the_fourier_profile():
 
 
 def test_the_branch_is_what_the_block_adds(grid, images):
-    result = observe(grid, [images], FourierPlaneProbe("branches"))
+    (result,) = observe(grid, [images], [FourierPlaneProbe("branches")])
     (picture,) = result.pictures().values()
     added = grid.model.conv(grid.model.stem(images)).detach()
     level = FourierPlaneProbe().extract(added)
@@ -87,7 +87,7 @@ def test_a_head_is_its_part_of_what_is_projected(fused):
     for block in model.blocks:
         block.attn.fused_attn = fused
     images = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    result = observe(dissect(model, images[:2]), [images], FourierPlaneProbe("heads"))
+    (result,) = observe(dissect(model, images[:2]), [images], [FourierPlaneProbe("heads")])
     projected = []
     handle = model.blocks[1].attn.proj.register_forward_pre_hook(
         lambda _module, args: projected.append(args[0].detach())
