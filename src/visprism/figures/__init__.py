@@ -11,6 +11,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     attention,
     attention_maps,
     cka,
+    claims,
     distribution_shift,
     fourier,
     frequency_noise,
