@@ -22,6 +22,7 @@ def train(arguments: Namespace) -> None:
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.figures import panel, save_figure
+    from visprism.results.base import Result
     from visprism.training import Job, train
     from visprism.training.checkpoint_files import valid_checkpoint
 
@@ -44,14 +45,20 @@ def train(arguments: Namespace) -> None:
             if history.evaluated:
                 figure = panel([history], quantity="accuracy")
                 save_figure(figure, arguments.out / "curves-accuracy")
+            results = [history]
+            if recipe.curvature_every:
+                curvature = Result.load(arguments.out / "curvature.npz")
+                save_figure(panel([curvature]), arguments.out / "curves-curvature")
+                results.append(curvature)
     except KeyboardInterrupt as interruption:
         checkpoint = valid_checkpoint(arguments.out)
         message = "no training checkpoint was saved yet"
         if checkpoint is not None:
             message = f"saved {checkpoint}; the same command with --resume resumes"
         raise KeyboardInterrupt(message) from interruption
-    for finding in history.findings():
-        print(finding)
+    for result in results:
+        for finding in result.findings():
+            print(finding)
     print(f"Wrote {arguments.out}")
 
 
