@@ -32,9 +32,8 @@ Weights are random unless the model is named as
   NAME --pretrained       published weights of a model of timm, torchvision or Hugging Face,
                           which are downloaded, or the weights inside the package
   hf:FOLDER               the weights in the folder
-The CIFAR-100 checkpoints of the authors of "How Do Vision Transformers Work?" load as
-resnet50_32@FILE, vit_tiny_patch2_32@FILE, pit_tiny_patch2_32@FILE and
-swin_tiny_patch1_window4_32@FILE.
+Checkpoints of the code of "How Do Vision Transformers Work?" load under the name of the
+network in the zoo, as resnet50_32@FILE.
 """
 DATA = """\
 DATA is one of
