@@ -52,6 +52,13 @@ BOTH = f"{MODEL}\n{DATA}"
 Container = Any  # an ArgumentParser or a group of its arguments; argparse names no common type
 
 
+def json_option(to: Container, what: str = "the output") -> None:
+    """Whether to print JSON."""
+    to.add_argument(
+        "--json", action="store_true", help=f"print {what} as JSON (default: as text)"
+    )
+
+
 def models_options(to: argparse.ArgumentParser) -> None:
     """Which models, with which weights."""
     to.add_argument("models", nargs="+", metavar="MODEL", help="models, see below")
@@ -186,9 +193,5 @@ def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None)
         metavar="F,...",
         help="formats of figure files: png, svg, pdf (default: png)",
     )
-    group.add_argument(
-        "--json",
-        action="store_true",
-        help="print answers, findings and failures as JSON (default: as text)",
-    )
+    json_option(group, "answers, findings and failures")
     compute_options(to.add_argument_group("computation"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from visprism.cli import anatomy, catalog, demo, harmonize, study_commands, train
+from visprism.cli import anatomy, catalog, demo, doctor, harmonize, study_commands, train
 from visprism.cli.declarations import groups, summaries
 from visprism.cli.errors import Parser, flags_of
 from visprism.cli.options import BOTH, DATA, MODEL, WEIGHTS
@@ -66,6 +66,9 @@ def commands() -> dict[str, Command]:
         ),
         "harmonize": Command(
             "replace convolutions of a CNN by self-attention", harmonize.add, "training", BOTH
+        ),
+        "doctor": Command(
+            "print versions, devices and folders for a bug report", doctor.add, "installation"
         ),
     }
 

@@ -1,0 +1,132 @@
+"""The wheel in empty environments: each promised Python with the lowest and newest packages.
+
+    python benchmarks/installations.py [--python 3.11 ...] [--resolution lowest-direct ...]
+
+For each pair it makes an environment with uv, installs the wheel that it has built, and runs a
+study of two shipped networks outside of the repository. The results are merged into
+benchmarks/results/installations.json. The first run downloads several GB of torch.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "installations.json"
+PYTHONS = ("3.11", "3.12", "3.13")
+RESOLUTIONS = ("lowest-direct", "highest")
+EXTRAS = "[pandas,parquet,tensorboard,hf]"
+JOB = (
+    "visprism examine resnet20.shapes vit_pico_patch4_32.shapes --data shapes --limit 32 "
+    "--out study --minutes none --analyses fourier,variance,cka,calibration,hessian,ablation"
+)
+PACKAGES = (
+    "torch torchvision timm numpy scipy matplotlib pillow einops jaxtyping lightning-fabric "
+    "jinja2 pyyaml rich safetensors pandas pyarrow tensorboard transformers datasets"
+).split()
+
+
+def environment() -> dict[str, str]:
+    """The environment without the repository's packages, and with two threads."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return kept | {"OMP_NUM_THREADS": "2", "MPLBACKEND": "Agg"}
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 (this script's own words)
+        words, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+
+
+def build_wheel(folder: Path) -> Path:
+    done = run(folder, "uv", "build", "--wheel", "--out-dir", str(folder), str(ROOT))
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return next(folder.glob("*.whl"))
+
+
+def installed(python: Path, folder: Path) -> dict[str, str]:
+    code = (
+        "import importlib.metadata as m, json, sys\n"
+        "def v(n):\n"
+        "    try: return m.version(n)\n"
+        "    except m.PackageNotFoundError: return None\n"
+        f"print(json.dumps({{n: v(n) for n in {PACKAGES!r}}}))"
+    )
+    return json.loads(run(folder, str(python), "-c", code).stdout)
+
+
+def outcome(wheel: Path, python: str, resolution: str) -> dict[str, object]:
+    """What one pair of Python and resolution gives."""
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        steps = [
+            ("uv", "venv", "--python", python, str(folder / "venv")),
+            (
+                *("uv", "pip", "install", "--python", str(folder / "venv"), "--no-config"),
+                *("--resolution", resolution, f"visprism{EXTRAS} @ {wheel.as_uri()}"),
+            ),
+        ]
+        for words in steps:
+            done = run(folder, *words)
+            if done.returncode:
+                return {"ok": False, "step": " ".join(words[:3]), "error": last(done.stderr)}
+        install_seconds = time.monotonic() - begin
+        scripts = folder / "venv" / "bin"
+        versions = installed(scripts / "python", folder)
+        checks = {}
+        for words in (JOB, "visprism anatomy timm:resnet18", "visprism doctor --json"):
+            program, *arguments = words.split()
+            begin = time.monotonic()
+            done = run(folder, str(scripts / program), *arguments)
+            checks[words] = {
+                "exit_code": done.returncode,
+                "seconds": round(time.monotonic() - begin, 1),
+                **({"error": last(done.stderr)} if done.returncode else {}),
+            }
+        report = folder / "study" / "report.html"
+        return {
+            "ok": report.is_file() and not any(c["exit_code"] for c in checks.values()),
+            "install_seconds": round(install_seconds, 1),
+            "versions": versions,
+            "commands": checks,
+        }
+
+
+def last(text: str) -> str:
+    """The end of an error message."""
+    return "\n".join(text.strip().splitlines()[-12:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", nargs="+", default=PYTHONS)
+    parser.add_argument("--resolution", nargs="+", default=RESOLUTIONS)
+    arguments = parser.parse_args()
+    stored = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else {}
+    runs = stored.get("runs", {})
+    with tempfile.TemporaryDirectory() as name:
+        wheel = build_wheel(Path(name))
+        for python in arguments.python:
+            for resolution in arguments.resolution:
+                runs[f"{python} {resolution}"] = result = outcome(wheel, python, resolution)
+                state = "passed" if result["ok"] else "failed"
+                print(f"Python {python}, {resolution}: {state}", flush=True)
+                content = {
+                    "date": datetime.now(UTC).date().isoformat(),
+                    "machine": f"{platform.system()} {platform.machine()}",
+                    "job": JOB,
+                    "runs": dict(sorted(runs.items())),
+                }
+                RESULTS.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
