@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser, Namespace
 
-from visprism.cli.options import size_options, weights_options
-from visprism.cli.output import columns
+from visprism.cli.options import json_option, size_options, weights_options
+from visprism.cli.output import columns, print_json
 from visprism.cli.values import folder
 
 
@@ -35,12 +35,26 @@ def anatomy(arguments: Namespace) -> None:
         map(amount, table.macs.tolist()),
         strict=True,
     )
-    print(loaded.name)
-    print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
-    print(
-        f"{len(table)} blocks, {amount(table.distinct_parameters)} parameters, "
-        f"{amount(table.macs.sum().item())} MACs per {height}x{width} image"
-    )
+    if arguments.json:
+        print_json(
+            {
+                "model": loaded.name,
+                "image": [height, width],
+                "parameters": int(table.distinct_parameters),
+                "macs": int(table.macs.sum()),
+                "blocks": [
+                    {key: column[i].item() for key, column in table.columns().items()}
+                    for i in range(len(table))
+                ],
+            }
+        )
+    else:
+        print(loaded.name)
+        print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
+        print(
+            f"{len(table)} blocks, {amount(table.distinct_parameters)} parameters, "
+            f"{amount(table.macs.sum().item())} MACs per {height}x{width} image"
+        )
     if arguments.out:
         with output_folder(arguments.out) as place:
             stem = f"{slug(loaded.label)}-anatomy"
@@ -60,4 +74,5 @@ def add(to: ArgumentParser) -> None:
     )
     weights_options(to)
     size_options(to)
+    json_option(to)
     to.set_defaults(run=anatomy)

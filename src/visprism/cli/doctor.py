@@ -1,6 +1,5 @@
 """``visprism doctor``: versions, devices and folders, for a bug report."""
 
-import json
 import os
 import platform
 import re
@@ -12,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from visprism.cli.options import json_option
+from visprism.cli.output import print_json
 
 def doctor(arguments: Namespace) -> None:
     """Print the environment as lines, or as JSON."""
     values = environment()
     if arguments.json:
-        print(json.dumps(values, indent=2))
+        print_json(values)
         return
     for heading, part in values.items():
         print(heading)
