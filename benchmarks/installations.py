@@ -2,8 +2,10 @@
 
     python benchmarks/installations.py [--python 3.11 ...] [--resolution lowest-direct ...]
 
-For each pair it makes an environment with uv, installs the wheel that it has built, and runs a
-study of two shipped networks outside of the repository. The results are merged into
+For each pair it makes an environment with uv, installs what the wheel requires and the wheel
+that it has built, and runs a study of two shipped networks outside of the repository. "lowest"
+is the lowest version of each required package that has a wheel for the Python and that the
+others admit. A Python is a version or the path of an interpreter. The results are merged into
 benchmarks/results/installations.json. The first run downloads several GB of torch.
 """
 
@@ -11,9 +13,11 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import tempfile
 import time
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,15 +25,11 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "installations.json"
 PYTHONS = ("3.11", "3.12", "3.13")
 RESOLUTIONS = ("lowest-direct", "highest")
-EXTRAS = "[pandas,parquet,tensorboard,hf]"
+EXTRAS = ("pandas", "parquet", "tensorboard", "hf")
 JOB = (
     "visprism examine resnet20.shapes vit_pico_patch4_32.shapes --data shapes --limit 32 "
     "--out study --minutes none --analyses fourier,variance,cka,calibration,hessian,ablation"
 )
-PACKAGES = (
-    "torch torchvision timm numpy scipy matplotlib pillow einops jaxtyping lightning-fabric "
-    "jinja2 pyyaml rich safetensors pandas pyarrow tensorboard transformers datasets"
-).split()
 
 
 def environment() -> dict[str, str]:
@@ -39,9 +39,18 @@ def environment() -> dict[str, str]:
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 (this script's own words)
+    return subprocess.run(
         words, cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )
+
+
+def requirements(wheel: Path) -> list[str]:
+    """What the wheel and its extras require, each as a requirement of its own."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith("METADATA"))
+        text = archive.read(name).decode()
+    stated = re.findall(r"^Requires-Dist: ([^;\n]+)(?:; extra == '(\w+)')?$", text, re.MULTILINE)
+    return [required.strip() for required, extra in stated if not extra or extra in EXTRAS]
 
 
 def build_wheel(folder: Path) -> Path:
@@ -51,15 +60,12 @@ def build_wheel(folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def installed(python: Path, folder: Path) -> dict[str, str]:
-    code = (
-        "import importlib.metadata as m, json, sys\n"
-        "def v(n):\n"
-        "    try: return m.version(n)\n"
-        "    except m.PackageNotFoundError: return None\n"
-        f"print(json.dumps({{n: v(n) for n in {PACKAGES!r}}}))"
-    )
-    return json.loads(run(folder, str(python), "-c", code).stdout)
+def installed(program: Path, folder: Path) -> tuple[dict[str, str], str]:
+    """Versions of the packages that visprism and its extras require, and of Python."""
+    done = run(folder, str(program), "doctor", "--json")
+    content = json.loads(done.stdout or "null") or {}
+    packages = content.get("packages", {}) | content.get("optional packages", {})
+    return packages, content.get("system", {}).get("Python", "unknown")
 
 
 def outcome(wheel: Path, python: str, resolution: str) -> dict[str, object]:
@@ -71,7 +77,12 @@ def outcome(wheel: Path, python: str, resolution: str) -> dict[str, object]:
             ("uv", "venv", "--python", python, str(folder / "venv")),
             (
                 *("uv", "pip", "install", "--python", str(folder / "venv"), "--no-config"),
-                *("--resolution", resolution, f"visprism{EXTRAS} @ {wheel.as_uri()}"),
+                *("--resolution", resolution, "--only-binary", ":all:"),
+                *requirements(wheel),
+            ),
+            (
+                *("uv", "pip", "install", "--python", str(folder / "venv"), "--no-config"),
+                *("--no-deps", str(wheel)),
             ),
         ]
         for words in steps:
@@ -80,7 +91,7 @@ def outcome(wheel: Path, python: str, resolution: str) -> dict[str, object]:
                 return {"ok": False, "step": " ".join(words[:3]), "error": last(done.stderr)}
         install_seconds = time.monotonic() - begin
         scripts = folder / "venv" / "bin"
-        versions = installed(scripts / "python", folder)
+        packages, number = installed(scripts / "visprism", folder)
         checks = {}
         for words in (JOB, "visprism anatomy timm:resnet18", "visprism doctor --json"):
             program, *arguments = words.split()
@@ -95,7 +106,8 @@ def outcome(wheel: Path, python: str, resolution: str) -> dict[str, object]:
         return {
             "ok": report.is_file() and not any(c["exit_code"] for c in checks.values()),
             "install_seconds": round(install_seconds, 1),
-            "versions": versions,
+            "python": number,
+            "versions": packages,
             "commands": checks,
         }
 
@@ -116,9 +128,11 @@ def main() -> None:
         wheel = build_wheel(Path(name))
         for python in arguments.python:
             for resolution in arguments.resolution:
-                runs[f"{python} {resolution}"] = result = outcome(wheel, python, resolution)
+                result = outcome(wheel, python, resolution)
+                number = result.get("python", python)
+                runs[f"{number} {resolution}"] = result
                 state = "passed" if result["ok"] else "failed"
-                print(f"Python {python}, {resolution}: {state}", flush=True)
+                print(f"Python {number}, {resolution}: {state}", flush=True)
                 content = {
                     "date": datetime.now(UTC).date().isoformat(),
                     "machine": f"{platform.system()} {platform.machine()}",

@@ -9,6 +9,7 @@ from visprism.cli.values import folder
 
 def anatomy(arguments: Namespace) -> None:
     """Print a model's blocks; draw them if a folder is named."""
+    import numpy as np
     import torch
 
     from visprism.anatomy import costs, dissect
@@ -36,6 +37,11 @@ def anatomy(arguments: Namespace) -> None:
         strict=True,
     )
     if arguments.json:
+        by_block = {
+            name: getattr(table, name)
+            for name in table.columns()
+            if np.ndim(getattr(table, name))
+        }
         print_json(
             {
                 "model": loaded.name,
@@ -43,7 +49,7 @@ def anatomy(arguments: Namespace) -> None:
                 "parameters": int(table.distinct_parameters),
                 "macs": int(table.macs.sum()),
                 "blocks": [
-                    {key: column[i].item() for key, column in table.columns().items()}
+                    {key: values[i].item() for key, values in by_block.items()}
                     for i in range(len(table))
                 ],
             }

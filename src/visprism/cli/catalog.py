@@ -32,13 +32,12 @@ class ZooEntry:
 def models(arguments: Namespace) -> None:
     """List the zoo, or every name of any source that matches, or what they cost."""
     if arguments.trained:
-        from visprism.models.pretrained import card_table
+        from visprism.models.pretrained import card_table, matching_cards
 
-        header, cards = card_table(arguments.pattern)
         if arguments.json:
-            print_json(records(header, cards))
+            print_json([asdict(card) for card in matching_cards(arguments.pattern)])
         else:
-            print(columns(header, cards))
+            print(columns(*card_table(arguments.pattern)))
         return
     if arguments.cost:
         names = _costed(arguments.pattern)

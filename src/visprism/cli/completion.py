@@ -108,7 +108,7 @@ def _bash(commands: Mapping[str, Completions]) -> str:
             f"      else {_bash_reply(command.words)}; fi ;;\n"
         )
     return (
-        "# bash completion of visprism: eval \"$(visprism completion bash)\"\n"
+        '# bash completion of visprism: eval "$(visprism completion bash)"\n'
         "_visprism() {\n"
         "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
         "  COMPREPLY=()\n"
@@ -140,7 +140,7 @@ def _zsh(commands: Mapping[str, Completions]) -> str:
         )
     return (
         "#compdef visprism\n"
-        "# zsh completion of visprism: eval \"$(visprism completion zsh)\", after compinit\n"
+        '# zsh completion of visprism: eval "$(visprism completion zsh)", after compinit\n'
         "_visprism() {\n"
         "  local previous=$words[CURRENT-1]\n"
         f"  if (( CURRENT == 2 )); then {_zsh_reply(list(commands))}; return; fi\n"
@@ -171,7 +171,9 @@ def _fish(commands: Mapping[str, Completions]) -> str:
             names = " ".join(
                 f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in flag.names
             )
-            lines.append(f"{inside} {names}{_fish_values(flag.values)} -d {_fish_text(flag.help)}")
+            lines.append(
+                f"{inside} {names}{_fish_values(flag.values)} -d {_fish_text(flag.help)}"
+            )
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from visprism.cli.options import json_option
 from visprism.cli.output import print_json
 
+
 def doctor(arguments: Namespace) -> None:
     """Print the environment as lines, or as JSON."""
     values = environment()

@@ -9,7 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from visprism.cli import anatomy, catalog, completion, demo, doctor, harmonize, study_commands, train
+from visprism.cli import (
+    anatomy,
+    catalog,
+    completion,
+    demo,
+    doctor,
+    harmonize,
+    study_commands,
+    train,
+)
 from visprism.cli.declarations import groups, summaries
 from visprism.cli.errors import Parser, flags_of
 from visprism.cli.options import BOTH, DATA, MODEL, WEIGHTS
@@ -99,7 +108,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     models: Models = []
     if study_file is not None:
         stated, models = study_arguments(study_file, made["examine"])
-        words = [words[0], str(study_file), *stated, *words[2:]]
+        words = [words[0], *stated, str(study_file), *words[2:]]
     try:
         arguments, extra = root.parse_known_args(words)
     except InputError as error:

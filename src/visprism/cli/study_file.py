@@ -111,7 +111,7 @@ def first_file(words: Sequence[str]) -> Path | None:
 
 
 def in_file(error: InputError, path: Path, flags: Sequence[str]) -> InputError:
-    """The error of a value, said of the field of the file unless one of `flags` has the value."""
+    """The error of a value, which names the field of the file unless it is one of `flags`."""
     named = re.match(r"(--([\w-]+))( must .*?)\. `visprism", str(error), re.DOTALL)
     if named is None or any(word.partition("=")[0] == named[1] for word in flags):
         return error
