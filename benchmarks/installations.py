@@ -49,7 +49,9 @@ def requirements(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith("METADATA"))
         text = archive.read(name).decode()
-    stated = re.findall(r"^Requires-Dist: ([^;\n]+)(?:; extra == '(\w+)')?$", text, re.MULTILINE)
+    stated = re.findall(
+        r"^Requires-Dist: ([^;\n]+)(?:; extra == '(\w+)')?$", text, re.MULTILINE
+    )
     return [required.strip() for required, extra in stated if not extra or extra in EXTRAS]
 
 

@@ -33,6 +33,8 @@ _ARGUMENTS = {
     "train": " RECIPE --model MODEL --data DATA --out DIR",
     "recipes": " [RECIPE]",
     "harmonize": " MODEL --out DIR",
+    "doctor": "",
+    "completion": " SHELL",
 }
 
 HEAD = """\

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[1]
-EXAMPLE = '''
+EXAMPLE = """
 import numpy as np
 import torch
 from torch import nn
@@ -30,14 +30,16 @@ objective = vp.Objective(network, [(torch.zeros(2, 3, 32, 32), torch.tensor([0, 
 eigenvalues: np.ndarray = vp.top_eigenvalues(objective, k=2).value
 result: vp.Result = study["mine"]["fourier"]
 vp.load_model(3)  # a mistake
-'''
+"""
 
 
 def uv(*words, folder):
     program = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     if not Path(program).is_file():
         pytest.skip("uv is not installed")
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
     return subprocess.run(
         [program, *words],
         cwd=folder,
@@ -98,7 +100,9 @@ def test_the_wheel_alone_runs_the_main_job(built, tmp_path):
     """Installed without the repository; its dependencies are those of this environment."""
     (wheel,) = built[0].glob("*.whl")
     place = tmp_path / "site"
-    done = uv("pip", "install", "--no-deps", "--target", str(place), str(wheel), folder=tmp_path)
+    done = uv(
+        "pip", "install", "--no-deps", "--target", str(place), str(wheel), folder=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     words = "-m visprism examine resnet20.shapes --data shapes --limit 8 --minutes none"
     rest = "--analyses fourier,calibration --out study"

@@ -191,7 +191,7 @@ def add_train(to: ArgumentParser) -> None:
         "--log",
         action="append",
         metavar="NAME",
-        help="logger: tensorboard, wandb or trackio; repeatable (default: tensorboard if"
+        help="logger: tensorboard, trackio or wandb; repeatable (default: tensorboard if"
         " installed; history.csv is always written)",
     )
     json_option(to, "findings")
