@@ -31,11 +31,13 @@ JOB = (
     "--out study --minutes none --analyses fourier,variance,cka,calibration,hessian,ablation"
 )
 
+_REPOSITORY = ("PYTHONPATH", "VIRTUAL_ENV")  # variables that lead to the repository's packages
+
 
 def environment() -> dict[str, str]:
     """The environment without the repository's packages, and with two threads."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return kept | {"OMP_NUM_THREADS": "2", "MPLBACKEND": "Agg"}
+    inherited = {k: v for k, v in os.environ.items() if k not in _REPOSITORY}
+    return inherited | {"OMP_NUM_THREADS": "2", "MPLBACKEND": "Agg"}
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -32,6 +32,8 @@ import visprism as vp
 from visprism.measure.loss.mode_connectivity import mode_connectivity
 
 RESULTS = Path(__file__).parent / "results" / "migration.json"
+PAGE = Path(__file__).parents[1] / "docs" / "migration.md"
+_TABLE = "| quantity | there | here | difference |\n|---|---|---|---|\n"
 Row = dict[str, Any]
 
 # Networks of the zoo, and how the authors' code makes them: module, function, arguments.
@@ -103,22 +105,23 @@ def metrics_of_the_authors() -> Iterator[Row]:
     model = nn.Sequential(model, Halved())  # less confident
     loader = DataLoader(TensorDataset(images, targets), batch_size=128)
     with contextlib.redirect_stdout(io.StringIO()):
-        nll, _, _, accuracies, _, _, _, top5, brier, *_, ece, _, _ = tests.test(
-            model.eval(), 1, loader, gpu=False
-        )
+        values = tests.test(model.eval(), 1, loader, gpu=False)
     table = vp.Calibration(bins=10)(model, loader)
     ours = {
         str(metric): float(value)
         for metric, value, cutoff in zip(table.metric, table.value, table.cutoff, strict=True)
         if not cutoff > 0
     }
-    pairs = {"accuracy": accuracies[0], "NLL": nll, "ECE": ece}
+    pairs = {"accuracy": values[3][0], "NLL": values[0], "ECE": values[-3]}
     for name, theirs in pairs.items():
         yield row("how-do-vits-work", name, float(theirs), ours[_key(name, ours)])
 
 
 class Halved(nn.Module):
+    """Half of each logit."""
+
     def forward(self, x: Tensor) -> Tensor:
+        """The logits."""
         return x / 2
 
 
@@ -156,13 +159,14 @@ def line_of_losses() -> Iterator[Row]:
     for model in (start, end):  # its classifier begins at zero
         generator = torch.Generator().manual_seed(3)
         model.head.weight.data = torch.randn(model.head.weight.shape, generator=generator)
-    theirs = loss_landscapes.linear_interpolation(
-        start, end, Loss(nn.CrossEntropyLoss(), images, targets), 11
-    )
+    loss = Loss(nn.CrossEntropyLoss(), images, targets)
+    steps = 11  # theirs are the points 1/11, ..., 11/11
+    theirs = loss_landscapes.linear_interpolation(start, end, loss, steps, deepcopy_model=True)
     line, _ = mode_connectivity(
-        start, {"end": end.state_dict()}, [(images, targets)], points=11
+        start, {"end": end.state_dict()}, [(images, targets)], points=steps + 1
     )
-    yield many("loss_landscapes", "losses at 11 points between two networks", theirs, line.nll)
+    quantity = "losses at 11 points between two networks"
+    yield many("loss-landscapes", quantity, theirs, line.nll[1:])
 
 
 def similarity() -> Iterator[Row]:
@@ -233,8 +237,8 @@ def row(peer: str, quantity: str, theirs: float, ours: float) -> Row:
 
 def many(peer: str, quantity: str, theirs: Any, ours: Any) -> Row:  # noqa: ANN401
     a, b = np.asarray(theirs, dtype=float), np.asarray(ours, dtype=float)
-    whole = row(peer, quantity, float(a.mean()), float(b.mean()))
-    return whole | {"difference": float(np.abs(a - b).max())}
+    means = row(peer, quantity, float(a.mean()), float(b.mean()))
+    return means | {"difference": float(np.abs(a - b).max())}
 
 
 WAYS: dict[str, Callable[[], Iterator[Row]]] = {
@@ -281,6 +285,26 @@ def main() -> None:
     if arguments.write:
         content = {"setting": setting(), "ways": ways}
         RESULTS.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        PAGE.write_text(with_tables(PAGE.read_text("utf-8"), ways), encoding="utf-8")
+
+
+def with_tables(text: str, ways: dict[str, list[Row]]) -> str:
+    """The page with the rows of each library under the table of its section."""
+    sections = text.split("\n## ")
+    for place, section in enumerate(sections):
+        lines = [
+            f"| {r['quantity']} | {r['theirs']:.6g} | {r['ours']:.6g} | {r['difference']:.1e} |"
+            for rows in ways.values()
+            for r in rows
+            if section.startswith(r["peer"])
+        ]
+        before, table, after = section.partition(_TABLE)
+        rest = after.lstrip("\n").splitlines(keepends=True)
+        while rest and rest[0].startswith("|"):
+            del rest[0]
+        if table:
+            sections[place] = before + table + "\n".join(lines) + "\n" + "".join(rest)
+    return "\n## ".join(sections)
 
 
 def setting() -> dict[str, Any]:

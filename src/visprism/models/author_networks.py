@@ -1,7 +1,7 @@
 """Author networks: every family in the code of Park and Kim (2022), as the zoo has it.
 
-The four checkpoints that they publish are a ResNet-50 of their own class, and a ViT-Ti, PiT-Ti
-and Swin-Ti of timm 0.5. The other formats are those of their own classes.
+The four checkpoints that they publish are a ResNet-50 of the authors' class, and a ViT-Ti,
+PiT-Ti and Swin-Ti of timm 0.5. The other formats are those of the authors' classes.
 """
 
 import re
@@ -252,7 +252,7 @@ FORMATS: tuple[AuthorFormat, ...] = (
     AuthorFormat(
         networks=r"swin_.*",
         marks=("layer1.0.patch_merge.weight",),
-        refusal="the Swin of the authors' own class merges patches by convolutions with biases "
+        refusal="the Swin of the authors' class merges patches by convolutions with biases "
         "and without norms, which the official Swin does not",
     ),
     AuthorFormat(

@@ -73,7 +73,7 @@ def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:  # noqa: ANN401 
     """The tensors of a state dict without prefixes.
 
     Raises:
-        InputError: if it is none, or a tensor has no values of its own.
+        InputError: if it is none, or a tensor is sparse, quantized or without values.
     """
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"{path} must hold a state dict, got {_what(content)}")
