@@ -66,7 +66,7 @@ NETWORKS: dict[str, tuple[str, str, dict[str, Any]]] = {
 def shapes(number: int) -> tuple[Tensor, Tensor]:
     """Normalized drawn shapes and their classes."""
     data = vp.load_data("shapes?size=32", limit=number)
-    pixels = np.stack([np.asarray(image) for image in data.read(np.arange(number))])
+    pixels = np.stack([np.asarray(image) for image in data.read(range(number))])
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
     return (images - 0.5) / 0.25, torch.from_numpy(data.targets[:number]).long()
 
@@ -80,8 +80,8 @@ def checkpoints_of_the_authors() -> Iterator[Row]:
         for layer in network.modules():
             if isinstance(layer, nn.BatchNorm2d):
                 nn.init.uniform_(layer.weight, 0.8, 1.2)
-                nn.init.uniform_(layer.running_mean, -0.2, 0.2)
-                nn.init.uniform_(layer.running_var, 0.7, 1.3)
+                for name_of, low, high in (("mean", -0.2, 0.2), ("var", 0.7, 1.3)):
+                    nn.init.uniform_(layer.get_buffer(f"running_{name_of}"), low, high)
         side = int(name.rpartition("_")[2])
         images = torch.randn(2, 3, side, side)
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
@@ -107,9 +107,10 @@ def metrics_of_the_authors() -> Iterator[Row]:
     with contextlib.redirect_stdout(io.StringIO()):
         values = tests.test(model.eval(), 1, loader, gpu=False)
     table = vp.Calibration(bins=10)(model, loader)
+    columns = (table.columns()[name] for name in ("metric", "value", "cutoff"))
     ours = {
         str(metric): float(value)
-        for metric, value, cutoff in zip(table.metric, table.value, table.cutoff, strict=True)
+        for metric, value, cutoff in zip(*columns, strict=True)
         if not cutoff > 0
     }
     pairs = {"accuracy": values[3][0], "NLL": values[0], "ECE": values[-3]}
@@ -140,7 +141,8 @@ def curvature() -> Iterator[Row]:
     values, _ = peer.eigenvalues(maxIter=1000, tol=1e-7, top_n=3)
     objective = vp.Objective(model, [(images, targets)])
     ours = vp.top_eigenvalues(objective, k=3, which="LM", tol=1e-6).value
-    for number, (a, b) in enumerate(zip(values, sorted(ours, key=abs)[::-1], strict=True), 1):
+    ours = ours[np.argsort(-np.abs(ours))]
+    for number, (a, b) in enumerate(zip(values, ours, strict=True), 1):
         yield row("PyHessian", f"leading eigenvalue {number}", float(a), float(b))
     estimates = peer.trace(maxIter=2000, tol=1e-9)
     result = vp.trace(objective, probes=300)
@@ -158,7 +160,7 @@ def line_of_losses() -> Iterator[Row]:
     )
     for model in (start, end):  # its classifier begins at zero
         generator = torch.Generator().manual_seed(3)
-        model.head.weight.data = torch.randn(model.head.weight.shape, generator=generator)
+        nn.init.normal_(model.get_parameter("head.weight"), generator=generator)
     loss = Loss(nn.CrossEntropyLoss(), images, targets)
     steps = 11  # theirs are the points 1/11, ..., 11/11
     theirs = loss_landscapes.linear_interpolation(start, end, loss, steps, deepcopy_model=True)
@@ -186,23 +188,22 @@ def similarity() -> Iterator[Row]:
         peer = CKA(first, second, model1_layers=names, model2_layers=names, device="cpu")
         peer.compare(loader)
     theirs = peer.export()["CKA"].numpy()
-    halves = [vp.layers(vp.dissect(model, images[:2])) for model in (first, second)]
-    result = vp.compare(*halves, loader)
-    wanted = result.columns()["cka"].reshape(len(halves[0]), len(halves[1]))
-    rows, columns = ([b.name for b in half] for half in halves)
+    a, b = (vp.layers(vp.dissect(model, images[:2])) for model in (first, second))
+    wanted = vp.compare(a, b, loader).columns()["cka"].reshape(len(a), len(b))
+    rows, columns = ([block.name for block in anatomy] for anatomy in (a, b))
     ours = wanted[np.ix_([rows.index(n) for n in names], [columns.index(n) for n in names])]
     yield many("torch-cka", "CKA of 4 x 4 layers of two networks", theirs, ours)
 
 
 def corrupted_images() -> Iterator[Row]:
-    from corruptions import patched  # the changes by which imagecorruptions 1.1.2 runs
+    from corruptions import patched  # pyrefly: ignore (beside this script)
 
     spec = importlib.util.find_spec("imagecorruptions")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'imagecorruptions'")
     peer = patched(Path(spec.origin).parents[1])
     data = vp.load_data("shapes?size=224", limit=4)
-    pixels = np.stack([np.asarray(image) for image in data.read(np.arange(4))])
+    pixels = np.stack([np.asarray(image) for image in data.read(range(4))])
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
     names = ("brightness", "contrast", "saturate", "pixelate", "jpeg_compression")
     for name in (*names, "defocus_blur", "gaussian_blur"):

@@ -113,9 +113,10 @@ class AuthorFormat:
 
     def prepare(self, model: nn.Module) -> None:
         """Give the norms of a network of the zoo the authors' epsilon."""
-        for module in model.modules() if self.layer_norm_eps else ():
-            if isinstance(module, nn.LayerNorm):
-                module.eps = self.layer_norm_eps
+        if self.layer_norm_eps is not None:
+            for module in model.modules():
+                if isinstance(module, nn.LayerNorm):
+                    module.eps = self.layer_norm_eps
 
     def _classes(self, state: State) -> int:
         return len(state[self.classifier])
