@@ -304,7 +304,8 @@ def with_tables(text: str, ways: dict[str, list[Row]]) -> str:
         while rest and rest[0].startswith("|"):
             del rest[0]
         if table:
-            sections[place] = before + table + "\n".join(lines) + "\n" + "".join(rest)
+            text_after = "".join(rest).lstrip("\n")
+            sections[place] = before + table + "\n".join(lines) + "\n\n" + text_after
     return "\n## ".join(sections)
 
 
