@@ -12,6 +12,7 @@ from importlib.metadata import version
 from visprism.cli import (
     anatomy,
     catalog,
+    claims,
     completion,
     demo,
     doctor,
@@ -53,6 +54,12 @@ def commands() -> dict[str, Command]:
             study_commands.EXAMINE_HELP, study_commands.add_examine, "studies", MEASURED
         ),
         "demo": Command("examine two small trained networks", demo.add, "studies"),
+        "claims": Command(
+            "test the claims of Park & Kim (2022) on networks trained from several seeds",
+            claims.add,
+            "studies",
+            DATA,
+        ),
     }
     return {
         **first,
