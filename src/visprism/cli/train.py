@@ -5,7 +5,14 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from visprism.cli.options import Container, device_options, out_options, size_options
+from visprism.cli.options import (
+    Container,
+    device_options,
+    json_option,
+    out_options,
+    size_options,
+)
+from visprism.cli.output import columns, print_json, records
 from visprism.cli.values import fraction, minutes, nonnegative, positive
 
 if TYPE_CHECKING:
@@ -56,20 +63,26 @@ def train(arguments: Namespace) -> None:
         if checkpoint is not None:
             message = f"saved {checkpoint}; the same command with --resume resumes"
         raise KeyboardInterrupt(message) from interruption
-    for result in results:
-        for finding in result.findings():
-            print(finding)
-    print(f"Wrote {arguments.out}")
+    findings = [str(finding) for result in results for finding in result.findings()]
+    if arguments.json:
+        print_json({"out": str(arguments.out), "findings": findings})
+    else:
+        print(*findings, f"Wrote {arguments.out}", sep="\n")
 
 
 def recipes(arguments: Namespace) -> None:
     """List the recipes, or print one as YAML."""
     from visprism.cli.catalog import described
-    from visprism.cli.output import columns
     from visprism.training import RECIPES, as_yaml
+    from visprism.training.recipe_files import recipe_fields
 
-    if arguments.recipe is None:
-        print(columns(["recipe", "description"], described(RECIPES)))
+    header = ["recipe", "description"]
+    if arguments.recipe is None and arguments.json:
+        print_json(records(header, described(RECIPES)))
+    elif arguments.recipe is None:
+        print(columns(header, described(RECIPES)))
+    elif arguments.json:
+        print_json(recipe_fields(recipe_of(arguments)))
     else:
         print(as_yaml(recipe_of(arguments)), end="")
 
@@ -83,6 +96,7 @@ def add_recipes(to: ArgumentParser) -> None:
         help="recipe to print as YAML (default: list all)",
     )
     changes_options(to)
+    json_option(to)
     to.set_defaults(run=recipes)
 
 
@@ -183,9 +197,10 @@ def add_train(to: ArgumentParser) -> None:
         "--log",
         action="append",
         metavar="NAME",
-        help="logger: tensorboard, wandb or trackio; repeatable (default: tensorboard if"
+        help="logger: tensorboard, trackio or wandb; repeatable (default: tensorboard if"
         " installed; history.csv is always written)",
     )
+    json_option(to, "findings")
 
 
 def changes_options(to: Container) -> None:
