@@ -2,8 +2,9 @@
 Ablation and CKA
 ================
 
-Which blocks does the accuracy depend on, and which blocks compute similar features? Park and Kim (2022, figure 10)
-remove blocks of trained networks one by one; their appendix D.3 compares blocks by CKA.
+Which blocks does the accuracy depend on, and which blocks compute similar features? Park and
+Kim (2022, figure 10) remove blocks of trained networks one by one; their appendix D.3
+compares blocks by CKA.
 """
 
 # %%
@@ -22,8 +23,8 @@ study = vp.examine(
 # Accuracy without each block (figure 10)
 # ---------------------------------------
 #
-# A block is ablated by replacing its branch by zero: what remains is its shortcut. The interval of each drop is
-# paired, over the same images with and without the block.
+# A block is ablated by replacing its branch by zero: what remains is its shortcut. The
+# interval of each drop is paired, over the same images with and without the block.
 
 # %%
 vp.plot(study["ablation"])
@@ -37,7 +38,8 @@ for name in study:
 # Similar blocks of one network
 # -----------------------------
 #
-# CKA is 1 for features that are equal up to rotation and scale, and near 0 for unrelated ones.
+# CKA is 1 for features that are equal up to rotation and scale, and near 0 for unrelated
+# ones.
 
 # %%
 vp.plot(study["cka"])
@@ -58,4 +60,12 @@ print(*similarity.findings(), sep="\n")
 # What one sees
 # -------------
 #
-# PROSE
+# - In the ResNet, early blocks cost more accuracy than late ones: the mean drop of late minus
+#   early blocks is significantly below 0.
+# - In the ViT, the same holds for MLPs and not for attention. Attention and MLPs as kinds do
+#   not differ significantly.
+# - The most similar blocks of the two networks are their stems. The CKA of other pairs is
+#   lower.
+#
+# Figure 10 of the paper is about networks with several stages of attention; these two
+# networks do not have any.

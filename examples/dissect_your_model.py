@@ -2,16 +2,17 @@
 Dissect a model
 ===============
 
-A model is an ordinary ``torch.nn.Module``. ``vp.dissect`` runs it once and finds its blocks: the
-modules whose outputs are feature maps, in forward order. No class needs to be known in advance.
+A model is an ordinary ``torch.nn.Module``. ``vp.dissect`` runs it once and finds its blocks:
+the modules whose outputs are feature maps, in forward order. No class needs to be known in
+advance.
 """
 
 # %% [markdown]
 # A network that no library has
 # -----------------------------
 #
-# The blocks of this network have a depthwise convolution over positions and an MLP over channels, each with
-# a shortcut.
+# The blocks of this network have a depthwise convolution over positions and an MLP over
+# channels, each with a shortcut.
 
 # %%
 import matplotlib.pyplot as plt
@@ -51,8 +52,8 @@ model = nn.Sequential(
 # The blocks
 # ----------
 #
-# Each block has a name, a kind, a stage and the shape of its feature map. The two shortcuts of a ``Mix`` end
-# two blocks: the output of a block is the sum after a branch.
+# Each block has a name, a kind, a stage and the shape of its feature map. The two shortcuts
+# of a ``Mix`` end two blocks: the output of a block is the sum after a branch.
 
 # %%
 images = vp.load_data("shapes", limit=64)
@@ -74,8 +75,9 @@ plt.show()
 # One pass, any number of measurements
 # ------------------------------------
 #
-# A probe sees the output of every block. ``vp.observe`` feeds all probes in one pass over the images. The weights
-# are random, so the curves describe the architecture and its initialization, not something learned.
+# A probe sees the output of every block. ``vp.observe`` feeds all probes in one pass over the
+# images. The weights are random, so the curves describe the architecture and its
+# initialization, not something learned.
 
 # %%
 spectrum, variances = vp.observe(anatomy, batches, [vp.FourierProbe(), vp.VarianceProbe()])
@@ -95,7 +97,8 @@ print(*highest.summarize_by_kind().findings(), sep="\n")
 # Which blocks change the logits
 # ------------------------------
 #
-# Inside ``vp.ablate`` a block is the identity: its branch is removed. The model is as before after the ``with``.
+# Inside ``vp.ablate`` a block is the identity: its branch is removed. The model is as before
+# after the ``with``.
 
 # %%
 crops = next(iter(batches))[0]

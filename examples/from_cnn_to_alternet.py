@@ -2,16 +2,17 @@
 From a CNN to an AlterNet
 =========================
 
-Park and Kim (2022, section 4) replace convolutional blocks at the ends of stages by multi-head self-attention (MSA)
-and call the result an AlterNet. This notebook does so with a trained ResNet-20 and fine-tunes it.
+Park and Kim (2022, section 4) replace convolutional blocks at the ends of stages by
+multi-head self-attention (MSA) and call the result an AlterNet. This notebook does so with a
+trained ResNet-20 and fine-tunes it.
 """
 
 # %% [markdown]
 # Replace the last block of two stages
 # ------------------------------------
 #
-# ``vp.harmonize_model`` copies the network. All other blocks keep their weights, the new MSA blocks start with
-# random ones.
+# ``vp.harmonize_model`` copies the network. All other blocks keep their weights, the new MSA
+# blocks start with random ones.
 
 # %%
 import matplotlib.pyplot as plt
@@ -24,7 +25,7 @@ cnn, preprocessing = loaded.model, loaded.preprocessing
 test = list(vp.batches(vp.load_data("shapes", limit=500), preprocessing, batch_size=250))
 crops = test[0][0]
 
-print("blocks that can be replaced:", *vp.conv_blocks(cnn, crops[:2]))
+print("blocks that can be replaced:", *(b.name for b in vp.conv_blocks(cnn, crops[:2])))
 torch.manual_seed(0)
 alternet = vp.harmonize_model(cnn, crops[:2], ["layer2.2", "layer3.2"])
 
@@ -38,11 +39,11 @@ for name, model in (("CNN", cnn), ("AlterNet", alternet)):
 # Fine-tune it
 # ------------
 #
-# One epoch over 3,000 training images.
+# One epoch over 1,500 training images.
 
 # %%
-train = vp.load_data("shapes", split="train", limit=3000)
-recipe = vp.RECIPES["demo_resnet"]().replace(limit=3000, lr=2e-3)
+train = vp.load_data("shapes", split="train", limit=1500)
+recipe = vp.RECIPES["demo_resnet"]().replace(limit=1500, lr=2e-3)
 feed = vp.memory_feed(train, preprocessing, recipe.batch_size, seed=0)
 before = vp.calibration(vp.predict(alternet, test))
 history = vp.fit(alternet, feed, recipe, test=test)
@@ -60,9 +61,12 @@ for name, result in accuracies.items():
 # ----------------------
 
 # %%
-models = {"CNN": cnn, "AlterNet": alternet}
 study = vp.examine(
-    models, test, analyses=["fourier", "variance", "attention"], preprocessing=preprocessing
+    {"CNN": cnn, "AlterNet": alternet},
+    test,
+    analyses=["fourier", "variance"],
+    preprocessing=preprocessing,
+    images=vp.DataOptions(limit=128),
 )
 vp.plot({name: study[name]["fourier"].high_frequency() for name in study})
 vp.plot(study["variance"])
@@ -76,4 +80,12 @@ print(*[f for r in study["AlterNet"].results("variance") for f in r.findings()],
 # What one sees
 # -------------
 #
-# PROSE
+# - The replacement removes most of what the network knew: the accuracy falls from about 100%
+#   to about a third. One epoch restores nearly all of it, with fewer parameters.
+# - The two MSA blocks lower the variance of feature maps relative to the mean square in both
+#   stages.
+# - The remaining convolutions are low-pass on these images. The MSA blocks are neither
+#   low-pass nor high-pass, since the two references disagree.
+#
+# The images are easy, so accuracy cannot tell the two networks apart.
+# ``vp.search_replacements`` compares candidates over several seeds.

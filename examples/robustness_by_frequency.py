@@ -2,8 +2,9 @@
 Robustness by frequency
 =======================
 
-Which spatial frequencies of an image does a network depend on? Noise of one frequency band at a time gives the
-answer (Park and Kim 2022, figure 2b), and the common corruptions show what it means for damaged images.
+Which spatial frequencies of an image does a network depend on? Noise of one frequency band at
+a time gives the answer (Park and Kim 2022, figure 2b), and the common corruptions show what
+it means for damaged images.
 """
 
 # %%
@@ -29,7 +30,8 @@ study = vp.examine(
 # Noise of frequency bands (figure 2b)
 # ------------------------------------
 #
-# Each band has noise of the same energy. The drop is the clean accuracy minus the accuracy under noise.
+# Each band has noise of the same energy. The drop is the clean accuracy minus the accuracy
+# under noise.
 
 # %%
 vp.plot(study["frequency-noise"])
@@ -83,4 +85,10 @@ for name in study:
 # What one sees
 # -------------
 #
-# PROSE
+# - Noise of low frequencies costs both networks more accuracy than noise of high frequencies.
+# - Claim C7 of the paper states that ResNets are robust to low-frequency noise and ViTs to
+#   high-frequency noise. For these images the ViT agrees, and the ResNet contradicts the
+#   claim.
+# - Common corruptions cost both networks a similar number of percentage points, at different
+#   clean accuracies. The worst one differs: contrast for the ResNet, impulse noise for the
+#   ViT.

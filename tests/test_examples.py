@@ -1,7 +1,6 @@
-"""What the README, the docs and examples/ show runs as it stands there."""
+"""What the README and the pages show runs as it stands there."""
 
 import re
-import runpy
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -16,9 +15,6 @@ BLOCKS = FENCE.findall(README)
 PAGES = [
     PROJECT / "docs" / name for name in ("harmonize.md", "analyses/attention-as-convolution.md")
 ]
-# Those of analyses are run by tests/test_plugins.py and tests/test_notebook.py.
-ELSEWHERE = {"your_own_analysis", "examine_your_model"}
-EXAMPLES = sorted(p for p in (PROJECT / "examples").glob("*.py") if p.stem not in ELSEWHERE)
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +52,3 @@ def test_the_table_of_the_readme_lists_every_command_with_its_help():
     available = {name: command.help for name, command in commands().items()}
     assert dict(rows) == {n: h for n, h in available.items() if n != "sparsity"}
     assert len(rows) == len(dict(rows))
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs(path, capsys):
-    runpy.run_path(str(path), run_name="__main__")
-    assert capsys.readouterr().out

@@ -25,12 +25,16 @@ def write_pages(app: Sphinx) -> None:
     """Write the figures and the pages in ``generated/``; unchanged files stay as they are."""
     folder = Path(app.srcdir) / "generated"
     run.write_figures(folder / "run")
-    for generator in GENERATORS:
-        for name, text in generator.pages(folder).items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists() or path.read_text("utf-8") != text:
-                path.write_text(text, encoding="utf-8")
+    texts = {
+        folder / n: t for generator in GENERATORS for n, t in generator.pages(folder).items()
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    for path in [*folder.glob("api/*.*"), *folder.glob("commands/*.*"), *folder.glob("*.md")]:
+        if path not in texts:  # of an earlier build
+            path.unlink()
 
 
 def adapt_source(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -45,4 +49,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the generators."""
     app.connect("builder-inited", write_pages, priority=100)  # before the notebooks run
     app.connect("source-read", adapt_source)
+    app.connect("autodoc-process-docstring", public_names.with_bars)
+    app.connect("autodoc-process-signature", public_names.with_factories)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,8 +10,9 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 HEAD = """\
 # Benchmarks
 
-Each table is made from the file that its script wrote, in `benchmarks/results/`. A script measures visprism and the
-alternative in one run on one machine. Times are in seconds where a column has no other unit.
+Each table is made from the file that its script wrote, in `benchmarks/results/`. A script
+measures visprism and the alternative in one run on one machine. Times are in seconds where a
+column has no other unit.
 """
 
 
@@ -45,7 +46,9 @@ def _section(path: Path) -> str:
 
 
 def _sentence(setting: Mapping[str, Any]) -> str:
-    flat = {key: value for key, value in _flat(setting).items() if value != ""}
+    flat = _flat({key: v for key, v in setting.items() if not isinstance(v, Mapping)})
+    for nested in setting.values():
+        flat |= _flat(nested) if isinstance(nested, Mapping) else {}
     return _cell(", ".join(f"{key.replace('_', ' ')} {value}" for key, value in flat.items()))
 
 

@@ -10,9 +10,10 @@ HEAD = """\
 # What the paper claims, and what holds
 
 The statements C1 to C15 are those of Park and Kim (2022), in our words, as
-[Codes of findings](../findings.md#claims-c1-to-c16) lists them. The table is made by a study of two
-networks on {images} images when this site is built. A verdict is about these networks and images alone. A claim
-about architectures takes several trained seeds, and a claim about photographs takes photographs.
+[Codes of findings](../findings.md#claims-c1-to-c16) lists them. The table is made by a study of
+two networks on {images} images when this site is built. A verdict is about these networks and
+images alone. A claim about architectures takes several trained seeds, and a claim about
+photographs takes photographs.
 """
 
 
@@ -23,7 +24,7 @@ def pages(folder: Path) -> dict[str, str]:
     head = ["claim", "question", *study.models]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += [
-        " | ".join(["|", _claim(row), f"{row.question}<br>{row.quantity}", *cells, "|"])
+        "| " + " | ".join([_claim(row), f"{row.question}<br>{row.quantity}", *cells]) + " |"
         for row in sorted(rows, key=lambda row: int(_claim(row)[1:]))
         for cells in [[_cell(row.cells.get(name)) for name in study.models]]
     ]

@@ -1,6 +1,7 @@
 """The reference of the command line, from its parser."""
 
 import argparse
+import os
 from pathlib import Path
 
 from visprism.cli.parser import command_parser, commands
@@ -35,6 +36,7 @@ def _index() -> str:
 
 
 def _page(name: str) -> str:
+    os.environ["COLUMNS"] = "64"  # the width that argparse wraps at
     parser = command_parser(name)
     parts = [
         f"# visprism {name}",

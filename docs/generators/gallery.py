@@ -22,9 +22,9 @@ _SILENT = vp.Needs.OUTPUTS  # how passes are shared, not what a user must have
 HEAD = """\
 # Analyses
 
-Each picture is made by `vp.panel` from a run on {images} images, when this site was built. Every
-analysis is a command, a class and a name for `examine`; its page has definition, options,
-reading, pitfalls and source.
+Each picture is drawn from a run on {images} images or fewer, when this site was built. Every
+analysis is a command, a class and a name for `examine`. Its page has the definition, the
+options, how to read the figure, pitfalls, cost and source.
 """
 
 
@@ -38,7 +38,9 @@ def pages(folder: Path) -> dict[str, str]:
         if cards:
             grid = "\n".join(["::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::"])
             parts.append(f"## {group.capitalize()}\n\n{grid}")
-    names = [f"../analyses/{path.stem}" for path in _pages(folder.parent)]
+    stems = {path.stem for path in (folder.parent / "analyses").glob("*.md")}
+    ordered = [name for name in vp.ANALYSES if name in stems]
+    names = [f"../analyses/{name}" for name in [*ordered, *sorted(stems - set(ordered))]]
     parts.append("\n".join(["```{toctree}", ":hidden:", "", *names, "```"]))
     return {"gallery.md": "\n\n".join(parts) + "\n"}
 
@@ -59,7 +61,8 @@ def _figure(name: str, source: Path) -> str:
         return ""
     caption = f"{example.section.text} Measured when this site was built"
     caption += f" ({', '.join(example.results)}; {example.seconds:.1f} s)."
-    return f":::{{figure}} ../generated/run/{name}.png\n:alt: {example.section.title}\n\n{caption}\n:::"
+    head = f":::{{figure}} ../generated/run/{name}.png\n:alt: {example.section.title}"
+    return f"{head}\n\n{caption}\n:::"
 
 
 def _declared(name: str) -> str:
@@ -102,15 +105,11 @@ def _limits(analysis: type[Analysis]) -> str:
     return ", ".join(part for part in (least, most) if part)
 
 
-def _pages(docs: Path) -> list[Path]:
-    return sorted((docs / "analyses").glob("*.md"))
-
-
 def _card(name: str, has_picture: bool) -> str:  # noqa: FBT001
     analysis = vp.ANALYSES[name]
     if not analysis.__module__.startswith("visprism."):
         return ""
-    picture = [f":img-top: run/{name}.png"] if has_picture else []
+    picture = [f":img-top: run/{name}-card.png"] if has_picture else []
     summary = re.sub(r"\.$", "", (analysis.__doc__ or "").strip().partition("\n")[0])
     return "\n".join(
         [

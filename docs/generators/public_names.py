@@ -18,7 +18,9 @@ def pages(folder: Path) -> dict[str, str]:  # noqa: ARG001
     names = {title: [n for _, n in rows] for title, rows in _groups().items()}
     texts = {f"api/{_slug(title)}.rst": _page(title, names[title]) for title in names}
     types = sorted(
-        t.__name__ for t in result_types().values() if t.__module__.startswith("visprism.")
+        t.__name__
+        for t in result_types().values()
+        if t.__module__.startswith("visprism.") and t.__name__ not in visprism.__all__
     )
     texts["api/types-of-results.rst"] = "\n\n".join(
         [_title("Types of results"), "They are in ``vp.results``."]
@@ -46,12 +48,33 @@ def with_links(docname: str, text: str) -> str:
     return re.sub(r"^\| `(\w+)` \|", row, text, flags=re.MULTILINE)
 
 
+def with_factories(*event: Any) -> tuple[str | None, str | None]:  # noqa: ANN401
+    """A signature in which the default of a field with a factory is ``...``, valid Python."""
+    *_, signature, result = event
+    return (signature and signature.replace("<factory>", "...")), result
+
+
+def with_bars(*event: Any) -> None:  # noqa: ANN401
+    """Escape ``|`` in the prose of a docstring: there it is a norm, not a substitution."""
+    lines: list[str] = event[-1]
+    literal: int | None = None  # indentation of the paragraph that a literal block follows
+    for i, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if literal is not None and line.strip() and indent <= literal:
+            literal = None
+        if literal is None:
+            parts = re.split(r"(`[^`]*`)", line)
+            lines[i] = "".join(p if p[:1] == "`" else p.replace("|", r"\|") for p in parts)
+            if line.rstrip().endswith("::"):
+                literal = indent
+
+
 def _groups() -> dict[str, list[tuple[str, str]]]:
     return runpy.run_path(str(DOCS / "make_reference.py"))["groups"]()
 
 
 def _page(title: str, names: list[str]) -> str:
-    parts = [_title(title.replace("`", "``"))]
+    parts = [_title(title.partition(";")[0])]
     parts += [_directive(name, getattr(visprism, name)) for name in names]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -71,6 +94,4 @@ def _title(text: str) -> str:
 
 
 def _slug(title: str) -> str:
-    return re.sub(r"\W+", "-", title.partition(";")[0].partition(":")[0].lower()).strip("-") + (
-        "-base" if "what a new one" in title else ""
-    )
+    return re.sub(r"\W+", "-", title.partition(";")[0].lower()).strip("-")

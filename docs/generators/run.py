@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from matplotlib import pyplot
 from PIL import Image
 
 import visprism as vp
+from visprism.figures import overview
 
 NETWORKS = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
 _IMAGES = 32
@@ -48,14 +50,30 @@ class Example:
 
 
 def write_figures(folder: Path) -> None:
-    """Run the studies, or resume them, and write ``folder/ANALYSIS.png``."""
+    """Run the studies, or resume them, and write the figures.
+
+    ``ANALYSIS.png`` shows all models of its study, ``ANALYSIS-card.png`` the last one alone,
+    and ``overview.png`` several quantities of each block.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, example in examples(folder).items():
-        path = folder / f"{name}.png"
+        card, path = folder / f"{name}-card.png", folder / f"{name}.png"
         if path.exists() and path.stat().st_mtime > example.measured:
             continue
         options = next(iter(example.section.figures.values()))
+        ax = vp.plot(list(example.results.values())[-1], **options)
+        ax.figure.savefig(card, dpi=_RESOLUTION, bbox_inches="tight")
+        pyplot.close(ax.figure)
         vp.panel(example.results, **options).savefig(path, dpi=_RESOLUTION)
+    path = folder / "overview.png"
+    if not path.exists():
+        study = main_study(folder)
+        results = {
+            name: [r for a in study[name] for r in study[name].results(a)] for name in study
+        }
+        figure = overview(results)
+        assert figure is not None
+        figure.savefig(path, dpi=_RESOLUTION)
 
 
 @cache
@@ -173,8 +191,12 @@ def _study(
         minutes=None,
         images=vp.DataOptions(limit=limit),
         out=out,
-        listener=lambda event: None,
+        listener=_silent,
     )
+
+
+def _silent(event: object) -> None:
+    del event  # the log of the build has no plans
 
 
 def _noise(folder: Path) -> Path:
