@@ -3,8 +3,8 @@ Patches, tokens, distillation, windows
 ======================================
 
 How a vision transformer turns an image into tokens, what the class token and the distillation
-token of a DeiT read, and what the windows of a Swin transformer do. The DeiT and the Swin are
-small and are trained here in seconds.
+token of a DeiT read, and what the windows of a Swin transformer do. The DeiT and the Swin
+start from a trained ViT and are fine-tuned here in seconds.
 """
 
 # %% [markdown]

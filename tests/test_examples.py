@@ -1,12 +1,13 @@
 """What the README and the pages show runs as it stands there."""
 
 import re
+import shlex
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
 
-from visprism.cli.parser import commands
+from visprism.cli.parser import commands, parse
 
 PROJECT = Path(__file__).parent.parent
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -52,3 +53,35 @@ def test_the_table_of_the_readme_lists_every_command_with_its_help():
     available = {name: command.help for name, command in commands().items()}
     assert dict(rows) == {n: h for n, h in available.items() if n != "sparsity"}
     assert len(rows) == len(dict(rows))
+
+
+# The site.
+
+HOW_TO = [PROJECT / "docs" / "tutorial.md", *sorted((PROJECT / "docs" / "howto").glob("*.md"))]
+SHELL = re.compile(r"^```sh\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+COMMANDS = [
+    (page.stem, shlex.split(line, comments=True)[1:])
+    for page in [PROJECT / "README.md", *HOW_TO]
+    for block in SHELL.findall(page.read_text("utf-8"))
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("visprism ") and "..." not in line
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_the_python_of_a_how_to_page_runs_from_top_to_bottom(page):
+    names = {}
+    for block in FENCE.findall(page.read_text("utf-8")):
+        exec(compile(block, page.name, "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "words", [words for _, words in COMMANDS], ids=[f"{p}-{w[0]}" for p, w in COMMANDS]
+)
+def test_a_command_of_a_page_is_accepted_by_the_parser(words):
+    assert parse(words).flags
+
+
+def test_pages_show_commands():
+    assert len(COMMANDS) > 10
