@@ -42,6 +42,7 @@ def adapt_source(app: Sphinx, docname: str, source: list[str]) -> None:
     text = source[0]
     text = gallery.with_declaration(docname, text, Path(app.srcdir))
     text = public_names.with_links(docname, text)
+    text = project_pages.with_further_pages(docname, text, Path(app.srcdir))
     source[0] = links.within_site(text, docname, Path(app.srcdir))
 
 

@@ -79,12 +79,12 @@ def write_figures(folder: Path) -> None:
 @cache
 def examples(folder: Path) -> dict[str, Example]:
     """The example of each analysis, by its name."""
-    shown: dict[str, Example] = {}
+    by_name: dict[str, Example] = {}
     for path, study in studies(folder).items():
         for name in study.analyses:
-            if name not in shown and (example := _example(study, name, path)) is not None:
-                shown[name] = example
-    return {name: shown[name] for name in vp.ANALYSES if name in shown}
+            if name not in by_name and (example := _example(study, name, path)) is not None:
+                by_name[name] = example
+    return {name: by_name[name] for name in vp.ANALYSES if name in by_name}
 
 
 def _example(study: vp.Study, analysis: str, path: Path) -> Example | None:
