@@ -81,11 +81,11 @@ print(*[f for r in study["AlterNet"].results("variance") for f in r.findings()],
 # -------------
 #
 # - The replacement removes most of what the network knew: the accuracy falls from about 100%
-#   to about a third. One epoch restores nearly all of it, with fewer parameters.
+#   to about a third. One epoch over 1,500 images raises it above 90%, with fewer parameters.
 # - The two MSA blocks lower the variance of feature maps relative to the mean square in both
 #   stages.
 # - The remaining convolutions are low-pass on these images. The MSA blocks are neither
 #   low-pass nor high-pass, since the two references disagree.
 #
-# The images are easy, so accuracy cannot tell the two networks apart.
-# ``vp.search_replacements`` compares candidates over several seeds.
+# The CNN was trained on 8,000 images, the new blocks on 1,500: these accuracies do not
+# compare architectures. ``vp.search_replacements`` compares candidates over several seeds.

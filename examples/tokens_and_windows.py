@@ -103,8 +103,8 @@ print(f"cosine similarity of both tokens at the output: {similarity:.2f}")
 # Where the class token looks
 # ---------------------------
 #
-# One picture for each block and head: the attention weights of the class token on the 8x8
-# patches of one image.
+# One picture for each block: the attention weights of the class token on the 8x8 patches of
+# one image, averaged over heads.
 
 # %%
 image = test[0][0][:1]
@@ -138,8 +138,8 @@ history = vp.fit(swin, feed, recipe.replace(lr=2e-3, epochs=2), test=test)
 print(f"Swin: test accuracy {history.test_accuracy[-1]:.1%}")
 
 # %% [markdown]
-# One picture for each block and head: the attention weights of the token at pixel (15, 15),
-# the last one of the first window.
+# One picture for each block: the attention weights of the token at pixel (15, 15), the last
+# one of the first window.
 
 # %%
 maps = vp.attention_maps(vp.dissect(swin, image), image, query=(15, 15))

@@ -74,6 +74,10 @@ def answers(result: vp.Result, words: str) -> list[vp.Answer]:
     ]
 
 
+def sentences(study: vp.Study, model: str, analysis: str) -> list[str]:
+    return [str(f) for result in study[model].results(analysis) for f in result.findings()]
+
+
 @words_of("dissect_your_model")
 def _(names: Names) -> None:
     kinds = [block.kind for block in names["anatomy"]]
@@ -167,7 +171,7 @@ def _(names: Names) -> None:
     accuracy = {name: r.of("accuracy") for name, r in names["accuracies"].items()}
     assert accuracy["CNN"] > 0.99
     assert 0.2 < accuracy["AlterNet before training"] < 0.5
-    assert accuracy["AlterNet after training"] > 0.95
+    assert accuracy["AlterNet after training"] > 0.9
     sizes = [sum(p.numel() for p in names[name].parameters()) for name in ("alternet", "cnn")]
     assert sizes[0] < sizes[1]
     variance = [
