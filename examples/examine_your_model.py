@@ -4,7 +4,6 @@ Examine a model
 
 A module that is defined here, and any iterable of batches, such as a ``DataLoader``.
 """
-# ruff: noqa: B018
 
 # %%
 import subprocess
