@@ -13,6 +13,7 @@ from generators import (
     commands,
     gallery,
     links,
+    offline,
     project_pages,
     public_names,
     run,
@@ -52,4 +53,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", adapt_source)
     app.connect("autodoc-process-docstring", public_names.with_bars)
     app.connect("autodoc-process-signature", public_names.with_factories)
+    app.connect("build-finished", offline.check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
