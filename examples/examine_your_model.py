@@ -44,7 +44,7 @@ models = {"shallow": Mixer(depth=2).eval(), "deep": Mixer(depth=4).eval()}
 
 # %% [markdown]
 # A study in ten lines
-# ---------------------
+# --------------------
 
 # %%
 study = vp.examine(
