@@ -3,12 +3,11 @@
 import argparse
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from visprism.cli.options import device_options, json_option, out_options
-from visprism.cli.output import columns, print_json, records, print_json, records
+from visprism.cli.output import columns, print_json, records
 from visprism.cli.values import positive
 
 ACTIONS = ("list", "run", "report")
@@ -125,6 +124,5 @@ def add(to: argparse.ArgumentParser) -> None:
         metavar="N",
         help="trained networks of each arm (default: as the scale states)",
     )
-    json_option(to, "claims or verdicts")
     device_options(to)
     json_option(to, "claims and verdicts")
