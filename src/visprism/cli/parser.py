@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from visprism.cli import anatomy, catalog, demo, harmonize, study_commands, train
+from visprism.cli import anatomy, catalog, demo, harmonize, study_commands, train, view
 from visprism.cli.declarations import groups, summaries
 from visprism.cli.errors import Parser, flags_of
 from visprism.cli.options import BOTH, DATA, MODEL, WEIGHTS
@@ -43,6 +43,7 @@ def commands() -> dict[str, Command]:
             study_commands.EXAMINE_HELP, study_commands.add_examine, "studies", MEASURED
         ),
         "demo": Command("examine two small trained networks", demo.add, "studies"),
+        "view": Command("show and start studies in a browser", view.add, "studies", DATA),
     }
     return {
         **first,

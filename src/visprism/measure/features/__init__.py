@@ -10,7 +10,7 @@ from visprism.measure.features.cka_between_models import compare
 from visprism.measure.features.fourier import FourierProbe
 from visprism.measure.features.observe import observe
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.receptive_field_gradients import receptive_field
+from visprism.measure.features.receptive_field_gradients import receptive_field, receptive_map
 from visprism.measure.features.residual_branches import residual_branches
 from visprism.measure.features.singular_values import SingularValueProbe
 from visprism.measure.features.token_norms import TokenNormProbe
@@ -33,6 +33,7 @@ __all__ = [
     "compare",
     "observe",
     "receptive_field",
+    "receptive_map",
     "residual_branches",
     "rollout",
     "rollouts",
