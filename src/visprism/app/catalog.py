@@ -49,17 +49,16 @@ def _analysis(name: str) -> dict[str, Any]:
 
 
 def _option(declared: Option) -> dict[str, Any]:
-    several = declared.metavar.endswith(",...")
-    value = declared.default
+    value, choices = declared.default, declared.choices
+    if declared.metavar.endswith(",..."):  # several of them, separated by commas
+        choices = None
     values = value if isinstance(value, tuple | list) else (value,)
     return {
         "name": declared.name,
         "help": declared.help,
         "constraint": declared.constraint,
         "type": "flag" if declared.type is bool else "text",
-        "choices": None
-        if several or declared.choices is None
-        else list(map(str, declared.choices)),
+        "choices": None if choices is None else list(map(str, choices)),
         "default": "none" if value is None else ",".join(map(str, values)),
     }
 

@@ -6,7 +6,6 @@ somebody else.
 
 import asyncio
 import multiprocessing
-import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,7 +18,6 @@ from typing import Any
 
 _MOST_FIGURES = 600  # that the process keeps: about 60 MB
 _MOST_PAGES = 8
-_NICENESS = 5
 
 
 class Renderer:
@@ -74,9 +72,7 @@ class Renderer:
     def _process(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(
-                1, context, initializer=os.nice, initargs=(_NICENESS,)
-            )
+            self._pool = ProcessPoolExecutor(1, context)
         return self._pool
 
 

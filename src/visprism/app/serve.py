@@ -65,8 +65,7 @@ def _bound_memory(extra: int) -> None:
     import resource
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + extra
+    soft = pages * resource.getpagesize() + extra
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
     with suppress(ValueError, OSError):
-        resource.setrlimit(
-            resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1])
-        )
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

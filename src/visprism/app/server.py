@@ -37,12 +37,8 @@ from visprism.report import script_hash, style_sheet
 Endpoint = Callable[["Server", Request], Awaitable[Response]]
 
 _REQUEST_SECONDS = 15.0  # for the body of a request that is no upload
-_HEARTBEAT = 15.0  # seconds between two lines of a stream, by which a lost client is noticed
-_STATIC = {
-    "app.js": "text/javascript",
-    "live.js": "text/javascript",
-    "shared.js": "text/javascript",
-}
+_HEARTBEAT = 15.0  # seconds between lines of a stream, by which a lost client is noticed
+_SCRIPTS = frozenset({"app.js", "live.js", "shared.js"})
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'; script-src 'sha256-{}'"
@@ -168,9 +164,9 @@ class Server:
         name = request.path_params["name"]
         if name == "style.css":
             return Response(style_sheet() + _text("app.css"), media_type="text/css")
-        if name not in _STATIC:
+        if name not in _SCRIPTS:
             raise HTTPException(404, "not found")
-        return Response(_text(name), media_type=_STATIC[name])
+        return Response(_text(name), media_type="text/javascript")
 
     @_errors
     async def catalog(self, request: Request) -> Response:  # noqa: ARG002
@@ -259,9 +255,7 @@ class Server:
         """In the thread of the worker."""
         try:
             return PANELS[name](self.pool.specimen(values), values)
-        except (
-            RuntimeError
-        ) as error:  # of torch, for lack of memory or for a model's own reasons
+        except RuntimeError as error:  # of torch, such as lack of memory
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(f"the model failed: {reason}") from error
 

@@ -94,10 +94,6 @@ class StudyRequest:
         return slug(self.title)[:60].strip("-.") or "study"
 
 
-def _integer(name: str, most: int) -> Option:
-    return Option(name, int, None, OptionInfo(name, minimum=0, maximum=most))
-
-
 NUMBERS = {
     "minutes": Option("minutes", float, 2.0, OptionInfo("time budget in minutes", above=0)),
     "limit": Option(
@@ -122,7 +118,7 @@ def model_name(model: Any, settings: Settings) -> str:  # noqa: ANN401 (JSON)
     if not isinstance(model, Mapping):
         raise InputError(f"a model must be an object with a name, got {model!r}")
     name = _text("name", model.get("name"))
-    checkpoint = model.get("checkpoint") or ""
+    checkpoint = _text("checkpoint", model.get("checkpoint"))
     if checkpoint:
         files = settings.checkpoint_files()
         if checkpoint not in files:

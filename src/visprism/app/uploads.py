@@ -76,9 +76,8 @@ def _stored(settings: Settings, path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     used = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if used + len(content) > settings.limits.upload_bytes:
-        raise InputError(
-            f"uploads must have at most {settings.limits.upload_bytes} bytes together"
-        )
+        most = settings.limits.upload_bytes
+        raise InputError(f"uploads must have at most {most} bytes together")
     with atomic_write(path) as scratch:
         scratch.write_bytes(content)
     return path

@@ -20,7 +20,9 @@ from visprism.core.run import DEFAULT_RUN
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
+_Key = tuple[str, str, bool]  # model, data, whether with published weights
 _MOST_IMAGES = 4  # of one request
+_SMALL_MACS = 200e6
 _MOST_MACS = 20e9  # of one image: about a second on two cores
 
 
@@ -40,6 +42,12 @@ class Specimen:
     def ablations(self) -> Mapping[str, Ablation]:
         """Blocks that can be ablated, by name."""
         return {a.blocks[0].name: a for a in block_ablations(self.anatomy)[0]}
+
+    @cached_property
+    def macs(self) -> float:
+        """Multiply-accumulates of one image."""
+        graph = self.anatomy.graph
+        return float(graph.macs(0, graph.output))
 
     @cached_property
     def has_attention(self) -> bool:
@@ -86,9 +94,8 @@ class Pool:
     """
 
     settings: Settings
-    _specimens: OrderedDict[tuple[str, str, bool], Specimen] = field(
-        default_factory=OrderedDict
-    )
+    _specimens: OrderedDict[_Key, Specimen] = field(default_factory=OrderedDict)
+    _threads: int = field(default_factory=torch.get_num_threads)
 
     def specimen(self, values: Mapping[str, Any]) -> Specimen:
         """The model and the data that a request names; loaded where they are not yet.
@@ -103,7 +110,10 @@ class Pool:
             self._specimens[key] = self._loaded(*key)
             self._drop()
         self._specimens.move_to_end(key)
-        return self._specimens[key]
+        specimen = self._specimens[key]
+        # Threads wait for each other at each layer: a small network is faster on one.
+        torch.set_num_threads(1 if specimen.macs < _SMALL_MACS else self._threads)
+        return specimen
 
     def _loaded(self, name: str, data: str, pretrained: bool) -> Specimen:  # noqa: FBT001
         candidates = candidates_of(self._model(name, pretrained), pretrained=pretrained)
@@ -118,14 +128,13 @@ class Pool:
         (subject,) = subjects_of(
             candidates, data, data, options, preprocessing=None, run=DEFAULT_RUN
         )
-        graph = subject.anatomy.graph
-        macs = graph.macs(0, graph.output)
-        if macs > _MOST_MACS:
+        specimen = Specimen(subject, _class_names(name, subject))
+        if specimen.macs > _MOST_MACS:
             raise InputError(
                 f"model must have at most {_MOST_MACS:.0e} multiply-accumulates for live "
-                f"panels, got {macs:.2g}. Start a study of it instead."
+                f"panels, got {specimen.macs:.2g}. Start a study of it instead."
             )
-        return Specimen(subject, _class_names(name, subject))
+        return specimen
 
     def _model(self, name: str, pretrained: bool) -> Any:  # noqa: ANN401, FBT001
         """The model itself where another data set has it already, otherwise its name."""

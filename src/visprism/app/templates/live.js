@@ -23,6 +23,10 @@ const paint = (canvas, weights, rows, columns, scale = (value, most) => value / 
   context.putImageData(pixels, 0, 0);
   return canvas;
 };
+const fromLowest = (weights) => {
+  const low = Math.min(...weights);
+  return (value, most) => (value - low) / (most - low || 1);
+};
 const NS = "http://www.w3.org/2000/svg";
 const svg = (tag, attributes, ...children) => {
   const made = document.createElementNS(NS, tag);
@@ -118,7 +122,7 @@ const rollout = latest(async () => {
   try {
     const { maps } = await send("rollout", {});
     box.replaceChildren(...maps.map((map) => make("figure", {},
-      paint(make("canvas", { role: "img", "aria-label": `rollout by ${map.method}` }), map.weights, map.rows, map.columns),
+      paint(make("canvas", { role: "img", "aria-label": `rollout by ${map.method}` }), map.weights, map.rows, map.columns, fromLowest(map.weights)),
       make("figcaption", {}, map.method === "gradient" ? "gradient rollout" : "attention rollout"))));
   } catch (error) {
     box.replaceChildren(make("p", { class: "faint" }, `No rollout: ${error.message}.`));
