@@ -133,7 +133,9 @@ async def load(address: str) -> dict[str, Any]:
     }
 
 
-async def with_server(measure: Callable[[str], Awaitable[Any]]) -> Any:
+async def with_server(
+    measure: Callable[[str], Awaitable[dict[str, Any]]],
+) -> dict[str, Any]:
     """The value of `measure`, which is given the address of a server."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "visprism", "view", "--out", folder, "--port", "0"]

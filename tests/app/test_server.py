@@ -48,7 +48,7 @@ def test_uploaded_images_are_data_with_their_pixels(client, settings, photo):
     assert (pixels == Image.open(path)).all()
 
 
-def test_an_uploaded_checkpoint_is_a_model(client, settings, ask, tmp_path):
+def test_an_uploaded_checkpoint_is_a_model(client, ask, tmp_path):
     import torch
 
     from visprism.models import load_model, save_checkpoint
@@ -114,7 +114,7 @@ def test_a_study_of_a_model_that_cannot_be_built_fails_with_its_reason(
     assert "unknown model" in state["reason"]
 
 
-def test_a_given_study_is_read_only(tmp_path, settings, request_of):
+def test_a_given_study_is_read_only(tmp_path):
     folder = tmp_path / "given"
     folder.mkdir()
     (folder / "study.json").write_text('{"format": 1, "header": {"keys": []}, "entries": {}}')
