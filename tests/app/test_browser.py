@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+from accessibility import Checker
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -244,6 +245,7 @@ def test_pages_fit_a_narrow_window(app, page):
         page.goto(address)
         page.wait_for_selector(ready)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert not Checker(page.content()).problems  # what scripts made included
 
 
 def _studies_of(server):

@@ -4,6 +4,7 @@ import re
 import time
 
 import pytest
+from accessibility import Checker
 from app_cases import VIT
 
 from visprism.analyses import ANALYSES
@@ -31,6 +32,11 @@ def test_every_page_and_file_of_a_page_is_answered(client):
             assert client.get(address).status_code == 200, address
     assert client.get("study/none").status_code == 400
     assert client.get("static/none.js").status_code == 404
+
+
+@pytest.mark.parametrize("page", ["", "live"])
+def test_pages_break_no_rule_of_accessibility(client, page):
+    assert not Checker(client.get(page).text).problems
 
 
 def test_a_server_that_is_started_again_has_the_same_address(settings):
