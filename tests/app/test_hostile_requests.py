@@ -306,10 +306,11 @@ def test_markup_in_names_is_text(client, settings, request_of):
         folder.rmdir()
 
 
-def test_a_damaged_study_is_one_sentence(client, settings):
+@pytest.mark.parametrize("entries", [{"k": {"files": 3}}, {"k": 3}, {"k": {"models": 3}}])
+def test_a_damaged_study_is_one_sentence(client, settings, entries):
     folder = settings.workspace / "damaged"
     folder.mkdir()
-    index = {"format": 1, "header": {}, "entries": {"k": {"files": 3}}}
+    index = {"format": 1, "header": {}, "entries": entries}
     (folder / "study.json").write_text(json.dumps(index))
     try:
         assert client.get("api/studies").status_code == 200

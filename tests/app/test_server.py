@@ -83,7 +83,8 @@ def test_a_study_is_planned_run_canceled_and_resumed(client, settings, request_o
     long = request_of(title="long", analyses=["anatomy", "landscape"], limit=256, minutes=None)
     name = client.post("api/studies", json=long).json()["name"]
     second = client.post("api/studies", json=request_of()).json()["name"]
-    assert client.get("api/studies").json()[0]["state"] in ("waiting", "running")
+    states = {s["name"]: s["state"] for s in client.get("api/studies").json()}
+    assert {states[name], states[second]} == {"running", "waiting"}
     _until(lambda: _has_results(settings.workspace / name))
     client.post(f"api/studies/{name}/cancel", json={})
     assert ended(name)["state"] == "canceled"

@@ -1,4 +1,4 @@
-"""Accessibility of the page: names, order and references of its parts, contrast of its colors."""
+"""Accessibility of the page: names, order and references, and the contrast of its colors."""
 
 import pytest
 from accessibility import Checker, contrast, themes

@@ -71,10 +71,10 @@ class Checker(HTMLParser):
             self.title = self.title or text
         named = text or attributes.get("aria-label") or attributes.get("title")
         pictures = tag in ("a", "button") and attributes.get("title")
-        if tag in ("a", "button", "summary") and not (named or pictures):
-            # Content that a script fills in is checked in the browser.
-            if "hidden" not in attributes and not attributes.get("id"):
-                self._problem("4.1.2 links and buttons have a name", tag, attributes)
+        # Content that a script fills in has an identifier, and is checked in the browser.
+        filled = "hidden" in attributes or attributes.get("id")
+        if tag in ("a", "button", "summary") and not (named or pictures or filled):
+            self._problem("4.1.2 links and buttons have a name", tag, attributes)
 
     def _finish(self):
         if not self.language:

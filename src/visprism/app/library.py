@@ -154,20 +154,22 @@ class Library:
 
 
 def _stored_state(folder: Path) -> dict[str, Any]:
+    """The state of a study that no job runs, which may be somebody else's."""
     try:
         content = read_index(folder / INDEX)
-    except InputError:
+        finished = [
+            {
+                "models": list(e["models"]),
+                "analysis": str(e["analysis"]),
+                "seconds": e["seconds"],
+            }
+            for e in content["entries"].values()
+        ]
+        failures = [dict(failure) for failure in content["header"].get("failures", ())]
+    except (InputError, KeyError, TypeError, ValueError):
         return {"state": "interrupted", "reason": "no result is complete"}
-    finished = [
-        {"models": e.get("models"), "analysis": e.get("analysis"), "seconds": e.get("seconds")}
-        for e in content["entries"].values()
-    ]
-    header = content["header"]
-    return {
-        "state": "complete" if "keys" in header else "interrupted",
-        "finished": finished,
-        "failures": header.get("failures", []),
-    }
+    state = "complete" if "keys" in content["header"] else "interrupted"
+    return {"state": state, "finished": finished, "failures": failures}
 
 
 def _title(folder: Path) -> str:

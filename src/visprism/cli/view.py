@@ -17,7 +17,7 @@ def view(arguments: Namespace) -> None:
     settings = Settings(
         workspace=arguments.out,
         studies=tuple(arguments.studies),
-        checkpoints=tuple(arguments.checkpoints),
+        checkpoints=tuple(arguments.weights),
         data=("shapes", *(name for name in arguments.data if name != "shapes")),
     )
     serve(settings, arguments.port, ready=lambda url: _announce(url, browser=arguments.browser))
@@ -52,7 +52,7 @@ def add(to: ArgumentParser) -> None:
         help="folder for new studies and uploads (default: studies)",
     )
     to.add_argument(
-        "--checkpoints",
+        "--weights",
         type=folder,
         action="append",
         default=[],
