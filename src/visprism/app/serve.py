@@ -55,7 +55,8 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
             timeout_graceful_shutdown=_CLOSING_SECONDS,
         )
         ready(f"http://{_HOST}:{listener.getsockname()[1]}/{settings.token}/")
-        uvicorn.Server(config).run(sockets=[listener])
+        with suppress(KeyboardInterrupt):  # which uvicorn raises again after it has closed
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def _bound_memory(extra: int) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-_NICENESS = 0
+_NICENESS = 5
 _SECONDS = 0.3  # between two lines about progress
 
 Write = Callable[..., None]
