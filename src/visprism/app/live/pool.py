@@ -126,7 +126,7 @@ class Pool:
             )
         options = DataOptions(limit=self.settings.limits.live_images)
         (subject,) = subjects_of(
-            candidates, data, data, options, preprocessing=None, run=DEFAULT_RUN
+            candidates, data, None, options, preprocessing=None, run=DEFAULT_RUN
         )
         specimen = Specimen(subject, _class_names(name, subject))
         if specimen.macs > _MOST_MACS:
