@@ -217,12 +217,12 @@ def test_an_uploaded_image_is_shown(app, page, tmp_path):
 def test_a_study_survives_a_server_that_is_killed(app, page):
     start_study(page, app, "anatomy", "landscape", title="killed", minutes="")
     page.wait_for_selector("#finished:not([hidden])")
-    studies = _studies_of(app.process.pid)
-    assert studies
+    children = _children_of(app.process.pid)
+    assert children
     app.kill()
     end = time.monotonic() + 60
-    while any(path.exists() for path in studies):
-        assert time.monotonic() < end, "a study outlived its server"
+    while any(path.exists() for path in children):
+        assert time.monotonic() < end, "a process outlived its server"
         time.sleep(0.2)
     app.start()
     page.reload()
@@ -248,15 +248,14 @@ def test_pages_fit_a_narrow_window(app, page):
         assert not Checker(page.content()).problems  # what scripts made included
 
 
-def _studies_of(server):
-    """Numbers of the processes of studies that a server started."""
-    studies = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def _children_of(server):
+    """Folders in /proc of the processes that a server started, for studies and for pages."""
+    children = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            words = path.read_bytes().split(b"\0")
-            parent = path.with_name("stat").read_text().rpartition(")")[2].split()[1]
+            parent = path.read_text().rpartition(")")[2].split()[1]
         except OSError:  # it ended meanwhile
             continue
-        if b"visprism.app.study_process" in words and int(parent) == server:
-            studies.append(path.parent)
-    return studies
+        if int(parent) == server:
+            children.append(path.parent)
+    return children

@@ -6,7 +6,9 @@ somebody else.
 
 import asyncio
 import multiprocessing
+import os
 import pickle
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -72,8 +74,20 @@ class Renderer:
     def _process(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, context)
+            self._pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
         return self._pool
+
+
+def _end_with_parent() -> None:
+    """End this process with the server, also where that is killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _version(folder: Path) -> int:
