@@ -221,7 +221,7 @@ def test_a_study_survives_a_server_that_is_killed(app, page):
     assert children
     app.kill()
     end = time.monotonic() + 60
-    while any(path.exists() for path in children):
+    while any(map(_runs, children)):
         assert time.monotonic() < end, "a process outlived its server"
         time.sleep(0.2)
     app.start()
@@ -251,11 +251,19 @@ def test_pages_fit_a_narrow_window(app, page):
 def _children_of(server):
     """Folders in /proc of the processes that a server started, for studies and for pages."""
     children = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = path.read_text().rpartition(")")[2].split()[1]
-        except OSError:  # it ended meanwhile
-            continue
-        if int(parent) == server:
-            children.append(path.parent)
+    for folder in Path("/proc").glob("[0-9]*"):
+        if _state_and_parent(folder)[1] == str(server):
+            children.append(folder)
     return children
+
+
+def _runs(folder):
+    return _state_and_parent(folder)[0] not in ("", "Z")  # or nobody has waited for its end
+
+
+def _state_and_parent(folder):
+    try:
+        words = (folder / "stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return "", ""
+    return words[0], words[1]

@@ -1,4 +1,4 @@
-"""A job: one study, or the plan of one, in a process of its own, and what is known of it."""
+"""A job: one study, or the plan of one, that runs in a separate process, and its state."""
 
 import asyncio
 import json
