@@ -306,6 +306,20 @@ def test_markup_in_names_is_text(client, settings, request_of):
         folder.rmdir()
 
 
+@pytest.mark.parametrize("form", ["[]", "{", '{"models": [{"name": "code.py:build"}]}'])
+def test_the_request_in_a_folder_of_somebody_else_is_checked(client, settings, form):
+    folder = settings.workspace / "copied"
+    folder.mkdir()
+    (folder / "request.json").write_text(form)
+    try:
+        response = client.post("api/studies/copied/resume", json={})
+        assert response.status_code == 400
+        assert "must be" in response.json()["error"]
+    finally:
+        (folder / "request.json").unlink()
+        folder.rmdir()
+
+
 @pytest.mark.parametrize("entries", [{"k": {"files": 3}}, {"k": 3}, {"k": {"models": 3}}])
 def test_a_damaged_study_is_one_sentence(client, settings, entries):
     folder = settings.workspace / "damaged"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,12 +50,16 @@ class Library:
             self._planning.discard(job)
         return job
 
-    def start(self, request: StudyRequest) -> str:
+    def start(self, form: Mapping[str, Any]) -> str:
         """Start a study in a new folder of the workspace; returns its name.
 
+        The folder keeps the form, which is checked again when the study is resumed.
+
         Raises:
+            InputError: if a value of the form is none that the app allows.
             BusyError: if too many studies wait.
         """
+        request = StudyRequest.of_form(form, self.settings)
         names = self.settings.study_folders()
         stem = request.folder_name
         candidates = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
@@ -66,7 +71,8 @@ class Library:
         self._check_room()
         folder = self.settings.workspace / name
         folder.mkdir()
-        write_text(folder / REQUEST, json.dumps(request.to_json(), indent=1) + "\n")
+        stored = {**form, "title": request.title}
+        write_text(folder / REQUEST, json.dumps(stored, indent=1) + "\n")
         self._run(name, request, folder)
         return name
 
@@ -74,7 +80,7 @@ class Library:
         """Run a study again from where it ended.
 
         Raises:
-            InputError: if it was not started here, runs already, or is complete.
+            InputError: if it was not started here, runs already, or its form is not allowed.
             BusyError: if too many studies wait.
         """
         folder = self.settings.study_folder(name)
@@ -83,8 +89,13 @@ class Library:
         if self.state(name)["state"] in ACTIVE:
             raise InputError(f"{name} must have ended to be resumed, and it runs")
         self._check_room()
-        values = json.loads((folder / REQUEST).read_text("utf-8"))
-        self._run(name, StudyRequest.from_json(values), folder)
+        try:
+            form = json.loads((folder / REQUEST).read_text("utf-8"))
+        except ValueError:
+            form = None
+        if not isinstance(form, dict):
+            raise InputError(f"{REQUEST} of {name} must be the form of a study")
+        self._run(name, StudyRequest.of_form(form, self.settings), folder)
 
     async def cancel(self, name: str) -> None:
         """End a study that runs or waits.

@@ -181,7 +181,7 @@ class Server:
     @_errors
     async def start(self, request: Request) -> Response:
         """Start a study."""
-        form = StudyRequest.of_form(await self._json(request), self.settings)
+        form = await self._json(request)
         return JSONResponse({"name": self.library.start(form)}, 201)
 
     @_errors

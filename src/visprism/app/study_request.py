@@ -80,13 +80,10 @@ class StudyRequest:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "StudyRequest":
         """The request that `to_json` gave."""
-        return cls(
-            **{
-                **values,
-                "models": tuple(values["models"]),
-                "analyses": tuple(values["analyses"]),
-            }
-        )
+        arguments: dict[str, Any] = dict(values)
+        for name in ("models", "analyses"):
+            arguments[name] = tuple(arguments[name])
+        return cls(**arguments)
 
     @property
     def folder_name(self) -> str:
@@ -119,8 +116,8 @@ def model_name(model: Any, settings: Settings) -> str:  # noqa: ANN401 (JSON)
         raise InputError(f"a model must be an object with a name, got {model!r}")
     name = _text("name", model.get("name"))
     checkpoint = _text("checkpoint", model.get("checkpoint"))
+    files = settings.checkpoint_files() if checkpoint else {}
     if checkpoint:
-        files = settings.checkpoint_files()
         if checkpoint not in files:
             raise InputError(f"checkpoint must be one of the list, got {checkpoint!r}")
         if not name and files[checkpoint].suffix == ".safetensors":
