@@ -5,6 +5,7 @@ import json
 import pickle
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 import torch
@@ -194,7 +195,7 @@ def test_too_few_or_too_many_models_are_refused(client, request_of, values):
         {"options": {"fourier": {"profile": "x"}}},
         {"options": {"fourier": {"__class__": "x"}}},
         {"options": [1]},
-        {"out": "/tmp/x"},
+        {"out": "/etc/x"},
     ],
 )
 def test_values_that_no_form_gives_are_refused(client, request_of, values):
@@ -214,7 +215,7 @@ def test_bodies_that_are_no_json_object_are_refused(client, body):
 
 class Attack:
     def __reduce__(self):
-        return (open, ("/tmp/visprism-attacked", "w"))
+        return (open, ("attacked", "w"))
 
 
 def pickled():
@@ -238,6 +239,7 @@ def test_checkpoints_that_run_code_or_are_damaged_are_refused(client, settings, 
     response = client.post(f"api/checkpoints/{name}", content=body)
     assert response.status_code == 400
     assert not list(settings.uploaded_checkpoints.glob("*"))
+    assert not Path("attacked").exists()
 
 
 def bomb():
