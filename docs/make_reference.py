@@ -24,6 +24,7 @@ _STUDY = " MODEL ... --data DATA --out DIR"
 _ARGUMENTS = {
     "demo": "",
     "view": " [STUDY ...]",
+    "claims": " run [CLAIM ...] --out DIR",
     "trajectory": " MODEL ... --data DATA --checkpoints FILE,FILE,FILE --out DIR",
     "mode-connectivity": " MODEL ... --data DATA --checkpoints FILE,FILE --out DIR",
     "out-of-distribution": " MODEL ... --data DATA --ood-data DATA --out DIR",

@@ -3,7 +3,7 @@
     python docs/make_screenshots.py
 
 Writes palette PNGs into docs/figures: the report and the live page, light, dark and narrow, and
-the form of a new study. Takes about three minutes; a demo study is made first.
+the form of a new study. A demo study is made first, which takes up to four minutes.
 """
 
 import io
@@ -24,7 +24,7 @@ VARIANTS = {  # ending of the file: color scheme, width, height
     "-dark": ("dark", 1280, 1400),
     "-narrow": ("light", 420, 1400),
 }
-COLORS, WIDTH = 96, 900
+COLORS, WIDTH = 128, 900
 
 
 def save(page: Page, name: str) -> None:
@@ -33,7 +33,7 @@ def save(page: Page, name: str) -> None:
     if picture.width > WIDTH:
         size = (WIDTH, round(WIDTH * picture.height / picture.width))
         picture = picture.resize(size, Image.Resampling.LANCZOS)
-    picture.quantize(COLORS, dither=Image.Dither.NONE).save(FIGURES / name, optimize=True)
+    picture.quantize(COLORS, Image.Quantize.MAXCOVERAGE).save(FIGURES / name, optimize=True)
 
 
 @contextmanager
@@ -82,8 +82,8 @@ def main() -> None:
     chromium = which("chromium") or which("chromium-browser")
     with TemporaryDirectory() as text, sync_playwright() as playwright:
         folder = Path(text)
-        demo = [sys.executable, "-m", "visprism", "demo", "--out", str(folder / "demo")]
-        subprocess.run(demo, check=True)
+        demo = [sys.executable, "-m", "visprism", "demo", "--minutes", "3"]
+        subprocess.run([*demo, "--out", str(folder / "demo")], check=True)
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
         )

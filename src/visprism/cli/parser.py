@@ -9,7 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from visprism.cli import anatomy, catalog, demo, harmonize, study_commands, train, view
+from visprism.cli import (
+    anatomy,
+    catalog,
+    claims,
+    demo,
+    harmonize,
+    study_commands,
+    train,
+    view,
+)
 from visprism.cli.declarations import groups, summaries
 from visprism.cli.errors import Parser, flags_of
 from visprism.cli.options import BOTH, DATA, MODEL, WEIGHTS
@@ -44,6 +53,12 @@ def commands() -> dict[str, Command]:
         ),
         "demo": Command("examine two small trained networks", demo.add, "studies"),
         "view": Command("show and start studies in a browser", view.add, "studies", DATA),
+        "claims": Command(
+            "test the claims of Park & Kim (2022) on networks trained from several seeds",
+            claims.add,
+            "studies",
+            DATA,
+        ),
     }
     return {
         **first,

@@ -11,6 +11,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     attention,
     attention_maps,
     cka,
+    claims,
     fourier,
     frequency_noise,
     hessian,

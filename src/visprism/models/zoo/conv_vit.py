@@ -83,3 +83,13 @@ def conv_vit(width: int, heads: int, options: ConvViTOptions) -> ConvVisionTrans
 
 MODELS.register_family(conv_vit, variants("conv_vit", 2), (32,))
 MODELS.register_family(conv_vit, variants("conv_vit", 16), (224,))
+MODELS.register_family(
+    conv_vit,
+    {
+        "conv_vit_pico_patch4": (
+            "ConvViT-Pico/4 (0.2 million parameters)",
+            {"width": 64, "heads": 4, "depth": 4, "patch_size": 4, "num_classes": 10},
+        )
+    },
+    (32,),
+)

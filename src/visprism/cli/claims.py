@@ -1,0 +1,118 @@
+"""``visprism claims``: the claims of the paper as experiments."""
+
+import argparse
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from visprism.cli.options import device_options, out_options
+from visprism.cli.output import columns
+from visprism.cli.values import positive
+
+ACTIONS = ("list", "run", "report")
+SCALES = ("small", "paper", "test")  # a test compares them with the declared ones
+
+
+def claims(arguments: Namespace) -> None:
+    """List the claims, run their experiments, or write the report."""
+    if arguments.action == "list":
+        _list()
+    elif arguments.action == "run":
+        _run(arguments)
+    else:
+        _report(arguments.out)
+
+
+def _list() -> None:
+    from visprism.claims.paper import CLAIMS
+
+    rows = [(c.code, c.source, str(len(c.hypotheses)), c.statement) for c in CLAIMS.values()]
+    print(columns(["claim", "source", "hypotheses", "statement"], rows))
+
+
+def _run(arguments: Namespace) -> None:
+    from visprism.claims.experiment import run_claims
+    from visprism.core.devices import Compute
+    from visprism.core.progress import console_progress
+    from visprism.core.provenance import Provenance
+    from visprism.core.run import Run
+
+    try:
+        with console_progress() as progress:
+            run = Run(
+                compute=Compute(arguments.device),
+                progress=progress,
+                provenance=Provenance(command=arguments.command),
+            )
+            raw = run_claims(
+                arguments.codes or None,
+                out=arguments.out,
+                scale=arguments.scale,
+                data=arguments.data,
+                seeds=arguments.seeds,
+                report=lambda line: print(line, file=sys.stderr, flush=True),
+                run=run,
+            )
+    except KeyboardInterrupt as interruption:
+        message = f"{arguments.out} is kept; the same command resumes"
+        raise KeyboardInterrupt(message) from interruption
+    if raw is not None:
+        _report(arguments.out)
+
+
+def _report(out: Path) -> None:
+    """Print the verdicts, and write the page."""
+    from visprism.claims.experiment import RawNumbers
+    from visprism.claims.report import page, sections_of
+    from visprism.core.files import write_text
+
+    raw = RawNumbers.load(out)
+    rows = [
+        (section.code, protocol or "-", verdict, section.seeds)
+        for section in sections_of(raw)
+        for protocol, verdict in section.by_protocol.items()
+    ]
+    print(columns(["claim", "protocol", "verdict", "seeds"], rows))
+    path = (out if out.is_dir() else out.parent) / "claims.html"
+    write_text(path, page(raw))
+    print(f"Wrote {path}")
+
+
+def add(to: argparse.ArgumentParser) -> None:
+    """The arguments of ``claims``."""
+    to.set_defaults(run=claims)
+    to.add_argument(
+        "action",
+        nargs="?",
+        choices=ACTIONS,
+        default="list",
+        help="list the claims; run: train and measure what they need; report: write the page "
+        "of numbers that were measured (default: list)",
+    )
+    to.add_argument(
+        "codes",
+        nargs="*",
+        metavar="CLAIM",
+        help="claims to run, such as C6 (default: all that the scale can decide)",
+    )
+    out_options(to, default=Path("claims"))
+    to.add_argument(
+        "--scale",
+        choices=SCALES,
+        default="small",
+        help="networks, data and training: small (hours on a CPU), paper (GPUs) or test (to "
+        "try the machinery in minutes) (default: small)",
+    )
+    to.add_argument(
+        "--data",
+        default="",
+        metavar="DATA",
+        help="training and test images, see below (default: those of the scale)",
+    )
+    to.add_argument(
+        "--seeds",
+        type=positive,
+        metavar="N",
+        help="trained networks of each arm (default: as the scale states)",
+    )
+    device_options(to)
