@@ -23,6 +23,7 @@ STUB = Path(visprism.__file__).with_suffix(".pyi")
 _STUDY = " MODEL ... --data DATA --out DIR"
 _ARGUMENTS = {
     "demo": "",
+    "view": " [STUDY ...]",
     "claims": " run [CLAIM ...] --out DIR",
     "trajectory": " MODEL ... --data DATA --checkpoints FILE,FILE,FILE --out DIR",
     "mode-connectivity": " MODEL ... --data DATA --checkpoints FILE,FILE --out DIR",

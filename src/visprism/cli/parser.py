@@ -19,6 +19,7 @@ from visprism.cli import (
     harmonize,
     study_commands,
     train,
+    view,
 )
 from visprism.cli.declarations import groups, summaries
 from visprism.cli.errors import Parser, flags_of
@@ -54,6 +55,7 @@ def commands() -> dict[str, Command]:
             study_commands.EXAMINE_HELP, study_commands.add_examine, "studies", MEASURED
         ),
         "demo": Command("examine two small trained networks", demo.add, "studies"),
+        "view": Command("show and start studies in a browser", view.add, "studies", DATA),
         "claims": Command(
             "test the claims of Park & Kim (2022) on networks trained from several seeds",
             claims.add,

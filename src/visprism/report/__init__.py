@@ -10,7 +10,7 @@ from visprism.report.content import (
     chapters_of,
 )
 from visprism.report.drawings import Drawing, drawings, rendered
-from visprism.report.page import PageFigures, page_html
+from visprism.report.page import PageFigures, page_html, script_hash, style_sheet
 
 __all__ = [
     "Cell",
@@ -25,4 +25,6 @@ __all__ = [
     "drawings",
     "page_html",
     "rendered",
+    "script_hash",
+    "style_sheet",
 ]

@@ -78,14 +78,12 @@ def page_html(content: Content, figures: PageFigures) -> str:
     It needs no network, and its script has no access to it. It links only to the
     tables next to it, if the content names any.
     """
-    script = _template_text("script.js")
-    digest = b64encode(sha256(script.encode()).digest()).decode()
     return _template().render(
         content=content,
         figures=figures,
-        script=Markup(script),
-        style=Markup(_template_text("style.css")),
-        script_hash=digest,
+        script=Markup(_template_text("script.js")),
+        style=Markup(style_sheet()),
+        script_hash=script_hash(),
         sections={
             part.anchor: _section_context(part) for c in content.chapters for part in c.sections
         },
@@ -93,6 +91,16 @@ def page_html(content: Content, figures: PageFigures) -> str:
         marks=_MARKS,
         meanings=_MEANINGS,
     )
+
+
+def style_sheet() -> str:
+    """The style sheet of a page."""
+    return _template_text("style.css")
+
+
+def script_hash() -> str:
+    """SHA-256 of the script of a page, as a Content-Security-Policy names it."""
+    return b64encode(sha256(_template_text("script.js").encode()).digest()).decode()
 
 
 def _section_context(part: SectionContent) -> dict[str, Any]:

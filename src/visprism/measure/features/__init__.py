@@ -11,7 +11,7 @@ from visprism.measure.features.fourier import FourierProbe
 from visprism.measure.features.fourier_plane import FourierPlaneProbe
 from visprism.measure.features.observe import observe
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.receptive_field_gradients import receptive_field
+from visprism.measure.features.receptive_field_gradients import receptive_field, receptive_map
 from visprism.measure.features.residual_branches import residual_branches
 from visprism.measure.features.singular_values import SingularValueProbe
 from visprism.measure.features.token_norms import TokenNormProbe
@@ -35,6 +35,7 @@ __all__ = [
     "compare",
     "observe",
     "receptive_field",
+    "receptive_map",
     "residual_branches",
     "rollout",
     "rollouts",

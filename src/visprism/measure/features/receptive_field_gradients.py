@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
@@ -97,19 +98,63 @@ def receptive_field(
     )
 
 
+def receptive_map(
+    anatomy: Anatomy,
+    images: Images,
+    block: Block,
+    position: tuple[int, int],
+    *,
+    run: Run = DEFAULT_RUN,
+) -> Float[Tensor, "b h w"]:
+    """Dependence of one position of a block's feature map on each pixel, by image.
+
+    The weight of `receptive_field` at another position than the center. Costs a forward pass
+    with its activations stored, and a backward pass from the block to the images.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        images: a batch.
+        block: of the anatomy, with a spatial grid.
+        position: row and column on the grid of the feature map.
+        run: device and seed of the signs; the precision must be "fp32".
+
+    Raises:
+        InputError: if the block has no grid, the position lies outside of it, or the model
+            cannot be differentiated with respect to its images.
+    """
+    run.require_full_precision("the receptive field")
+    if block.layout is None:
+        raise InputError(f"block must have a spatial grid, got {block.name!r}")
+    grid = block.shape[-2:]
+    if not all(0 <= p < side for p, side in zip(position, grid, strict=True)):
+        sides = "x".join(map(str, grid))
+        raise InputError(f"position must lie on the grid of {sides} positions, got {position}")
+    x = images_of(images, anatomy, run.compute)
+    with run.compute.borrow(anatomy.model), as_written(), torch.enable_grad():
+        leaf = pixels(x).detach().clone().requires_grad_()
+        with watch(anatomy, lambda y: _signed_sum(y, position, run), blocks=[block]) as sums:
+            forward(anatomy.model, _with_pixels(x, leaf.clone()))
+        gradient = _gradient(sums[block.name], leaf, block, keep=False)
+    return gradient.abs().sum(1)
+
+
+def _signed_sum(x: Tensor, position: tuple[int, int], run: Run) -> Tensor:
+    """One position with random signs, of all images together: they do not mix.
+
+    A copy, so that a later in-place change of the feature map has no effect.
+    """
+    signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
+    at = x[:, :, position[0], position[1]]
+    return (at * (2 * signs - 1).to(at)).sum()
+
+
 def _weights(
     anatomy: Anatomy, blocks: Sequence[Block], images: Images, run: Run
 ) -> Iterator[tuple[Block, Tensor]]:
     """The weight of each pixel (B, H, W) for each block in turn."""
 
     def center(x: Tensor) -> Tensor:
-        """The center position with signs, of all images together: they do not mix.
-
-        A copy, so that a later in-place change of the feature map has no effect.
-        """
-        signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
-        at = x[:, :, x.shape[2] // 2, x.shape[3] // 2]
-        return (at * (2 * signs - 1).to(at)).sum()
+        return _signed_sum(x, (x.shape[2] // 2, x.shape[3] // 2), run)
 
     with torch.enable_grad():
         leaf = pixels(images).detach().clone().requires_grad_()

@@ -1,0 +1,96 @@
+"""Screenshots of the report and of the app for the docs, by Playwright with Chromium.
+
+    python docs/make_screenshots.py
+
+Writes palette PNGs into docs/figures: the report and the live page, light, dark and narrow, and
+the form of a new study. A demo study is made first, which takes up to four minutes.
+"""
+
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+FIGURES = Path(__file__).parent / "figures"
+VARIANTS = {  # ending of the file: color scheme, width, height
+    "": ("light", 1280, 1400),
+    "-dark": ("dark", 1280, 1400),
+    "-narrow": ("light", 420, 1400),
+}
+COLORS, WIDTH = 128, 900
+
+
+def save(page: Page, name: str) -> None:
+    """Write what the window shows as a small PNG."""
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    if picture.width > WIDTH:
+        size = (WIDTH, round(WIDTH * picture.height / picture.width))
+        picture = picture.resize(size, Image.Resampling.LANCZOS)
+    picture.quantize(COLORS, Image.Quantize.MAXCOVERAGE).save(FIGURES / name, optimize=True)
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """The address of the app with a study."""
+    out = folder / "studies"
+    command = [
+        sys.executable,
+        "-m",
+        "visprism",
+        "view",
+        str(folder / "demo"),
+        "--out",
+        str(out),
+    ]
+    process = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().split()[1]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def shoot(browser: Browser, report: Path, address: str) -> None:
+    """Every page in every variant."""
+    pages = {
+        "report": (report.as_uri(), "table.answers"),
+        "app-live": (f"{address}live", "[data-ready] #field-name:not(:empty)"),
+        "app-study": (address, "form[data-ready]"),
+    }
+    for name, (url, ready) in pages.items():
+        for ending, (scheme, width, height) in VARIANTS.items():
+            page = browser.new_page(
+                viewport={"width": width, "height": height}, color_scheme=scheme
+            )
+            page.goto(url)
+            page.wait_for_selector(ready, timeout=120_000)
+            page.wait_for_timeout(2000)
+            save(page, f"{name}{ending}.png")
+            page.close()
+
+
+def main() -> None:
+    """Make the study, start the app, and write the screenshots."""
+    chromium = which("chromium") or which("chromium-browser")
+    with TemporaryDirectory() as text, sync_playwright() as playwright:
+        folder = Path(text)
+        demo = [sys.executable, "-m", "visprism", "demo", "--minutes", "3"]
+        subprocess.run([*demo, "--out", str(folder / "demo")], check=True)
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
+        with server(folder) as address:
+            shoot(browser, folder / "demo" / "report.html", address)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Serving: the app on a port of this machine, until Ctrl-C."""
+
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from visprism.app.settings import Settings
+from visprism.core.errors import InputError
+
+_HOST = "127.0.0.1"
+_CONNECTIONS = 500
+_IDLE_SECONDS = 15
+_CLOSING_SECONDS = 3
+
+
+def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the app until it is interrupted.
+
+    Args:
+        settings: what to serve.
+        port: of 127.0.0.1; 0 for one that is free.
+        ready: receives the address, with its token.
+
+    Raises:
+        InputError: if the extra is not installed, or the port is in use.
+    """
+    try:
+        import uvicorn
+
+        from visprism.app.server import Server
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"the app must have its extra installed, and {error.name} is missing. "
+            "Install visprism[app]."
+        ) from error
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with listener:
+        try:
+            listener.bind((_HOST, port))
+        except OSError as error:
+            raise InputError(
+                f"port must be free, got {port} ({error.strerror}). Choose another, or 0."
+            ) from error
+        _bound_memory(settings.limits.memory_bytes)
+        config = uvicorn.Config(
+            Server(settings).app(),
+            log_level="warning",
+            access_log=False,  # which would print the token
+            server_header=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=_CLOSING_SECONDS,
+        )
+        ready(f"http://{_HOST}:{listener.getsockname()[1]}/{settings.token}/")
+        with suppress(KeyboardInterrupt):  # which uvicorn raises again after it has closed
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def _bound_memory(extra: int) -> None:
+    """Let a request that takes too much memory fail, instead of this process or others."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft = pages * resource.getpagesize() + extra
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,0 +1,300 @@
+"""The server: routes, and what they answer."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial, wraps
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from visprism.app.bodies import read_body, read_json
+from visprism.app.catalog import catalog
+from visprism.app.library import BusyError, Library
+from visprism.app.live import PANELS, Pool, Worker
+from visprism.app.renderer import Renderer
+from visprism.app.security import Guard
+from visprism.app.settings import Settings
+from visprism.app.study_request import StudyRequest
+from visprism.app.uploads import store_checkpoint, store_image
+from visprism.core.errors import InputError, OutputError
+from visprism.report import script_hash, style_sheet
+
+Endpoint = Callable[["Server", Request], Awaitable[Response]]
+
+_REQUEST_SECONDS = 15.0  # for the body of a request that is no upload
+_HEARTBEAT = 15.0  # seconds between lines of a stream, by which a lost client is noticed
+_SCRIPTS = frozenset({"app.js", "live.js", "shared.js"})
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'; script-src 'sha256-{}'"
+)
+
+
+def _errors(endpoint: Endpoint) -> Endpoint:
+    """The endpoint with errors of input as JSON of one sentence."""
+
+    @wraps(endpoint)
+    async def answered(self: "Server", request: Request) -> Response:
+        try:
+            return await endpoint(self, request)
+        except (InputError, OutputError) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except MemoryError:
+            return JSONResponse({"error": "the request needs more memory than there is"}, 400)
+        except BusyError:
+            return JSONResponse({"error": "too many requests wait"}, 503, {"retry-after": "2"})
+        except HTTPException as error:
+            return JSONResponse({"error": error.detail}, error.status_code)
+
+    return answered
+
+
+@dataclass
+class Server:
+    """The state of the app, and its endpoints."""
+
+    settings: Settings
+
+    @cached_property
+    def library(self) -> Library:
+        """The studies."""
+        return Library(self.settings)
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        """The process that draws pages."""
+        return Renderer()
+
+    @cached_property
+    def worker(self) -> Worker:
+        """The thread of live requests."""
+        return Worker(self.settings.limits.waiting)
+
+    @cached_property
+    def pool(self) -> Pool:
+        """Models and images of live requests."""
+        return Pool(self.settings)
+
+    def app(self) -> ASGIApp:
+        """The application, behind its guard."""
+        routes = [
+            Route("/", self.home),
+            Route("/live", self.live),
+            Route("/study/{name}", self.study),
+            Route("/study/{name}/report", self.report),
+            Route("/study/{name}/{export:path}", self.export),
+            Route("/static/{name}", self.static),
+            Route("/api/catalog", self.catalog),
+            Route("/api/studies", self.studies),
+            Route("/api/studies", self.start, methods=["POST"]),
+            Route("/api/plan", self.plan, methods=["POST"]),
+            Route("/api/studies/{name}/events", self.events),
+            Route("/api/studies/{name}/{action}", self.act, methods=["POST"]),
+            Route("/api/images/{set}/{name}", self.upload_image, methods=["POST"]),
+            Route("/api/checkpoints/{name}", self.upload_checkpoint, methods=["POST"]),
+            Route("/api/live/{panel}", self.answer, methods=["POST"]),
+        ]
+        return Guard(Starlette(routes=routes, lifespan=self._lifespan), self.settings.token)
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self.library.close()
+            self.renderer.close()
+            self.worker.close()
+
+    @_errors
+    async def home(self, request: Request) -> Response:  # noqa: ARG002
+        """Studies, and the form of a new one."""
+        return _page("home.html", root=".", studies=self.library.listing())
+
+    @_errors
+    async def live(self, request: Request) -> Response:  # noqa: ARG002
+        """The live panels."""
+        return _page("live.html", root=".")
+
+    @_errors
+    async def study(self, request: Request) -> Response:
+        """One study: its progress and its report."""
+        name = request.path_params["name"]
+        self.library.state(name)
+        study = next(s for s in self.library.listing() if s["name"] == name)
+        return _page("study.html", root="..", study=study)
+
+    @_errors
+    async def report(self, request: Request) -> Response:
+        """The report of the results that a study has by now."""
+        folder = self._folder(request)
+        figures = request.query_params.get("figures") != "no"
+        page = await self.renderer.page(folder, figures=figures)
+        policy = _REPORT_POLICY.format(script_hash())
+        return HTMLResponse(page, headers={"content-security-policy": policy})
+
+    @_errors
+    async def export(self, request: Request) -> Response:
+        """``study.md`` or ``results.json``."""
+        name = request.path_params["export"]
+        if name not in ("study.md", "results.json"):
+            raise HTTPException(404, "not found")
+        text = await self.renderer.export(self._folder(request), name)
+        disposition = {"content-disposition": f'attachment; filename="{name}"'}
+        kind = "application/json" if name.endswith("json") else "text/markdown"
+        return Response(text, media_type=kind, headers=disposition)
+
+    @_errors
+    async def static(self, request: Request) -> Response:
+        """Scripts and the style sheet."""
+        name = request.path_params["name"]
+        if name == "style.css":
+            return Response(style_sheet() + _text("app.css"), media_type="text/css")
+        if name not in _SCRIPTS:
+            raise HTTPException(404, "not found")
+        return Response(_text(name), media_type="text/javascript")
+
+    @_errors
+    async def catalog(self, request: Request) -> Response:  # noqa: ARG002
+        """What the forms offer."""
+        return JSONResponse(await asyncio.to_thread(catalog, self.settings))
+
+    @_errors
+    async def studies(self, request: Request) -> Response:  # noqa: ARG002
+        """Every study with its state."""
+        return JSONResponse(self.library.listing())
+
+    @_errors
+    async def start(self, request: Request) -> Response:
+        """Start a study."""
+        form = await self._json(request)
+        return JSONResponse({"name": self.library.start(form)}, 201)
+
+    @_errors
+    async def plan(self, request: Request) -> Response:
+        """The plan of a study, which takes some seconds."""
+        form = StudyRequest.of_form(await self._json(request), self.settings)
+        job = await self.library.plan(form)
+        if job.state != "complete":
+            raise InputError(job.reason or "the plan was canceled")
+        skipped = [f"{f['analysis']} of {f['model']}: {f['reason']}" for f in job.failures]
+        return JSONResponse({"lines": job.plan, "seconds": job.seconds, "skipped": skipped})
+
+    @_errors
+    async def act(self, request: Request) -> Response:
+        """Cancel or resume a study."""
+        name, action = request.path_params["name"], request.path_params["action"]
+        await self._json(request)
+        if action == "cancel":
+            await self.library.cancel(name)
+        elif action == "resume":
+            self.library.resume(name)
+        else:
+            raise HTTPException(404, "not found")
+        return JSONResponse(self.library.state(name))
+
+    @_errors
+    async def events(self, request: Request) -> Response:
+        """The state of a study as server-sent events, until it ends."""
+        name = request.path_params["name"]
+        state = self.library.state(name)
+        job = self.library.jobs.get(name)
+
+        async def once() -> AsyncIterator[dict[str, Any]]:
+            yield state
+
+        changes = once() if job is None else job.changes()
+        headers = {"x-accel-buffering": "no"}
+        return StreamingResponse(
+            _stream(changes), media_type="text/event-stream", headers=headers
+        )
+
+    @_errors
+    async def upload_image(self, request: Request) -> Response:
+        """Store one image of a set."""
+        limits = self.settings.limits
+        body = await read_body(request, limits.image_bytes, limits.upload_seconds)
+        names = request.path_params["set"], request.path_params["name"]
+        path = await asyncio.to_thread(store_image, self.settings, *names, body)
+        return JSONResponse({"data": f"uploaded: {path.parent.name}"}, 201)
+
+    @_errors
+    async def upload_checkpoint(self, request: Request) -> Response:
+        """Store one checkpoint."""
+        limits = self.settings.limits
+        body = await read_body(request, limits.checkpoint_bytes, limits.upload_seconds)
+        name = request.path_params["name"]
+        path = await asyncio.to_thread(store_checkpoint, self.settings, name, body)
+        return JSONResponse({"checkpoint": f"{path.parent.name}/{path.name}"}, 201)
+
+    @_errors
+    async def answer(self, request: Request) -> Response:
+        """The answer of a live panel."""
+        name = request.path_params["panel"]
+        if name not in PANELS:
+            raise HTTPException(404, "not found")
+        values = await self._json(request)
+        key = (name, json.dumps(values, sort_keys=True))
+        return JSONResponse(await self.worker.answer(key, partial(self._answer, name, values)))
+
+    def _answer(self, name: str, values: dict[str, Any]) -> dict[str, Any]:
+        """In the thread of the worker."""
+        try:
+            return PANELS[name](self.pool.specimen(values), values)
+        except RuntimeError as error:  # of torch, such as lack of memory
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(f"the model failed: {reason}") from error
+
+    async def _json(self, request: Request) -> dict[str, Any]:
+        return await read_json(request, self.settings.limits.request_bytes, _REQUEST_SECONDS)
+
+    def _folder(self, request: Request) -> Any:  # noqa: ANN401 (a Path)
+        folder = self.settings.study_folder(request.path_params["name"])
+        if folder is None:
+            raise HTTPException(404, "there is no such study")
+        return folder
+
+
+async def _stream(states: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
+    """States as events, at most a few per second, with a comment where nothing happens."""
+    upcoming = asyncio.ensure_future(anext(states, None))
+    while True:
+        ready, _ = await asyncio.wait([upcoming], timeout=_HEARTBEAT)
+        if not ready:
+            yield ": waiting\n\n"
+            continue
+        state = upcoming.result()
+        if state is None:
+            return
+        yield f"data: {json.dumps(state)}\n\n"
+        await asyncio.sleep(0.1)
+        upcoming = asyncio.ensure_future(anext(states, None))
+
+
+def _page(name: str, **values: Any) -> Response:  # noqa: ANN401 (of the template)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("visprism.app"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return HTMLResponse(environment.get_template(name).render(**values))
+
+
+def _text(name: str) -> str:
+    return (files("visprism.app") / "templates" / name).read_text(encoding="utf-8")

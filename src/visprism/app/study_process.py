@@ -1,0 +1,138 @@
+"""The process of a study: reads a request from its input, writes events as lines of JSON.
+
+``python -m visprism.app.study_process``: the first line of the input is the request. The
+process ends when its input does, so that it never outlives the server.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_NICENESS = 5
+_SECONDS = 0.3  # between two lines about progress
+
+Write = Callable[..., None]
+
+
+class PlanCompleteError(BaseException):
+    """Ends a study of which only the plan was asked for; no failure of an analysis."""
+
+
+def main() -> None:
+    """Run the study of the first line of the input."""
+    lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no event
+
+    def write(kind: str, **values: Any) -> None:  # noqa: ANN401 (JSON)
+        lines.write(json.dumps({"kind": kind, **values}) + "\n")
+        lines.flush()
+
+    values = json.loads(sys.stdin.readline())
+    _settle()
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    with suppress(BrokenPipeError):
+        _perform(values, write)
+
+
+def _settle() -> None:
+    """Leave the processor to live panels, and drop the server's limit of memory."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    os.nice(_NICENESS)
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _end_with_input() -> None:
+    """End this process as Ctrl-C does once the server closes the input, or is gone."""
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _perform(values: dict[str, Any], write: Write) -> None:
+    from visprism.core.errors import InputError, OutputError
+
+    try:
+        _examine(values, write)
+    except PlanCompleteError:
+        return
+    except KeyboardInterrupt:
+        write("ended", state="canceled", reason="")
+    except (InputError, OutputError, OSError) as error:
+        write("ended", state="failed", reason=str(error))
+    except MemoryError:
+        write("ended", state="failed", reason="the study needs more memory than there is")
+    else:
+        write("ended", state="complete", reason="")
+
+
+def _examine(values: dict[str, Any], write: Write) -> None:
+    from visprism.app.study_request import StudyRequest, parsed_analyses
+    from visprism.core.provenance import Provenance
+    from visprism.core.run import Run
+    from visprism.study import examine
+    from visprism.study.events import Event, Finished, Planned, Started, Stopped
+    from visprism.study.subjects import DataOptions
+
+    request = StudyRequest.from_json(values["request"])
+    folder = Path(values["folder"]) if values["folder"] else None
+
+    def listen(event: Event) -> None:
+        match event:
+            case Planned(plan, preparation):
+                write("planned", lines=[*preparation, *plan.lines()], seconds=plan.seconds)
+                if folder is None:
+                    raise PlanCompleteError
+            case Started(model, analyses, images):
+                write("started", model=model, analyses=list(analyses), images=images)
+            case Finished(entry, resumed):
+                write(
+                    "finished",
+                    models=list(entry.models),
+                    analysis=entry.analysis,
+                    seconds=entry.seconds,
+                    resumed=resumed,
+                )
+            case Stopped(failure):
+                write("stopped", **vars(failure))
+
+    def progress(items: Iterable, label: str) -> Iterator:
+        return _reported(items, label, write)
+
+    origin = Provenance(command=f"visprism view (study {request.title})")
+    examine(
+        list(request.models),
+        request.data,
+        analyses=request.analyses,
+        options=parsed_analyses(request.analyses, request.options),
+        minutes=request.minutes,
+        images=DataOptions(limit=request.limit),
+        pretrained=request.pretrained,
+        out=folder,
+        run=Run(seed=request.seed, progress=progress, provenance=origin),
+        listener=listen,
+    )
+
+
+def _reported(items: Iterable, label: str, write: Write) -> Iterator:
+    """The items, with a line about them a few times per second."""
+    total = len(items) if hasattr(items, "__len__") else None  # pyrefly: ignore
+    written = 0.0
+    for done, item in enumerate(items):
+        if time.monotonic() - written > _SECONDS:
+            written = time.monotonic()
+            write("progress", label=label, done=done, total=total)
+        yield item
+
+
+if __name__ == "__main__":
+    main()

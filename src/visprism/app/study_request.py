@@ -1,0 +1,207 @@
+"""A study as the form asks for it: checked, and safe to run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from visprism.analyses import ANALYSES
+from visprism.app.settings import Settings
+from visprism.core.errors import InputError
+from visprism.core.files import slug
+from visprism.core.options import Option, OptionInfo, options_of
+from visprism.core.registry import suggestion
+from visprism.models.spec import ModelSpec
+from visprism.models.stored_names import stored_model_name
+
+_LONGEST = 200  # characters of a name
+_MOST_IMAGES = 100_000
+
+
+@dataclass(frozen=True)
+class StudyRequest:
+    """The arguments of `examine`, as JSON can hold them."""
+
+    title: str
+    models: tuple[str, ...]  # names as `load_model` takes them
+    data: str  # name as `load_data` takes it
+    analyses: tuple[str, ...]
+    options: Mapping[str, Mapping[str, str]]  # values as text, by analysis and option
+    minutes: float | None = 2.0
+    limit: int | None = 256  # number of images
+    seed: int = 0
+    pretrained: bool = False
+
+    @classmethod
+    def of_form(cls, values: Mapping[str, Any], settings: Settings) -> "StudyRequest":
+        """The request of a form.
+
+        Raises:
+            InputError: if a value is none that the app allows.
+        """
+        unknown = set(values) - set(cls.__annotations__)
+        if unknown:
+            raise InputError(f"a study has no {min(unknown)!r}")
+        models = _list("models", values.get("models"))
+        if not 1 <= len(models) <= settings.limits.models:
+            raise InputError(f"models must be 1 to {settings.limits.models}, got {len(models)}")
+        names = tuple(model_name(model, settings) for model in models)
+        analyses = tuple(_list("analyses", values.get("analyses")))
+        options = values.get("options") or {}
+        parsed_analyses(analyses, options)
+        minutes = values.get("minutes", 2.0)
+        if minutes is not None:
+            _check(NUMBERS["minutes"], minutes)
+            if minutes > settings.limits.minutes:
+                raise InputError(
+                    f"minutes must be at most {settings.limits.minutes:g}, got {minutes}"
+                )
+        limit, seed = values.get("limit", 256), values.get("seed", 0)
+        _check(NUMBERS["limit"], limit)
+        _check(NUMBERS["seed"], seed)
+        title = _text("title", values.get("title") or " and ".join(map(_label, names)))
+        return cls(
+            title=title,
+            models=names,
+            data=data_name(values.get("data"), settings),
+            analyses=analyses,
+            options=options,
+            minutes=minutes,
+            limit=limit,
+            seed=seed,
+            pretrained=values.get("pretrained") is True,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "StudyRequest":
+        """The request that `to_json` gave."""
+        arguments: dict[str, Any] = dict(values)
+        for name in ("models", "analyses"):
+            arguments[name] = tuple(arguments[name])
+        return cls(**arguments)
+
+    @property
+    def folder_name(self) -> str:
+        """Name of a folder for the study."""
+        return slug(self.title)[:60].strip("-.") or "study"
+
+
+NUMBERS = {
+    "minutes": Option("minutes", float, 2.0, OptionInfo("time budget in minutes", above=0)),
+    "limit": Option(
+        "limit",
+        int | None,
+        256,
+        OptionInfo("number of images", minimum=1, maximum=_MOST_IMAGES),
+    ),
+    "seed": Option("seed", int, 0, OptionInfo("random seed", minimum=0)),
+}
+
+
+def model_name(model: Any, settings: Settings) -> str:  # noqa: ANN401 (JSON)
+    """A name for `load_model` from ``{"name": ..., "checkpoint": ...}``.
+
+    Only registered architectures are built, with numbers, flags and words as options; a
+    checkpoint is one of `Settings.checkpoint_files`.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if not isinstance(model, Mapping):
+        raise InputError(f"a model must be an object with a name, got {model!r}")
+    name = _text("name", model.get("name"))
+    checkpoint = _text("checkpoint", model.get("checkpoint"))
+    files = settings.checkpoint_files() if checkpoint else {}
+    if checkpoint:
+        if checkpoint not in files:
+            raise InputError(f"checkpoint must be one of the list, got {checkpoint!r}")
+        if not name and files[checkpoint].suffix == ".safetensors":
+            return str(files[checkpoint])  # its metadata name the model
+    try:
+        safe = stored_model_name(name, Path("request")) == name
+    except InputError:
+        safe = False
+    if not safe or ModelSpec.parse(name).source not in ("zoo", "timm", "torchvision"):
+        raise InputError(
+            "name must be that of a model of the zoo, timm or torchvision, with numbers, flags "
+            f"and words as options, got {name!r}. Choose a checkpoint from the list."
+        )
+    return f"{name}@{files[checkpoint]}" if checkpoint else name
+
+
+def data_name(data: Any, settings: Settings) -> str:  # noqa: ANN401 (JSON)
+    """A name for `load_data` from that of the form.
+
+    Raises:
+        InputError: if the form does not list it.
+    """
+    names = settings.data_sets()
+    if not isinstance(data, str) or data not in names:
+        raise InputError(f"data must be one of {', '.join(names)}, got {data!r}")
+    return names[data]
+
+
+def parsed_analyses(names: Iterable[str], options: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
+    """The options of each analysis in their types.
+
+    Raises:
+        InputError: if an analysis or an option is unknown, or a value does not fit.
+    """
+    if not isinstance(options, Mapping):
+        raise InputError(f"options must be an object, got {options!r}")
+    parsed: dict[str, dict[str, Any]] = {}
+    for analysis, values in options.items():
+        available = form_options(ANALYSES[analysis])
+        if not isinstance(values, Mapping):
+            raise InputError(f"options of {analysis} must be an object, got {values!r}")
+        for name, text in values.items():
+            if name not in available:
+                raise InputError(
+                    f"{analysis} has no option {name!r} in the app. "
+                    f"{suggestion(name, list(available))}"
+                )
+            parsed.setdefault(analysis, {})[name] = available[name].parse(_text(name, text))
+    ANALYSES.chosen(list(names), parsed)
+    return parsed
+
+
+def form_options(analysis: type) -> dict[str, Option]:
+    """The options of an analysis without those that name files."""
+    return {
+        name: declared
+        for name, declared in options_of(analysis).items()
+        if "Path" not in str(declared.type)
+    }
+
+
+def _label(name: str) -> str:
+    spec = ModelSpec.parse(name)
+    return spec.label if spec.checkpoint is None else f"{spec.label} {spec.checkpoint.stem}"
+
+
+def _check(declared: Option, value: Any) -> None:  # noqa: ANN401
+    declared.check(value)
+    if isinstance(value, float) and not isfinite(value):
+        raise InputError(f"{declared.name} must be finite, got {value}")
+
+
+def _list(name: str, value: Any) -> list:  # noqa: ANN401
+    if not isinstance(value, list):
+        raise InputError(f"{name} must be a list, got {value!r}")
+    return value
+
+
+def _text(name: str, value: Any) -> str:  # noqa: ANN401
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
+        raise InputError(
+            f"{name} must be a text of at most {_LONGEST} printable characters, "
+            f"got {str(value)[:40]!r}"
+        )
+    return value

@@ -1,0 +1,201 @@
+"""Live panels give what the measurements of the package give."""
+
+import base64
+import io
+import threading
+
+import numpy as np
+import pytest
+import torch
+from app_cases import RESNET, VIT
+from PIL import Image
+
+from visprism.anatomy import ablate, attentions, dissect, forward
+from visprism.app.live.pool import Pool
+from visprism.data.corruptions import corrupt
+from visprism.measure.features import attention_maps, receptive_field, receptive_map, rollouts
+
+
+@pytest.fixture(scope="module")
+def specimen(settings):
+    return Pool(settings).specimen(VIT)
+
+
+@pytest.fixture(scope="module")
+def image(specimen):
+    return specimen.normalized(specimen.pixels([1]))
+
+
+def top(logits):
+    return logits.argsort(descending=True)[:5].tolist()
+
+
+def test_predictions_are_those_of_the_model(ask, specimen, image):
+    (prediction,) = ask("images", VIT, images=[1])["predictions"]
+    logits = forward(specimen.anatomy.model, image)[0]
+    assert [c["class"] for c in prediction["top"]] == top(logits)
+    expected = logits.softmax(-1)[top(logits)].tolist()
+    assert [c["probability"] for c in prediction["top"]] == pytest.approx(expected, abs=1e-4)
+
+
+def test_attention_from_a_patch_is_that_of_the_maps(ask, specimen, image):
+    answer = ask("attention", VIT, images=[1], row=9, column=30)
+    maps = attention_maps(specimen.anatomy, image, query=(9, 30))
+    weights = np.concatenate([np.ravel(layer["heads"]) for layer in answer["layers"]])
+    np.testing.assert_allclose(weights, maps.weight, rtol=1e-3)
+    assert [layer["name"] for layer in answer["layers"]] == [
+        a.name for a in attentions(specimen.anatomy)
+    ]
+
+
+def test_another_patch_attends_elsewhere(ask):
+    first = ask("attention", VIT, images=[1], row=1, column=1)
+    second = ask("attention", VIT, images=[1], row=30, column=30)
+    assert first["layers"] != second["layers"]
+
+
+def test_rollouts_are_those_of_the_package(ask, specimen, image):
+    answer = ask("rollout", VIT, images=[1])
+    for map_, expected in zip(answer["maps"], rollouts(specimen.anatomy, image), strict=True):
+        assert map_["method"] == expected.method
+        np.testing.assert_allclose(map_["weights"], expected.weight, rtol=1e-3)
+
+
+def test_ablation_is_that_of_the_anatomy(ask, specimen, image):
+    names = ["blocks.1.attn", "blocks.2.mlp"]
+    answer = ask("ablation", VIT, images=[1], blocks=names)
+    first, second = (specimen.anatomy[name] for name in names)
+    with ablate(specimen.anatomy, first), ablate(specimen.anatomy, second), torch.no_grad():
+        logits = forward(specimen.anatomy.model, image)[0]
+    assert [c["class"] for c in answer["predictions"][0]["top"]] == top(logits)
+    intact = ask("ablation", VIT, images=[1], blocks=[])
+    blocks = answer["high"]["blocks"]
+    before = blocks.index("blocks.1.attn")
+    assert answer["high"]["relative"][:before] == intact["high"]["relative"][:before]
+    assert answer["high"]["relative"][before:] != intact["high"]["relative"][before:]
+
+
+def test_an_ablated_block_has_the_spectrum_of_the_block_before(ask):
+    answer = ask("ablation", VIT, images=[0], blocks=["blocks.2.mlp"])
+    blocks, values = answer["high"]["blocks"], answer["high"]["relative"]
+    index = blocks.index("blocks.2.mlp")
+    assert values[index] == pytest.approx(values[index - 1], rel=1e-3)
+
+
+def test_no_ablation_leaves_the_predictions(ask):
+    assert (
+        ask("ablation", RESNET, images=[2], blocks=[])["predictions"]
+        == ask("images", RESNET, images=[2])["predictions"]
+    )
+
+
+def test_noise_lies_in_its_band_with_its_strength(specimen):
+    from visprism.app.live.panels import PANELS
+
+    clean = specimen.pixels([0])
+    answer = PANELS["frequency_noise"](specimen, {"images": [0], "frequency": 0.5, "rms": 0.02})
+    noise = (pixels_of(answer["pictures"][0]).float() - clean[0].float()) / 255
+    assert float(noise.square().mean().sqrt()) == pytest.approx(0.02, rel=0.15)
+    power = torch.fft.fft2(noise).abs().square().mean(0)
+    axis = 2 * torch.fft.fftfreq(32).abs()
+    radius = torch.maximum(axis[:, None], axis[None])
+    in_band = (radius - 0.5).abs() < 0.06
+    assert float(power[in_band].sum() / power.sum()) > 0.9
+
+
+def test_no_noise_and_severity_0_are_the_clean_image(ask):
+    clean = ask("images", VIT, images=[3])
+    assert ask("frequency_noise", VIT, images=[3], frequency=0.5, rms=0) == clean
+    assert ask("corruption", VIT, images=[3], corruption="fog", severity=0) == clean
+
+
+def test_a_corruption_is_that_of_the_package(ask, specimen):
+    answer = ask("corruption", VIT, images=[2], corruption="pixelate", severity=4)
+    expected = corrupt(specimen.pixels([2]), "pixelate", 4, numbers=[2])[0]
+    assert torch.equal(pixels_of(answer["pictures"][0]), expected)
+
+
+def test_the_receptive_field_of_the_center_is_that_of_the_analysis(specimen, image):
+    (last,) = specimen.anatomy[-2:-1]
+    rows, columns = last.shape[-2:]
+    weights = receptive_map(specimen.anatomy, image, last, (rows // 2, columns // 2))
+    sizes, _, _ = receptive_field(specimen.anatomy, [image], num_blocks=1)
+    grid = torch.arange(32, dtype=torch.float64)
+    mass = weights[0].double() / weights[0].sum()
+    row = float((mass.sum(1) * grid).sum())
+    column = float((mass.sum(0) * grid).sum())
+    spread = (grid[:, None] - row) ** 2 + (grid[None] - column) ** 2
+    sigma = float((mass * spread).sum() / 2) ** 0.5
+    assert sizes.sigma[sizes.block == last.name][0] == pytest.approx(sigma, rel=1e-3)
+
+
+def test_the_receptive_field_of_a_convolution_moves_with_its_position():
+    """A 3 x 3 kernel reads the 9 pixels around its position, and no other."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8 * 64, 4),
+    ).eval()
+    images = torch.randn(1, 3, 8, 8)
+    anatomy = dissect(network, images.repeat(2, 1, 1, 1))
+    for row, column in ((2, 5), (0, 0)):
+        weights = receptive_map(anatomy, images, anatomy[0], (row, column))[0]
+        reach = torch.zeros(8, 8, dtype=torch.bool)
+        reach[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = True
+        assert bool((weights > 0).eq(reach).all())
+
+
+def test_the_landscape_starts_at_the_model_and_leaves_it(ask, specimen):
+    before = {n: p.clone() for n, p in specimen.anatomy.model.named_parameters()}
+    start = ask("landscape", VIT, images=[0, 1], direction=3, distance=0)
+    away = ask("landscape", VIT, images=[0, 1], direction=3, distance=0.5)
+    assert start["predictions"] == ask("images", VIT, images=[0, 1])["predictions"]
+    assert away["predictions"] != start["predictions"]
+    for name, parameter in specimen.anatomy.model.named_parameters():
+        assert torch.equal(parameter, before[name])
+
+
+def test_equal_requests_are_computed_once_and_a_full_queue_is_busy():
+    import asyncio
+
+    from visprism.app.library import BusyError
+    from visprism.app.live.worker import Worker
+
+    calls, gate = [], threading.Event()
+
+    def slow():
+        gate.wait(10)
+        calls.append(1)
+        return len(calls)
+
+    async def ask_all():
+        worker = Worker(waiting=2)
+        tasks = [asyncio.ensure_future(worker.answer("a", slow)) for _ in range(20)]
+        tasks.append(asyncio.ensure_future(worker.answer("b", slow)))
+        await asyncio.sleep(0.05)
+        with pytest.raises(BusyError):
+            await worker.answer("c", slow)
+        tasks[0].cancel()  # a client that leaves
+        gate.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        worker.close()
+        return answers[1:]
+
+    assert asyncio.run(ask_all()) == [1] * 19 + [2]
+
+
+def test_the_pool_holds_a_model_once_and_drops_the_oldest(tmp_path):
+    from visprism.app.settings import Limits, Settings
+
+    size = 4 * 300_000
+    pool = Pool(Settings(tmp_path, limits=Limits(model_bytes=size, live_images=2)))
+    first = pool.specimen(VIT)
+    assert pool.specimen(VIT) is first
+    pool.specimen(RESNET)  # both together have more weights than the limit
+    assert list(pool._specimens) == [("resnet20.shapes", "shapes", False)]
+
+
+def pixels_of(address):
+    content = base64.b64decode(address.removeprefix("data:image/png;base64,"))
+    return torch.from_numpy(np.array(Image.open(io.BytesIO(content)))).permute(2, 0, 1)

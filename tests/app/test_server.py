@@ -1,0 +1,148 @@
+"""Each route answers what the package answers without the app."""
+
+import re
+import time
+
+import pytest
+from accessibility import Checker
+from app_cases import VIT
+
+from visprism.analyses import ANALYSES
+from visprism.app.server import Server
+from visprism.app.settings import Settings
+from visprism.app.study_request import form_options
+from visprism.study import Study
+
+
+def test_forms_offer_every_analysis_with_its_options(client):
+    catalog = client.get("api/catalog").json()
+    assert [a["name"] for a in catalog["analyses"]] == list(ANALYSES)
+    for analysis in catalog["analyses"]:
+        declared = form_options(ANALYSES[analysis["name"]])
+        assert [o["name"] for o in analysis["options"]] == list(declared)
+        for option in analysis["options"]:
+            default = declared[option["name"]].default
+            text = option["default"]  # which the form leaves out where it is not changed
+            assert (declared[option["name"]].parse(text) if text else ()) == default
+
+
+def test_every_page_and_file_of_a_page_is_answered(client):
+    for page in ("", "live"):
+        text = client.get(page).text
+        for address in re.findall(r'(?:src|href)="\./([^"]*)"', text):
+            assert client.get(address).status_code == 200, address
+    assert client.get("study/none").status_code == 400
+    assert client.get("static/none.js").status_code == 404
+
+
+@pytest.mark.parametrize("page", ["", "live"])
+def test_pages_break_no_rule_of_accessibility(client, page):
+    assert not Checker(client.get(page).text).problems
+
+
+def test_a_server_that_is_started_again_has_the_same_address(settings):
+    assert Settings(settings.workspace).token == settings.token
+    assert (settings.workspace / ".visprism-token").stat().st_mode & 0o077 == 0
+
+
+def test_uploaded_images_are_data_with_their_pixels(client, settings, photo):
+    from PIL import Image
+
+    body, pixels = photo
+    data = client.post("api/images/mine/a%20photo.png", content=body).json()["data"]
+    assert data in client.get("api/catalog").json()["data"]
+    path = settings.uploaded_images / "mine" / "a-photo.png"
+    assert (pixels == Image.open(path)).all()
+
+
+def test_an_uploaded_checkpoint_is_a_model(client, ask, tmp_path):
+    import torch
+
+    from visprism.models import load_model, save_checkpoint
+
+    network = load_model("vit_pico_patch4_32.shapes")
+    path = tmp_path / "mine.safetensors"
+    save_checkpoint(network.model, path, preprocessing=network.preprocessing)
+    response = client.post("api/checkpoints/mine.safetensors", content=path.read_bytes())
+    name = response.json()["checkpoint"]
+    subject = {"model": {"name": "vit_pico_patch4_32", "checkpoint": name}, "data": "shapes"}
+    stored = ask("images", subject)["predictions"][0]["top"]
+    shipped = ask("images", VIT)["predictions"][0]["top"]
+    assert [c["class"] for c in stored] == [c["class"] for c in shipped]
+    torch.testing.assert_close(
+        [c["logit"] for c in stored], [c["logit"] for c in shipped], rtol=0, atol=2e-3
+    )
+
+
+@pytest.mark.slow
+def test_a_study_is_planned_run_canceled_and_resumed(client, settings, request_of, ended):
+    plan = client.post("api/plan", json=request_of()).json()
+    assert plan["seconds"] > 0
+    assert any("variance" in line for line in plan["lines"])
+
+    long = request_of(title="long", analyses=["anatomy", "landscape"], limit=256, minutes=None)
+    name = client.post("api/studies", json=long).json()["name"]
+    second = client.post("api/studies", json=request_of()).json()["name"]
+    states = {s["name"]: s["state"] for s in client.get("api/studies").json()}
+    assert {states[name], states[second]} == {"running", "waiting"}
+    _until(lambda: _has_results(settings.workspace / name))
+    client.post(f"api/studies/{name}/cancel", json={})
+    assert ended(name)["state"] == "canceled"
+    measured = {e.analysis for e in Study.load(settings.workspace / name).entries}
+    assert measured == {"anatomy"}
+
+    state = ended(second)
+    assert state["state"] == "complete", state
+    study = Study.load(settings.workspace / second)
+    assert set(study.analyses) == {"anatomy", "variance"}
+    assert "variance" in client.get(f"study/{second}/study.md").text
+    assert client.get(f"study/{second}/results.json").json()["models"] == list(study.models)
+    tables = client.get(f"study/{second}/report?figures=no")
+    report = client.get(f"study/{second}/report")
+    assert "<figure" not in tables.text
+    assert "<figure" in report.text
+    assert "script-src 'sha256-" in report.headers["content-security-policy"]
+    assert client.post(f"api/studies/{second}/cancel", json={}).status_code == 400
+
+    assert client.post(f"api/studies/{second}/resume", json={}).status_code == 200
+    resumed = ended(second)
+    assert resumed["state"] == "complete"
+    assert all(entry["resumed"] for entry in resumed["finished"])
+
+
+@pytest.mark.slow
+def test_a_study_of_a_model_that_cannot_be_built_fails_with_its_reason(
+    client, request_of, ended
+):
+    form = request_of(models=[{"name": "timm:no_such_model"}])
+    name = client.post("api/studies", json=form).json()["name"]
+    state = ended(name)
+    assert state["state"] == "failed"
+    assert "unknown model" in state["reason"]
+
+
+def test_a_given_study_is_read_only(tmp_path):
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "study.json").write_text('{"format": 1, "header": {"keys": []}, "entries": {}}')
+    server = Server(Settings(tmp_path / "workspace", studies=(folder,)))
+    (listed,) = server.library.listing()
+    assert listed == {
+        "name": "given",
+        "title": "given",
+        "state": "complete",
+        "resumable": False,
+    }
+
+
+def _has_results(folder):
+    return any((folder / "results").glob("*anatomy*.npz"))
+
+
+def _until(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.2)
+    raise AssertionError("the condition never held")

@@ -1,0 +1,47 @@
+"""Accessibility of the page: names, order and references, and the contrast of its colors."""
+
+import pytest
+from accessibility import Checker, contrast, themes
+
+from visprism.report import style_sheet
+
+TEXT, GROUNDS = ("ink", "faint", "accent", "good", "bad", "warn"), ("paper", "tint")
+
+
+def test_the_page_breaks_no_rule(study, tmp_path):
+    study.to_html(tmp_path / "report.html")
+    assert not Checker((tmp_path / "report.html").read_text("utf-8")).problems
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("ground", GROUNDS)
+@pytest.mark.parametrize("text", TEXT)
+def test_text_has_the_contrast_of_level_aa(theme, ground, text):
+    colors = themes(style_sheet())[theme]
+    assert contrast(colors[text], colors[ground]) >= 4.5
+
+
+def test_contrast_of_black_and_white_is_21():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)  # the known limit
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "<img src=x>",
+        "<input>",
+        "<button></button>",
+        "<h3>skips a level</h3>",
+        "<table><tr><th>x</th></tr></table>",
+        "<p id=a></p><p id=a></p>",
+        "<div aria-labelledby=none></div>",
+        "<p tabindex=3></p>",
+        "<svg role=img></svg>",
+        "<iframe></iframe>",
+    ],
+)
+def test_the_checker_sees_a_fault(fault):
+    sound = "<html lang=en><title>x</title><h1>x</h1>"
+    assert not Checker(sound).problems
+    assert len(Checker(sound + fault).problems) == 1
