@@ -52,7 +52,7 @@ def train(arguments: Namespace) -> None:
             if history.evaluated:
                 figure = panel([history], quantity="accuracy")
                 save_figure(figure, arguments.out / "curves-accuracy")
-            results = [history]
+            results: list[Result] = [history]
             if recipe.curvature_every:
                 curvature = Result.load(arguments.out / "curvature.npz")
                 save_figure(panel([curvature]), arguments.out / "curves-curvature")
