@@ -29,7 +29,7 @@ _OPTIONS = {
     "sharpness": {"directions": 2},
 }
 _SPECIAL = ("shape-bias", "out-of-distribution", "relative-scores", "trajectory")
-_SPECIAL += ("mode-connectivity", "density", "stability")
+_SPECIAL += ("mode-connectivity", "density", "stability", "hessian-by-block")
 _RESOLUTION = 150  # dots per inch
 
 
@@ -154,7 +154,7 @@ def _special_studies(folder: Path) -> Iterator[tuple[Path, vp.Study]]:
             folder / "many-passes",
             NETWORKS,
             "shapes",
-            ["density", "stability"],
+            ["density", "hessian-by-block", "stability"],
             _OPTIONS,
             limit=_FEW_IMAGES,
         ),
