@@ -3,9 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+READY_DOCS := .venv/.ready-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow lint format types contracts check clean
+.PHONY: help setup demo docs test slow lint format types contracts check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -22,6 +23,13 @@ $(READY): pyproject.toml
 
 demo: $(READY)  ## examine two small packaged networks and write demo/report.html
 	$(BIN)/visprism demo --out demo
+
+$(READY_DOCS): $(READY)
+	PATH="$$PATH:$(CURDIR)/$(BIN)" uv pip install --python $(BIN)/python --group docs
+	touch $@
+
+docs: $(READY_DOCS)  ## build the site in docs/_build/html; warnings are errors
+	$(BIN)/python -m sphinx -W --keep-going -q $(DOCS_OPTIONS) -b html docs docs/_build/html
 
 test: $(READY)  ## run the tests but for the slow ones
 	$(BIN)/pytest -n 2 --dist loadfile -rs -m "not slow"
@@ -41,7 +49,7 @@ types: $(READY)  ## check the types
 contracts: $(READY)  ## check that imports follow the layers
 	$(BIN)/lint-imports
 
-check: lint format types contracts test slow  ## all of the above
+check: lint format types contracts docs test slow  ## all of the above
 
-clean:  ## remove the environment and the demo's output
-	rm -rf .venv demo
+clean:  ## remove the environment, the site and the demo's output
+	rm -rf .venv demo docs/_build docs/generated

@@ -35,6 +35,8 @@ _ARGUMENTS = {
     "train": " RECIPE --model MODEL --data DATA --out DIR",
     "recipes": " [RECIPE]",
     "harmonize": " MODEL --out DIR",
+    "doctor": "",
+    "completion": " SHELL",
 }
 
 HEAD = """\

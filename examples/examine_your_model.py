@@ -1,8 +1,9 @@
-# ruff: noqa: D100, B018 (a notebook as a script)
-# %% [markdown]
-# # Examine a model of your own
-#
-# A module that is defined here, and any iterable of batches, such as a `DataLoader`.
+"""
+Examine a model
+===============
+
+A module that is defined here, and any iterable of batches, such as a ``DataLoader``.
+"""
 
 # %%
 import subprocess
@@ -42,7 +43,8 @@ loader = DataLoader(TensorDataset(images, targets), batch_size=16)
 models = {"shallow": Mixer(depth=2).eval(), "deep": Mixer(depth=4).eval()}
 
 # %% [markdown]
-# ## A study in ten lines
+# A study in ten lines
+# --------------------
 
 # %%
 study = vp.examine(
@@ -56,7 +58,7 @@ study = vp.examine(
 study
 
 # %% [markdown]
-# Results are tables with units; `to_pandas` gives data frames.
+# Results are tables with units; ``to_pandas`` gives data frames.
 
 # %%
 print(study)
@@ -66,7 +68,8 @@ print([result for entry in between for result in entry.results])
 study["deep"]["variance"]
 
 # %% [markdown]
-# ## Reload in a new process
+# Reload in a new process
+# -----------------------
 
 # %%
 code = "import visprism as vp; s = vp.Study.load('study'); print(s, s['deep']['calibration'])"

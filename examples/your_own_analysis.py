@@ -1,13 +1,16 @@
-"""An analysis that visprism does not have: how sparse the feature maps of each block are.
+"""
+Add an analysis
+===============
 
-This one file adds the analysis: its command, its place in `examine`, the plan and the report,
-and its rows in results.json follow from the declaration. To install it, name this module in the
-entry points of a package::
+This file adds an analysis that visprism does not have: how sparse the feature maps of each
+block are. Its command, its place in ``examine``, the plan and the report, and its rows in
+results.json follow from the declaration. To install it, name this module in the entry points of
+a package::
 
     [project.entry-points."visprism.plugins"]
     sparsity = "your_own_analysis"
 
-Then `visprism sparsity --help` explains it. Run: python examples/your_own_analysis.py
+Then ``visprism sparsity --help`` explains it. Run: python examples/your_own_analysis.py
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,13 @@
-"""What the README, the docs and examples/ show runs as it stands there."""
+"""What the README and the pages show runs as it stands there."""
 
 import re
-import runpy
+import shlex
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
 
-from visprism.cli.parser import commands
+from visprism.cli.parser import commands, parse
 
 PROJECT = Path(__file__).parent.parent
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -16,9 +16,6 @@ BLOCKS = FENCE.findall(README)
 PAGES = [
     PROJECT / "docs" / name for name in ("harmonize.md", "analyses/attention-as-convolution.md")
 ]
-# Those of analyses are run by tests/test_plugins.py and tests/test_notebook.py.
-ELSEWHERE = {"your_own_analysis", "examine_your_model"}
-EXAMPLES = sorted(p for p in (PROJECT / "examples").glob("*.py") if p.stem not in ELSEWHERE)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +55,33 @@ def test_the_table_of_the_readme_lists_every_command_with_its_help():
     assert len(rows) == len(dict(rows))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs(path, capsys):
-    runpy.run_path(str(path), run_name="__main__")
-    assert capsys.readouterr().out
+# The site.
+
+HOW_TO = [PROJECT / "docs" / "tutorial.md", *sorted((PROJECT / "docs" / "howto").glob("*.md"))]
+SHELL = re.compile(r"^```sh\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+COMMANDS = [
+    (page.stem, shlex.split(line, comments=True)[1:])
+    for page in [PROJECT / "README.md", *HOW_TO]
+    for block in SHELL.findall(page.read_text("utf-8"))
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("visprism ") and "..." not in line
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_the_python_of_a_how_to_page_runs_from_top_to_bottom(page):
+    names = {}
+    for block in FENCE.findall(page.read_text("utf-8")):
+        exec(compile(block, page.name, "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "words", [words for _, words in COMMANDS], ids=[f"{p}-{w[0]}" for p, w in COMMANDS]
+)
+def test_a_command_of_a_page_is_accepted_by_the_parser(words):
+    assert parse(words).flags
+
+
+def test_pages_show_commands():
+    assert len(COMMANDS) > 10

@@ -23,7 +23,8 @@ SOURCES = sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.pyi"))
 PAGES = [
     PROJECT / "README.md",
     PROJECT / "CONTRIBUTING.md",
-    *sorted((PROJECT / "docs").rglob("*.md")),
+    *sorted((PROJECT / "docs").glob("*.md")),
+    *sorted((PROJECT / "docs").glob("[!_g]*/*.md")),  # neither _build nor generated
     *sorted((PROJECT / "tests" / "cli" / "help").glob("*.txt")),
 ]
 CHANGELOG = PROJECT / "CHANGELOG.md"  # names former commands too

@@ -49,10 +49,13 @@ from visprism.analyses.class_separability import ClassSeparability as ClassSepar
 from visprism.analyses.corruptions import Corruptions as Corruptions
 from visprism.analyses.density import Density as Density
 from visprism.analyses.feature_similarity import FeatureSimilarity as FeatureSimilarity
+from visprism.analyses.distribution_shift import DistributionShift as DistributionShift
 from visprism.analyses.fourier import Fourier as Fourier
+from visprism.analyses.fourier_plane import FourierPlane as FourierPlane
 from visprism.analyses.fourier_sensitivity import FourierSensitivity as FourierSensitivity
 from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.hessian import Hessian as Hessian
+from visprism.analyses.hessian_by_block import HessianByBlock as HessianByBlock
 from visprism.analyses.intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from visprism.analyses.landscape import Landscape as Landscape
 from visprism.analyses.mode_connectivity import ModeConnectivity as ModeConnectivity
@@ -70,6 +73,7 @@ from visprism.analyses.singular_values import SingularValues as SingularValues
 from visprism.analyses.stability import Stability as Stability
 from visprism.analyses.token_norms import TokenNorms as TokenNorms
 from visprism.analyses.token_similarity import TokenSimilarity as TokenSimilarity
+from visprism.analyses.training_curvature import TrainingCurvature as TrainingCurvature
 from visprism.analyses.trajectory import Trajectory as Trajectory
 from visprism.analyses.variance import Variance as Variance
 
@@ -117,6 +121,7 @@ from visprism.anatomy import watch as watch
 # Measurements of feature maps and attention.
 from visprism.measure.features import AttentionProbe as AttentionProbe
 from visprism.measure.features import CKAProbe as CKAProbe
+from visprism.measure.features import FourierPlaneProbe as FourierPlaneProbe
 from visprism.measure.features import FourierProbe as FourierProbe
 from visprism.measure.features import Probe as Probe
 from visprism.measure.features import SingularValueProbe as SingularValueProbe
@@ -142,6 +147,8 @@ from visprism.measure.loss import cross_entropy as cross_entropy
 from visprism.measure.loss import mini_batch_sharpness as mini_batch_sharpness
 from visprism.measure.loss import sharpness as sharpness
 from visprism.measure.loss import smoothed_cross_entropy as smoothed_cross_entropy
+from visprism.measure.loss.curvature import CurvatureMonitor as CurvatureMonitor
+from visprism.measure.loss.curvature import hessian_by_block as hessian_by_block
 from visprism.measure.loss.curvature import hessian_spectrum as hessian_spectrum
 from visprism.measure.loss.curvature import product_cost as product_cost
 from visprism.measure.loss.curvature import spectral_density as spectral_density

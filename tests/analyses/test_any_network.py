@@ -10,9 +10,10 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from visprism.analyses import ANALYSES
-from visprism.anatomy import dissect
+from visprism.anatomy import attentions, dissect
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
+from visprism.measure.loss.curvature import CurvatureMonitor
 
 CLASSES, SIDE, IMAGES = 3, 64, 24
 
@@ -73,7 +74,9 @@ NETWORKS = {
 }
 
 # What an analysis does not apply to, and why.
-REASONS: dict[tuple[str, str], str] = {}
+REASONS: dict[tuple[str, str], str] = {
+    ("hessian-by-block", "headless vit"): "there are no labels|classes|targets",
+}
 
 
 @cache
@@ -105,12 +108,15 @@ ADDED = [
     "attribution",
     "quantization",
     "intrinsic-dimension",
+    "fourier-plane",
+    "hessian-by-block",
 ]
 OPTIONS = {
     "readout": {"neighbors": 5, "folds": 3},
     "out-of-distribution": {"ood_data": "shapes?size=64", "neighbors": 5},
     "attribution": {"blocks": 2, "steps": 3},
     "quantization": {"bits": (4,)},
+    "hessian-by-block": {"by": "kind", "probes": 3},
 }
 TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images
 PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
@@ -131,3 +137,38 @@ def test_it_works_on_any_network_or_says_why_not(name, network):
     assert result.findings()
     assert set(result.block) <= {block.name for block in anatomy}
     assert result.provenance.images == TESTED.get(name, IMAGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name != "headless vit"])
+def test_a_monitor_measures_any_network(network):
+    model, batches = built(network).model, labeled_images()[:1]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    monitor = CurvatureMonitor(model, batches, optimizer, sam_rho=0.05, tol=0.05)
+    monitor.measure()
+    assert np.isfinite(monitor.result().eigenvalue).all()
+
+
+@pytest.mark.parametrize(
+    "network", ["vit with registers", "swin", "hugging face vit", "resnet"]
+)
+def test_heads_have_a_fourier_plane_where_there_are_any(network):
+    analysis = ANALYSES["fourier-plane"](parts="heads")
+    if network == "resnet":
+        with pytest.raises(InputError, match="no attention whose weights can be read"):
+            analysis(built(network), labeled_images())
+        return
+    heads = sum(attention.geometry.heads for attention in attentions(built(network)))
+    assert len(analysis(built(network), labeled_images()).pictures()) == heads
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name != "headless vit"])
+def test_attacks_and_ablations_work_on_any_network(network):
+    adversarial = ANALYSES["adversarial"](
+        attacks=("apgd",), epsilons=(1 / 255,), steps=2, target_classes=1
+    )
+    ablation = ANALYSES["ablation"](replacement="mean", parts=("blocks",), draws=1)
+    for analysis in (adversarial, ablation):
+        result = analysis(built(network), labeled_images(), preprocessing=PREPROCESSING)
+        assert len(result)

@@ -55,9 +55,9 @@ def test_the_networks_of_the_scales_can_be_built():
 
 
 def test_a_recipe_with_fewer_images_has_as_many_epochs_or_updates():
-    whole = ARMS["vit"].recipe(SMALL, 0)
-    assert ARMS["vit 10%"].recipe(SMALL, 0) == whole
-    assert ARMS["vit 10%, same updates"].recipe(SMALL, 0).epochs == 10 * whole.epochs
+    reference = ARMS["vit"].recipe(SMALL, 0)
+    assert ARMS["vit 10%"].recipe(SMALL, 0) == reference
+    assert ARMS["vit 10%, same updates"].recipe(SMALL, 0).epochs == 10 * reference.epochs
 
 
 def test_arms_with_the_same_training_share_their_runs(tmp_path):

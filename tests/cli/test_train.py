@@ -157,7 +157,7 @@ def test_recipes_are_listed_and_printed(capsys):
         (
             "quick",
             ["--log", "paper"],
-            "loggers must be of tensorboard, wandb, trackio, got 'paper'",
+            "loggers must be of tensorboard, trackio, wandb, got 'paper'",
         ),
         (
             "quick",

@@ -4,6 +4,7 @@ import warnings
 from dataclasses import replace
 
 import torch
+from results_by_hand.loss import training_curvature
 
 from visprism.analyses import ANALYSES
 from visprism.analyses.subject import subject_of
@@ -20,9 +21,11 @@ OPTIONS = {
     "attribution": {"blocks": 1, "steps": 2},
     "corruptions": {"corruptions": ("fog",), "severities": (1,)},
     "density": {"k": 2, "runs": 1, "steps": 4, "probes": 3},
+    "distribution-shift": {"sets": (DATA,)},
     "fourier-sensitivity": {"max_frequency": 2},
     "frequency-noise": {"frequencies": (0.3,)},
     "hessian": {"k": 1, "mini_batch": 8},
+    "hessian-by-block": {"by": "kind", "probes": 3},
     "landscape": {"points": 3, "ring_planes": 1, "angles": 4},
     "out-of-distribution": {"neighbors": 5, "ood_data": DATA},
     "quantization": {"bits": (4,)},
@@ -39,6 +42,8 @@ def measurement(name, model, folder):
     options = dict(OPTIONS.get(name, {}))
     if name in CHECKPOINTS:
         options["checkpoints"] = _checkpoints(model, folder, CHECKPOINTS[name])
+    if name == "training-curvature":
+        options["curvature"] = _curvature(model, folder)
     analysis = ANALYSES[name](**options)
     number = max(16, analysis.min_images)
     images = images_of(DATA, DataOptions(limit=number), side=SIDE)
@@ -53,6 +58,13 @@ def measurement(name, model, folder):
             return analysis.measure(subject, subject.named(DEFAULT_RUN))
 
     return measure
+
+
+def _curvature(model, folder):
+    """The file that a training run of the model would have written."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    replace(training_curvature(), parameters=parameters).save(folder / "curvature.npz")
+    return folder / "curvature.npz"
 
 
 def _checkpoints(model, folder, number):

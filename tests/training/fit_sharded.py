@@ -130,7 +130,7 @@ def shares():
         "average": list(engine.average.parameters()),
         "moments": [
             t
-            for optimizer in engine._optimizers
+            for optimizer in engine.optimizers
             for values in optimizer.state.values()
             for t in values.values()
             if t.ndim

@@ -141,5 +141,5 @@ def test_a_run_that_is_refused_creates_none_on_the_service(service, tmp_path):
 
 
 def test_an_unknown_logger_is_refused(tmp_path):
-    with pytest.raises(InputError, match="must be of tensorboard, wandb, trackio, got 'paper'"):
+    with pytest.raises(InputError, match="must be of tensorboard, trackio, wandb, got 'paper'"):
         make_loggers(["paper"], tmp_path, {})

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
-from visprism.analyses.subject import Subject
+from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.data.corruptions import PERTURBATIONS, SequenceBatches
 from visprism.measure.outputs import stability
 from visprism.results.base import Result
+from visprism.results.stability import RelativeFlipRates, relative_flip_rates
 from visprism.results.stability import Stability as StabilityResult
 
 Perturbation = Literal[
@@ -40,6 +41,13 @@ class Stability(Analysis):
             "Each bar is a perturbation: the fraction of frames whose predicted class differs "
             "from that of the frame before, or of the first frame for noise.",
         ),
+        Section(
+            RelativeFlipRates,
+            "Flip rate relative to the first model",
+            "Flip rate of the second model over that of the first, by perturbation, and its "
+            "mean. With AlexNet as the first model the mean is the mFR of ImageNet-P.",
+            figures={},
+        ),
     )
 
     perturbations: tuple[Perturbation, ...] = option(
@@ -57,6 +65,12 @@ class Stability(Analysis):
         }
         return stability(subject.model, sequences, run=subject.for_outputs(run))
 
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002
+        """Flip rates of the second model over those of the first."""
+        reference, result = (_flip_rates(measured) for measured in (first, second))
+        names = {"model": second.subject.name, "reference_model": first.subject.name}
+        return (relative_flip_rates(result, reference, **names),)
+
     def cost(self, subject: Subject) -> Cost:
         """One pass per frame, and the time to make the frames."""
         frames = _FRAMES * len(self.perturbations)
@@ -69,3 +83,7 @@ class Stability(Analysis):
         if len(self.perturbations) < 4:
             return None
         return replace(self, perturbations=self.perturbations[::2])
+
+
+def _flip_rates(measured: Measured) -> StabilityResult:
+    return next(result for result in measured.results if isinstance(result, StabilityResult))

@@ -155,7 +155,7 @@ class Subject:
 
         checks = {
             Needs.FEATURES: self._without_features,
-            Needs.ATTENTION: self._without_attention,
+            Needs.ATTENTION: self.without_attention,
             Needs.TARGETS: self._without_targets,
             Needs.PIXELS: self._without_pixels,
             Needs.TEXTURES: self._without_textures,
@@ -174,7 +174,8 @@ class Subject:
             return None
         return "no block of the model has a feature map on a spatial grid"
 
-    def _without_attention(self) -> str | None:
+    def without_attention(self) -> str | None:
+        """Why no attention weights can be read; None if they can."""
         if attentions(self.anatomy):
             return None
         return "the model has no attention whose weights can be read"

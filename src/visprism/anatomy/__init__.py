@@ -24,6 +24,7 @@ from visprism.anatomy.run.cached_forward import (
     first_images,
     forward_from_cut,
 )
+from visprism.anatomy.run.head_maps import watch_heads
 from visprism.anatomy.run.quantized_weights import quantized, weights_of
 from visprism.anatomy.run.replaced_parts import (
     ReplacedPart,
@@ -81,6 +82,7 @@ __all__ = [
     "replaced_ablation",
     "token_parts",
     "watch",
+    "watch_heads",
     "watch_tokens",
     "weights_of",
 ]

@@ -9,6 +9,7 @@ from visprism.claims.scales import Scale
 from visprism.core.run import Run
 from visprism.results.training import History
 from visprism.training import Job, Recipe, as_yaml, train
+from visprism.training.recipe_files import read_recipe
 
 _WEIGHTS, _HISTORY, _RECIPE = "model.safetensors", "history.npz", "recipe.yaml"
 
@@ -62,7 +63,7 @@ class TrainingRun:
     def finished(self) -> bool:
         """Whether the folder holds the outcome of exactly this training."""
         files = [self.folder / name for name in (_WEIGHTS, _HISTORY, _RECIPE)]
-        return all(f.is_file() for f in files) and files[-1].read_text() == as_yaml(self.recipe)
+        return all(f.is_file() for f in files) and read_recipe(files[-1]) == self.recipe
 
     def train(self, run: Run) -> History:
         """Train it, resume its training, or read the history of a finished one."""

@@ -29,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
             signal.signal(signal.SIGTERM, _terminated)
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every retry
+        if not sys.stderr.isatty():  # downloads of libraries draw bars with carriage returns
+            os.environ.setdefault("TQDM_DISABLE", "1")
+            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         code = arguments.run(arguments)
         sys.stdout.flush()
         if argv is None:  # all is written; while Python ends, a signal would be a failure

@@ -2,13 +2,14 @@
 
 from argparse import ArgumentParser, Namespace
 
-from visprism.cli.options import size_options, weights_options
-from visprism.cli.output import columns
+from visprism.cli.options import json_option, size_options, weights_options
+from visprism.cli.output import columns, print_json
 from visprism.cli.values import folder
 
 
 def anatomy(arguments: Namespace) -> None:
     """Print a model's blocks; draw them if a folder is named."""
+    import numpy as np
     import torch
 
     from visprism.anatomy import costs, dissect
@@ -35,12 +36,31 @@ def anatomy(arguments: Namespace) -> None:
         map(amount, table.macs.tolist()),
         strict=True,
     )
-    print(loaded.name)
-    print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
-    print(
-        f"{len(table)} blocks, {amount(table.distinct_parameters)} parameters, "
-        f"{amount(table.macs.sum().item())} MACs per {height}x{width} image"
-    )
+    if arguments.json:
+        by_block = {
+            name: getattr(table, name)
+            for name in table.columns()
+            if np.ndim(getattr(table, name))
+        }
+        print_json(
+            {
+                "model": loaded.name,
+                "image": [height, width],
+                "parameters": int(table.distinct_parameters),
+                "macs": int(table.macs.sum()),
+                "blocks": [
+                    {key: values[i].item() for key, values in by_block.items()}
+                    for i in range(len(table))
+                ],
+            }
+        )
+    else:
+        print(loaded.name)
+        print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
+        print(
+            f"{len(table)} blocks, {amount(table.distinct_parameters)} parameters, "
+            f"{amount(table.macs.sum().item())} MACs per {height}x{width} image"
+        )
     if arguments.out:
         with output_folder(arguments.out) as place:
             stem = f"{slug(loaded.label)}-anatomy"
@@ -60,4 +80,5 @@ def add(to: ArgumentParser) -> None:
     )
     weights_options(to)
     size_options(to)
+    json_option(to)
     to.set_defaults(run=anatomy)

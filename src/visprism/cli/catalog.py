@@ -2,15 +2,16 @@
 
 import csv
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from visprism.cli.options import DATA
-from visprism.cli.output import columns
+from visprism.cli.options import DATA, json_option
+from visprism.cli.output import columns, print_json, records
 from visprism.cli.values import positive
 from visprism.core.errors import InputError
 
@@ -31,26 +32,46 @@ class ZooEntry:
 def models(arguments: Namespace) -> None:
     """List the zoo, or every name of any source that matches, or what they cost."""
     if arguments.trained:
-        from visprism.models.pretrained import card_table
+        from visprism.models.pretrained import card_table, matching_cards
 
-        print(columns(*card_table(arguments.pattern)))
+        if arguments.json:
+            print_json([asdict(card) for card in matching_cards(arguments.pattern)])
+        else:
+            print(columns(*card_table(arguments.pattern)))
         return
     if arguments.cost:
-        _print_costs(_costed(arguments.pattern), arguments.batch_size)
+        names = _costed(arguments.pattern)
+        if arguments.json:
+            print_json([asdict(cost) for cost in _costs(names, arguments.batch_size)])
+        else:
+            _print_costs(names, arguments.batch_size)
         return
     rows = _zoo_rows(arguments.pattern)
     if arguments.pattern is not None:
-        rows += [(name, "-", "-", _source(name), "-") for name in _elsewhere(arguments.pattern)]
+        rows += [
+            (name, None, None, _source(name), []) for name in _elsewhere(arguments.pattern)
+        ]
     if not rows:
         raise InputError(
             f"pattern must match a model of the zoo, timm or torchvision, got "
             f"{arguments.pattern!r}"
         )
-    print(columns(["model", "parameters", "MACs", "source", "weights included"], rows))
+    header = ["model", "parameters", "MACs", "source", "weights included"]
+    if arguments.json:
+        print_json(records(header, rows))
+        return
+    print(columns(header, map(_texts, rows)))
     print(
         "\nMACs are those of one image; --cost measures those of timm and torchvision.\n"
         "`visprism models PATTERN` searches the zoo, timm and torchvision."
     )
+
+
+def _texts(row: Sequence[Any]) -> list[str]:
+    """A row of the table: numbers with separators, and a dash for what is not there."""
+    name, parameters, macs, source, tags = row
+    counts = ("-" if count is None else f"{count:,}" for count in (parameters, macs))
+    return [name, *counts, source, ", ".join(tags) or "-"]
 
 
 def read_catalog() -> dict[str, ZooEntry]:
@@ -75,7 +96,7 @@ def _models_folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _zoo_rows(pattern: str | None) -> list[tuple[str, ...]]:
+def _zoo_rows(pattern: str | None) -> list[tuple[Any, ...]]:
     """A row for each network of the zoo and of plug-ins that matches."""
     catalog = read_catalog()
     names = list(catalog)
@@ -87,12 +108,12 @@ def _zoo_rows(pattern: str | None) -> list[tuple[str, ...]]:
     for path in sorted((_models_folder() / "weights").glob("*.json")):
         name, _, tag = path.stem.partition(".")
         tags.setdefault(name, []).append(tag)
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for name in names:
         if pattern is None or _matches(name, pattern):
             entry = catalog.get(name)
-            cost = ("", "") if entry is None else (f"{entry.parameters:,}", f"{entry.macs:,}")
-            rows.append((name, *cost, "zoo", ", ".join(tags.get(name, ["-"]))))
+            cost = (None, None) if entry is None else (entry.parameters, entry.macs)
+            rows.append((name, *cost, "zoo", tags.get(name, [])))
     return rows
 
 
@@ -132,24 +153,44 @@ def _costed(pattern: str | None) -> list[str]:
     return names
 
 
-def _print_costs(names: Sequence[str], batch_size: int) -> None:
-    """A line for each model, as soon as it has been measured."""
+@dataclass(frozen=True)
+class MeasuredCost:
+    """What one model costs on this machine."""
+
+    model: str
+    image: tuple[int, int]  # (height, width), in pixels
+    parameters: int
+    macs: int  # multiply-accumulates of one image
+    images_per_second: float
+
+
+def _costs(names: Sequence[str], batch_size: int) -> Iterator[MeasuredCost]:
+    """The cost of each model, measured when it is read."""
     import torch
 
     from visprism.measure.throughput import model_cost
     from visprism.models import load_model
 
+    for name in names:
+        loaded = load_model(name)
+        size = loaded.preprocessing.size
+        cost = model_cost(loaded.model, torch.zeros(batch_size, 3, *size))
+        yield MeasuredCost(name, size, cost.parameters, cost.macs, cost.images_per_second)
+
+
+def _print_costs(names: Sequence[str], batch_size: int) -> None:
+    """A line for each model, as soon as it has been measured."""
+    import torch
+
     width = max(map(len, names))
     print(
         f"{'model':<{width}}  {'image':>9}  {'parameters':>11}  {'MACs':>14}  {'images/s':>8}"
     )
-    for name in names:
-        loaded = load_model(name)
-        height, side = loaded.preprocessing.size
-        cost = model_cost(loaded.model, torch.zeros(batch_size, 3, height, side))
+    for cost in _costs(names, batch_size):
+        image = "x".join(map(str, cost.image))
         print(
-            f"{name:<{width}}  {f'{height}x{side}':>9}  {cost.parameters:>11,}  "
-            f"{cost.macs:>14,}  {cost.images_per_second:>8.1f}",
+            f"{cost.model:<{width}}  {image:>9}  {cost.parameters:>11,}  {cost.macs:>14,}  "
+            f"{cost.images_per_second:>8.1f}",
             flush=True,
         )
     threads = torch.get_num_threads()
@@ -159,11 +200,15 @@ def _print_costs(names: Sequence[str], batch_size: int) -> None:
     )
 
 
-def data(arguments: Namespace) -> None:  # noqa: ARG001 (every command takes them)
+def data(arguments: Namespace) -> None:
     """List the registered data sets, those of plug-ins too, and how they are named."""
     from visprism.data import DATA as REGISTERED
 
-    print(columns(["data", "description"], described(REGISTERED)))
+    header, rows = ["data", "description"], described(REGISTERED)
+    if arguments.json:
+        print_json(records(header, rows))
+        return
+    print(columns(header, rows))
     print(f"\n{DATA}", end="")
 
 
@@ -201,9 +246,11 @@ def add_models(to: ArgumentParser) -> None:
         metavar="N",
         help="images per forward pass of --cost (default: 8)",
     )
+    json_option(to)
     to.set_defaults(run=models)
 
 
 def add_data(to: ArgumentParser) -> None:
-    """Add nothing: ``data`` has no arguments."""
+    """The arguments of ``data``."""
+    json_option(to)
     to.set_defaults(run=data)

@@ -3,10 +3,11 @@
 import argparse
 import sys
 from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from visprism.cli.options import device_options, out_options
-from visprism.cli.output import columns
+from visprism.cli.options import device_options, json_option, out_options
+from visprism.cli.output import columns, print_json, records
 from visprism.cli.values import positive
 
 ACTIONS = ("list", "run", "report")
@@ -16,18 +17,26 @@ SCALES = ("small", "paper", "test")  # a test compares them with the declared on
 def claims(arguments: Namespace) -> None:
     """List the claims, run their experiments, or write the report."""
     if arguments.action == "list":
-        _list()
+        _list(as_json=arguments.json)
     elif arguments.action == "run":
         _run(arguments)
     else:
-        _report(arguments.out)
+        _report(arguments.out, as_json=arguments.json)
 
 
-def _list() -> None:
+def _list(*, as_json: bool) -> None:
     from visprism.claims.paper import CLAIMS
 
     rows = [(c.code, c.source, str(len(c.hypotheses)), c.statement) for c in CLAIMS.values()]
-    print(columns(["claim", "source", "hypotheses", "statement"], rows))
+    _print(["claim", "source", "hypotheses", "statement"], rows, as_json=as_json)
+
+
+def _print(header: Sequence[str], rows: Iterable[Sequence[str]], *, as_json: bool) -> None:
+    """A table as text or as JSON."""
+    if as_json:
+        print_json(records(header, rows))
+    else:
+        print(columns(header, rows))
 
 
 def _run(arguments: Namespace) -> None:
@@ -57,10 +66,10 @@ def _run(arguments: Namespace) -> None:
         message = f"{arguments.out} is kept; the same command resumes"
         raise KeyboardInterrupt(message) from interruption
     if raw is not None:
-        _report(arguments.out)
+        _report(arguments.out, as_json=arguments.json)
 
 
-def _report(out: Path) -> None:
+def _report(out: Path, *, as_json: bool) -> None:
     """Print the verdicts, and write the page."""
     from visprism.claims.experiment import RawNumbers
     from visprism.claims.report import page, sections_of
@@ -72,10 +81,10 @@ def _report(out: Path) -> None:
         for section in sections_of(raw)
         for protocol, verdict in section.by_protocol.items()
     ]
-    print(columns(["claim", "protocol", "verdict", "seeds"], rows))
+    _print(["claim", "protocol", "verdict", "seeds"], rows, as_json=as_json)
     path = (out if out.is_dir() else out.parent) / "claims.html"
     write_text(path, page(raw))
-    print(f"Wrote {path}")
+    print(f"Wrote {path}", file=sys.stderr if as_json else sys.stdout)
 
 
 def add(to: argparse.ArgumentParser) -> None:
@@ -116,3 +125,4 @@ def add(to: argparse.ArgumentParser) -> None:
         help="trained networks of each arm (default: as the scale states)",
     )
     device_options(to)
+    json_option(to, "claims and verdicts")

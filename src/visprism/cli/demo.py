@@ -1,10 +1,11 @@
 """``visprism demo``: examine two small networks that ship trained, or train them first."""
 
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visprism.cli.options import out_options, seed_options
+from visprism.cli.options import json_option, out_options, seed_options
 from visprism.cli.output import columns
 from visprism.cli.values import minutes
 from visprism.core.errors import InputError, OutputError
@@ -26,6 +27,7 @@ def demo(arguments: Namespace) -> int:
     from visprism.demo import SHIPPED
     from visprism.study import examine
     from visprism.study.console import print_event
+    from visprism.study.exports import json_of
     from visprism.study.files import write_files
     from visprism.study.subjects import DataOptions
 
@@ -49,8 +51,11 @@ def demo(arguments: Namespace) -> int:
         raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
     except OutputError as error:
         raise InputError(f"{error} So far, {stored_results(arguments.out)}.") from error
-    print_study(study)
-    print(f"Wrote {arguments.out / 'report.html'}")
+    if arguments.json:
+        print(json_of(study), end="")
+    else:
+        print_study(study)
+        print(f"Wrote {arguments.out / 'report.html'}")
     return exit_code(study)
 
 
@@ -63,7 +68,7 @@ def _trained(folder: Path, run: "Run") -> "dict[str, LoadedModel]":
         for n in networks
     ]
     header = ["network", "accuracy before", "after", "training images", "time"]
-    print(columns(header, rows))
+    print(columns(header, rows), file=sys.stderr)
     return {n.name: n.network for n in networks}
 
 
@@ -84,4 +89,5 @@ def add(to: ArgumentParser) -> None:
         metavar="N",
         help="time budget of the measurements in minutes (default: 0.6)",
     )
+    json_option(to, "answers, findings and failures")
     to.set_defaults(run=demo)

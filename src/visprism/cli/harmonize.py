@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from visprism.cli.options import (
     Container,
     device_options,
+    json_option,
     out_options,
     size_options,
     weights_options,
 )
-from visprism.cli.output import columns
+from visprism.cli.output import columns, print_json, records
 from visprism.cli.train import changes_options, recipe_of
 from visprism.cli.values import positive
 
@@ -63,12 +64,25 @@ def harmonize(arguments: Namespace) -> None:
         )
         for b in blocks
     ]
-    print(columns(["block", "stage", "output", "kind"], rows))
+    header = ["block", "stage", "output", "kind"]
     before, after = (_parameters(model) for model in (network.model, alternet))
+    findings = [str(finding) for finding in search.findings()] if search is not None else []
+    model = _final_name(saved, folder, arguments)
+    if arguments.json:
+        print_json(
+            {
+                "blocks": records(header, rows),
+                "parameters_before": before,
+                "parameters_after": after,
+                "findings": findings,
+                "out": str(arguments.out),
+                "model": model,
+            }
+        )
+        return
+    print(columns(header, rows))
     print(f"{before:,} parameters before, {after:,} after")
-    for finding in search.findings() if search is not None else ():
-        print(finding)
-    print(f"Wrote {arguments.out}; load it as {_final_name(saved, folder, arguments)}")
+    print(*findings, f"Wrote {arguments.out}; load it as {model}", sep="\n")
 
 
 def _final_name(name: str, scratch: object, arguments: Namespace) -> str:
@@ -189,6 +203,7 @@ def add(to: argparse.ArgumentParser) -> None:
         "(default: no search)",
     )
     device_options(to)
+    json_option(to)
     _search_options(to.add_argument_group("search (only with --search)"))
 
 

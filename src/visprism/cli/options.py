@@ -32,9 +32,8 @@ Weights are random unless the model is named as
   NAME --pretrained       published weights of a model of timm, torchvision or Hugging Face,
                           which are downloaded, or the weights inside the package
   hf:FOLDER               the weights in the folder
-The CIFAR-100 checkpoints of the authors of "How Do Vision Transformers Work?" load as
-resnet50_32@FILE, vit_tiny_patch2_32@FILE, pit_tiny_patch2_32@FILE and
-swin_tiny_patch1_window4_32@FILE.
+Checkpoints of the code of "How Do Vision Transformers Work?" load under the name of the
+network in the zoo, as resnet50_32@FILE.
 """
 DATA = """\
 DATA is one of
@@ -51,6 +50,13 @@ BOTH = f"{MODEL}\n{DATA}"
 
 
 Container = Any  # an ArgumentParser or a group of its arguments; argparse names no common type
+
+
+def json_option(to: Container, what: str = "the output") -> None:
+    """Whether to print JSON."""
+    to.add_argument(
+        "--json", action="store_true", help=f"print {what} as JSON (default: as text)"
+    )
 
 
 def models_options(to: argparse.ArgumentParser) -> None:
@@ -187,9 +193,5 @@ def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None)
         metavar="F,...",
         help="formats of figure files: png, svg, pdf (default: png)",
     )
-    group.add_argument(
-        "--json",
-        action="store_true",
-        help="print answers, findings and failures as JSON (default: as text)",
-    )
+    json_option(group, "answers, findings and failures")
     compute_options(to.add_argument_group("computation"))

@@ -1,7 +1,24 @@
-"""What a study prints on stdout: its table, its findings, and what failed."""
+"""What commands print on stdout: tables, JSON, and the findings and failures of a study."""
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+
+def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
+    """Print as JSON, indented, in the encoding of every terminal."""
+    print(json.dumps(content, indent=2))
+
+
+def records(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Each row as a mapping of names of columns to values.
+
+    Example:
+        >>> records(["name", "images/s"], [("stem", 1)])
+        [{'name': 'stem', 'images_per_second': 1}]
+    """
+    keys = [name.lower().replace("/s", "_per_second").replace(" ", "_") for name in header]
+    return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -13,7 +13,9 @@ from visprism.cli import (
     anatomy,
     catalog,
     claims,
+    completion,
     demo,
+    doctor,
     harmonize,
     study_commands,
     train,
@@ -22,6 +24,7 @@ from visprism.cli import (
 from visprism.cli.declarations import groups, summaries
 from visprism.cli.errors import Parser, flags_of
 from visprism.cli.options import BOTH, DATA, MODEL, WEIGHTS
+from visprism.cli.study_file import Models, first_file, in_file, study_arguments
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 
@@ -83,6 +86,14 @@ def commands() -> dict[str, Command]:
         "harmonize": Command(
             "replace convolutions of a CNN by self-attention", harmonize.add, "training", BOTH
         ),
+        "doctor": Command(
+            "print versions, devices and folders for a bug report", doctor.add, "installation"
+        ),
+        "completion": Command(
+            "print the completion script of a shell: bash, zsh or fish",
+            completion.add,
+            "installation",
+        ),
     }
 
 
@@ -101,7 +112,24 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     root, made = _root(available)
     if named is not None:
         available[named].add(made[named])
-    arguments, extra = root.parse_known_args(words)
+    study_file = first_file(words)
+    stated: list[str] = []
+    models: Models = []
+    if study_file is not None:
+        stated, models = study_arguments(study_file, made["examine"])
+        words = [words[0], *stated, str(study_file), *words[2:]]
+    try:
+        arguments, extra = root.parse_known_args(words)
+    except InputError as error:
+        if study_file is None:
+            raise
+        raise in_file(error, study_file, words[len(stated) + 2 :]) from error
+    if study_file is not None:
+        if len(arguments.models) > 1:
+            raise InputError(
+                f"a study file must be the only model, got also {arguments.models[1]}"
+            )
+        arguments.models = models
     flags = flags_of(made[named]) if named is not None else []
     if extra:
         flag = extra[0].partition("=")[0]

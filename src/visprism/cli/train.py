@@ -5,7 +5,14 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from visprism.cli.options import Container, device_options, out_options, size_options
+from visprism.cli.options import (
+    Container,
+    device_options,
+    json_option,
+    out_options,
+    size_options,
+)
+from visprism.cli.output import columns, print_json, records
 from visprism.cli.values import fraction, minutes, nonnegative, positive
 
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ def train(arguments: Namespace) -> None:
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.figures import panel, save_figure
+    from visprism.results.base import Result
     from visprism.training import Job, train
     from visprism.training.checkpoint_files import valid_checkpoint
 
@@ -44,25 +52,37 @@ def train(arguments: Namespace) -> None:
             if history.evaluated:
                 figure = panel([history], quantity="accuracy")
                 save_figure(figure, arguments.out / "curves-accuracy")
+            results = [history]
+            if recipe.curvature_every:
+                curvature = Result.load(arguments.out / "curvature.npz")
+                save_figure(panel([curvature]), arguments.out / "curves-curvature")
+                results.append(curvature)
     except KeyboardInterrupt as interruption:
         checkpoint = valid_checkpoint(arguments.out)
         message = "no training checkpoint was saved yet"
         if checkpoint is not None:
             message = f"saved {checkpoint}; the same command with --resume resumes"
         raise KeyboardInterrupt(message) from interruption
-    for finding in history.findings():
-        print(finding)
-    print(f"Wrote {arguments.out}")
+    findings = [str(finding) for result in results for finding in result.findings()]
+    if arguments.json:
+        print_json({"out": str(arguments.out), "findings": findings})
+    else:
+        print(*findings, f"Wrote {arguments.out}", sep="\n")
 
 
 def recipes(arguments: Namespace) -> None:
     """List the recipes, or print one as YAML."""
     from visprism.cli.catalog import described
-    from visprism.cli.output import columns
     from visprism.training import RECIPES, as_yaml
+    from visprism.training.recipe_files import recipe_fields
 
-    if arguments.recipe is None:
-        print(columns(["recipe", "description"], described(RECIPES)))
+    header = ["recipe", "description"]
+    if arguments.recipe is None and arguments.json:
+        print_json(records(header, described(RECIPES)))
+    elif arguments.recipe is None:
+        print(columns(header, described(RECIPES)))
+    elif arguments.json:
+        print_json(recipe_fields(recipe_of(arguments)))
     else:
         print(as_yaml(recipe_of(arguments)), end="")
 
@@ -76,6 +96,7 @@ def add_recipes(to: ArgumentParser) -> None:
         help="recipe to print as YAML (default: list all)",
     )
     changes_options(to)
+    json_option(to)
     to.set_defaults(run=recipes)
 
 
@@ -176,9 +197,10 @@ def add_train(to: ArgumentParser) -> None:
         "--log",
         action="append",
         metavar="NAME",
-        help="logger: tensorboard, wandb or trackio; repeatable (default: tensorboard if"
+        help="logger: tensorboard, trackio or wandb; repeatable (default: tensorboard if"
         " installed; history.csv is always written)",
     )
+    json_option(to, "findings")
 
 
 def changes_options(to: Container) -> None:

@@ -1,5 +1,10 @@
-"""Progress: bars on a terminal, a few plain lines elsewhere; always on stderr."""
+"""Progress: bars on a terminal, a few plain lines elsewhere; always on stderr.
 
+A terminal that cannot move its cursor (``TERM=dumb``) gets lines too. Bars have no colors where
+``NO_COLOR`` is set, which rich sees to.
+"""
+
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
@@ -10,6 +15,8 @@ if TYPE_CHECKING:
     from visprism.core.run import Progress
 
 _SECONDS = 10  # between lines where there is no terminal
+_COUNTS = 24  # characters of a line for counts, time and gaps
+_LEAST = 12  # characters for label and bar
 
 
 @contextmanager
@@ -18,23 +25,27 @@ def console_progress() -> Iterator["Progress"]:
 
     Of several processes only the first calls it.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield plain
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
+    console = Console(stderr=True)
+    width = max(_LEAST, console.width - _COUNTS)  # of label and bar, on one line
     columns = [
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(min(40, width // 3)),
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
     ]
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    with Bars(*columns, console=console) as bars:
 
         def bar(items: Iterable, label: str) -> Iterable:
-            return bars.track(items, total=_length(items), description=label)
+            room = width - min(40, width // 3)
+            short = label if len(label) <= room else f"{label[: room - 1]}…"
+            return bars.track(items, total=_length(items), description=short)
 
         yield bar
 

@@ -44,6 +44,8 @@ class ImageSet:
     # The class of the texture, of images whose shape is of another class.
     textures: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
     framed: bool = False  # cropped already, so that no center crop follows
+    # The classes that the data has images of, where these are defined to be a part; empty: all.
+    class_subset: tuple[int, ...] = ()
     # The index of each image in the data that this is a subset of; None: these are all of it.
     positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
 

@@ -1,12 +1,59 @@
-"""ImageNet-1k: a folder or Parquet files of its 1,000 classes, with their names."""
+"""ImageNet-1k and its variants: folders of its 1,000 classes, or of a part of them."""
 
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.data.folder import folder
 from visprism.data.image_set import DATA, ImageSet
 from visprism.data.parquet import parquet
+
+
+@DATA.register
+def imagenet_r(path: str, *, split: str | None = None) -> ImageSet:
+    """ImageNet-R, renditions of 200 classes, from DIR/WORDNET-ID/IMAGE."""
+    return _variant("imagenet_r", path, split)
+
+
+@DATA.register
+def imagenet_a(path: str, *, split: str | None = None) -> ImageSet:
+    """ImageNet-A, natural adversarial examples of 200 classes, from DIR/WORDNET-ID/IMAGE."""
+    return _variant("imagenet_a", path, split)
+
+
+@DATA.register
+def imagenet_sketch(path: str, *, split: str | None = None) -> ImageSet:
+    """ImageNet-Sketch, drawings of all classes, from DIR/WORDNET-ID/IMAGE."""
+    return _variant("imagenet_sketch", path, split)
+
+
+def _variant(name: str, path: str, split: str | None) -> ImageSet:
+    """Images of some classes of ImageNet, with the indices that these have in ImageNet-1k.
+
+    Raises:
+        InputError: if there is no such folder, or a class folder is not named by a WordNet
+            identifier of ImageNet-1k.
+    """
+    from timm.data import ImageNetInfo
+
+    images, info = folder(path, split=split), ImageNetInfo()
+    index = {identifier: i for i, identifier in enumerate(info.label_names())}
+    others = [identifier for identifier in images.class_names if identifier not in index]
+    if others or not images.class_names:
+        raise InputError(
+            f"{name}:{path} must have folders named by WordNet identifiers of ImageNet-1k, "
+            f"such as n01443537, got {', '.join(others[:2]) or 'images without folders'}"
+        )
+    classes = np.array([index[identifier] for identifier in images.class_names])
+    return replace(
+        images,
+        source=f"{name}:{path}",
+        class_names=tuple(info.index_to_description(i) for i in range(len(index))),
+        targets=classes[images.targets],
+        class_subset=tuple(classes.tolist()) if len(classes) < len(index) else (),
+    )
 
 
 @DATA.register

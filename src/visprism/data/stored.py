@@ -96,6 +96,29 @@ def cifar10_p(
     )
 
 
+def stored_conditions(spec: str) -> list[str]:
+    """The specification of each corruption and severity of a stored set; others as they are.
+
+    ``imagenet_c:DIR`` without options becomes one for each CORRUPTION/SEVERITY in DIR, and
+    ``cifar10_c:DIR`` and ``cifar100_c:DIR`` one for each CORRUPTION.npy and severity.
+
+    Raises:
+        InputError: if the folder holds no such set.
+    """
+    name, _, path = spec.partition(":")
+    if name not in ("imagenet_c", "cifar10_c", "cifar100_c") or "?" in path:
+        return [spec]
+    root = Path(path).expanduser()
+    if name == "imagenet_c":
+        cases = {(p.parent.name, p.name) for p in root.glob("*/[1-5]") if p.is_dir()}
+    else:
+        files = {p.stem for p in root.glob("*.npy")} - {"labels"}
+        cases = {(stem, str(s)) for stem in files for s in range(1, _SEVERITIES + 1)}
+    if not cases:
+        raise InputError(f"{spec} must hold corruptions and severities, got none in {root}")
+    return [f"{spec}?corruption={c}&severity={s}" for c, s in sorted(cases)]
+
+
 def _stored(
     name: str,
     path: str,

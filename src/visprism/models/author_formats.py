@@ -1,61 +1,127 @@
-"""Author formats: the checkpoints that Park and Kim (2022) publish for CIFAR-100.
+"""Author formats: how a checkpoint of the code of Park and Kim (2022) becomes one of the zoo.
 
-They are a ResNet-50 of the authors' own class, and a ViT-Ti, PiT-Ti and Swin-Ti of timm 0.5,
-each a pickled dictionary with an entry ``state_dict``. Each is a network of the zoo under other
-names.
+Their files are pickled dictionaries with the entries ``name`` and ``state_dict``. Each network
+is one of the zoo under other names; `visprism.models.author_networks` declares them.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.models.layers.shifted_windows import window_index, windows_apart
 
 State = Mapping[str, Tensor]
+Replacement = str | Callable[[re.Match[str]], str]
 _SHOWN = 3  # keys in an error message
-_CLASSES = 100
 _GRID, _WINDOW = 32, 4  # tokens along a side, of Swin's first stage and of its windows
 
-# Of the training images of CIFAR-100, as the authors' configurations have them.
-_IMAGES = Preprocessing((32, 32), (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+# Means and deviations by number of classes, as the authors' configurations have them.
+_CIFAR = {
+    10: Preprocessing((32, 32), (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.201)),
+    100: Preprocessing((32, 32), (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+}
+
+
+def _no_options(state: State) -> dict[str, Any]:  # noqa: ARG001 (as other formats')
+    return {}
+
+
+def _unchanged(state: State) -> State:
+    return state
 
 
 @dataclass(frozen=True)
 class AuthorFormat:
-    """Names of the tensors of one network of the authors, and its name in the zoo."""
+    """The tensors of one family of the authors: their names, and those in the zoo."""
 
+    networks: str  # a pattern of the zoo's names
     marks: tuple[str, ...]  # keys that only this format has
-    classifier: str  # a key; its tensor has a row for each class
-    names: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]  # theirs, ours
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the zoo's network
+    classifier: str = ""  # a key; its tensor has a row for each class
+    names: tuple[tuple[str, Replacement], ...] = ()  # patterns of theirs, and ours
+    in_order: bool = False  # layers get the names of the zoo's layers in their order
+    arguments: Callable[[State], dict[str, Any]] = _no_options  # of the zoo's network
+    rearranged: Callable[[State], State] = _unchanged  # joins and splits tensors before naming
+    values: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = ()  # by pattern of our names
     constants: str | None = None  # keys of masks and indices; the first group is the stage
+    layer_norm_eps: float | None = None  # of the authors' norms, where the zoo's have another
+    refusal: str = ""  # why no network of the zoo gives the same logits
 
     def options(self, state: State) -> dict[str, Any]:
         """The arguments with which the zoo's network is the one in the file."""
-        return {"num_classes": len(state[self.classifier]), **self.arguments}
+        return {"num_classes": self._classes(state), **self.arguments(state)}
 
-    def preprocessing(self, state: State) -> Preprocessing | None:
-        """The preprocessing of the images, if the network has the classes of CIFAR-100."""
-        return _IMAGES if len(state[self.classifier]) == _CLASSES else None
+    def preprocessing(self, state: State, name: str) -> Preprocessing | None:
+        """The preprocessing of the images, if the network has the classes of a CIFAR."""
+        return _CIFAR.get(self._classes(state)) if name.endswith("_32") else None
 
-    def translated(self, state: State, path: Path) -> dict[str, Tensor]:
-        """The weights under the zoo's names.
+    def check(self, state: State, name: str, path: Path) -> None:
+        """Check that the zoo has the network `name` of the authors that is in the file.
 
         Raises:
-            InputError: if a key is unknown, or a constant differs from the zoo's.
+            InputError: if no network of the zoo gives its logits, or the classifier is no
+                matrix.
         """
+        reason = self.refusal
+        if "_smoothing" in name:
+            reason = (
+                "the authors' spatial smoothing enlarges the feature map by a pixel, which "
+                "that of visprism does not"
+            )
+        if reason:
+            raise InputError(f"{path} was refused: {reason}. Its logits would differ.")
         if state[self.classifier].ndim != 2:
             raise InputError(
                 f"{path} was refused: its {self.classifier} must have one row "
                 f"per class, got shape {tuple(state[self.classifier].shape)}"
             )
+
+    def translated(self, state: State, model: nn.Module, path: Path) -> dict[str, Tensor]:
+        """The weights under the names of `model`, a network of the zoo.
+
+        Raises:
+            InputError: if a key is unknown, a constant differs from the zoo's, or a tensor has
+                another number of axes.
+        """
+        try:
+            state = self.rearranged(state)
+            ours, unknown = self._named(state, path)
+            if self.in_order:
+                ours = _in_order(ours, model, path)
+            for pattern, change in self.values:
+                ours |= {k: change(t) for k, t in ours.items() if re.fullmatch(pattern, k)}
+        except (IndexError, LookupError, RuntimeError) as error:
+            raise InputError(
+                f"{path} was refused: a tensor is missing or has another number of axes than "
+                "in the authors' network"
+            ) from error
+        if unknown:
+            more = ", ..." if len(unknown) > _SHOWN else ""
+            raise InputError(
+                f"{path} looks like a checkpoint of the authors of 'How do "
+                f"vision transformers work?', but {len(unknown)} of its "
+                f"{len(state)} tensors ({', '.join(unknown[:_SHOWN])}{more}) "
+                "are not theirs"
+            )
+        return ours
+
+    def prepare(self, model: nn.Module) -> None:
+        """Give the norms of a network of the zoo the authors' epsilon."""
+        if self.layer_norm_eps is not None:
+            for module in model.modules():
+                if isinstance(module, nn.LayerNorm):
+                    module.eps = self.layer_norm_eps
+
+    def _classes(self, state: State) -> int:
+        return len(state[self.classifier])
+
+    def _named(self, state: State, path: Path) -> tuple[dict[str, Tensor], list[str]]:
         ours, unknown = {}, []
         for key, tensor in state.items():
             constant = re.fullmatch(self.constants, key) if self.constants else None
@@ -67,21 +133,23 @@ class AuthorFormat:
                 ours[re.sub(*matching[0], key)] = tensor
             else:
                 unknown.append(key)
-        if unknown:
-            more = ", ..." if len(unknown) > _SHOWN else ""
-            raise InputError(
-                f"{path} looks like a checkpoint of the authors of 'How do "
-                f"vision transformers work?', but {len(unknown)} of its "
-                f"{len(state)} tensors ({', '.join(unknown[:_SHOWN])}{more}) "
-                "are not theirs"
-            )
-        return ours
+        return ours, unknown
 
 
-def author_format(name: str, state: State) -> AuthorFormat | None:
-    """The format in which the authors wrote the zoo's network `name`, if `state` has it."""
-    candidate = FORMATS.get(name)
-    return candidate if candidate and all(mark in state for mark in candidate.marks) else None
+def _in_order(state: State, model: nn.Module, path: Path) -> dict[str, Tensor]:
+    """The tensors with the names of the model's layers, which compute in the same order."""
+    theirs, ours = (
+        list(dict.fromkeys(key.rpartition(".")[0] for key in names))
+        for names in (state, model.state_dict())
+    )
+    if len(theirs) != len(ours):
+        raise InputError(
+            f"{path} does not match the model: it has {len(theirs)} layers with weights, the "
+            f"model {len(ours)}"
+        )
+    layers = dict(zip(theirs, ours, strict=True))
+    parts = ((key.rpartition("."), tensor) for key, tensor in state.items())
+    return {f"{layers[layer]}.{last}": tensor for (layer, _, last), tensor in parts}
 
 
 def _check_constant(key: str, tensor: Tensor, path: Path, *, stage: int) -> None:
@@ -99,62 +167,3 @@ def _check_constant(key: str, tensor: Tensor, path: Path, *, stage: int) -> None
             f"{_WINDOW}x{_WINDOW} tokens shifted by {shift} on a grid of "
             f"{side}x{side}"
         )
-
-
-_NORM = "(weight|bias|running_mean|running_var|num_batches_tracked)"
-_LAYER = "(weight|bias)"
-_BLOCK = rf"(norm[12]|attn\.(qkv|proj)|mlp\.fc[12])\.{_LAYER}"
-_SAME = r"\g<0>"
-
-FORMATS: Mapping[str, AuthorFormat] = {
-    "resnet50_32": AuthorFormat(
-        marks=("layer0.0.weight", "classifier.0.dense.weight"),
-        classifier="classifier.0.dense.weight",
-        names=(
-            (r"layer0\.0\.weight", "conv1.weight"),
-            (rf"layer0\.1\.{_NORM}", r"bn1.\1"),
-            (r"(layer[1-4]\.\d+)\.conv([123])\.0\.weight", r"\1.conv\2.weight"),
-            (rf"(layer[1-4]\.\d+)\.conv([123])\.1\.{_NORM}", r"\1.bn\2.\3"),
-            (r"(layer[1-4]\.\d+)\.shortcut\.0\.weight", r"\1.downsample.0.weight"),
-            (rf"(layer[1-4]\.\d+)\.shortcut\.1\.{_NORM}", r"\1.downsample.1.\2"),
-            (rf"classifier\.0\.dense\.{_LAYER}", r"fc.\1"),
-        ),
-    ),
-    "vit_tiny_patch2_32": AuthorFormat(
-        marks=("cls_token", "head.weight"),
-        classifier="head.weight",
-        names=(
-            (rf"cls_token|pos_embed|(patch_embed\.proj|norm|head)\.{_LAYER}", _SAME),
-            (rf"blocks\.\d+\.{_BLOCK}", _SAME),
-        ),
-    ),
-    "pit_tiny_patch2_32": AuthorFormat(
-        marks=("transformers.0.blocks.0.attn.qkv.bias", "head.weight"),
-        classifier="head.weight",
-        names=(
-            (rf"cls_token|pos_embed|(patch_embed\.conv|norm|head)\.{_LAYER}", _SAME),
-            (rf"transformers\.\d\.blocks\.\d+\.{_BLOCK}", _SAME),
-            (  # timm 0.5 pools at the end of a stage, timm 1 at the beginning
-                rf"transformers\.(\d)\.pool\.(conv|fc)\.{_LAYER}",
-                lambda key: f"transformers.{int(key[1]) + 1}.pool.{key[2]}.{key[3]}",
-            ),
-        ),
-        arguments={"qkv_bias": True, "no_embed_class": True},
-    ),
-    "swin_tiny_patch1_window4_32": AuthorFormat(
-        marks=("layers.0.downsample.reduction.weight", "head.weight"),
-        classifier="head.weight",
-        names=(
-            (rf"(patch_embed\.(proj|norm)|norm)\.{_LAYER}", _SAME),
-            (rf"layers\.\d\.blocks\.\d+\.{_BLOCK}", _SAME),
-            (r"layers\.\d\.blocks\.\d+\.attn\.relative_position_bias_table", _SAME),
-            (  # timm 0.5 merges patches at the end of a stage, timm 1 at the beginning
-                rf"layers\.(\d)\.downsample\.(norm|reduction)\.{_LAYER}",
-                lambda key: f"layers.{int(key[1]) + 1}.downsample.{key[2]}.{key[3]}",
-            ),
-            (rf"head\.{_LAYER}", r"head.fc.\1"),
-        ),
-        arguments={"qkv_bias": False},
-        constants=r"layers\.([0-3])\.blocks\.\d+\.(attn_mask|attn\.relative_position_index)",
-    ),
-}

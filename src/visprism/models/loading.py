@@ -1,5 +1,6 @@
 """Loading: any vision model, from one line of text."""
 
+import logging
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,15 +14,18 @@ from torch import Tensor, nn
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
-from visprism.models.author_formats import author_format
+from visprism.models.author_formats import AuthorFormat
+from visprism.models.author_networks import author_format
 from visprism.models.checkpoints import load_state
 from visprism.models.data_configs import states_preprocessing
 from visprism.models.metadata import read_metadata
 from visprism.models.pretrained import default_card, with_pretrained_weights
 from visprism.models.sources import RANDOM, SOURCES
 from visprism.models.spec import ModelSpec
-from visprism.models.state_dicts import read_state_dict
+from visprism.models.state_dicts import read_named_state_dict
 from visprism.models.stored_names import stored_model_name
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,8 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     `pretrained` asks the zoo, timm, torchvision or Hugging Face. The preprocessing stored in a
     checkpoint is used. A checkpoint that names its model, as those of `visprism train` do,
     needs no model name if that is a model of the zoo, timm, torchvision or Hugging Face:
-    metadata never run code. The published checkpoints of "How do vision transformers work?"
-    load as ``resnet50_32@FILE``, ``vit_tiny_patch2_32@FILE``, ``pit_tiny_patch2_32@FILE`` and
-    ``swin_tiny_patch1_window4_32@FILE``.
+    metadata never run code. Checkpoints of the code of "How do vision transformers work?" load
+    under the zoo's name of the network, as ``resnet50_32@FILE``.
 
     Raises:
         InputError: if there is no such model, it does not take an argument, cannot be built,
@@ -64,7 +67,7 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
         torch.random.set_rng_state(stream(seed, "weights").get_state())
         model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=load_published)
     if spec.checkpoint is not None:
-        load_state(model, stored.state, spec.checkpoint)
+        load_state(model, stored.for_model(model, spec.checkpoint), spec.checkpoint)
         preprocessing = stored.preprocessing or preprocessing
         weights = "" if named.checkpoint else _default_weights(named)
     remark = f" ({weights})" if weights else ""
@@ -94,6 +97,7 @@ class _Stored:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # that the weights ask for
     preprocessing: Preprocessing | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    author: AuthorFormat | None = None
 
     @classmethod
     def read(cls, spec: ModelSpec) -> "_Stored":
@@ -104,14 +108,32 @@ class _Stored:
         """
         if spec.checkpoint is None:
             return cls()
-        state = read_state_dict(spec.checkpoint)
+        state, name = read_named_state_dict(spec.checkpoint)
         pickled = spec.checkpoint.suffix != ".safetensors"
         author = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
         if author is None:
             metadata = read_metadata(spec.checkpoint)
             return cls(state, {}, metadata.preprocessing, metadata.recipe)
-        translated = author.translated(state, spec.checkpoint)
-        return cls(translated, author.options(state), author.preprocessing(state))
+        author.check(state, name, spec.checkpoint)
+        if "_mcdo" in name and not spec.arguments.get("mc_dropout"):
+            _log.warning(
+                "%s is of %s, which keeps dropout active in evaluation mode; it is loaded "
+                "without dropout. The option mc_dropout=RATE of the model adds it",
+                *(spec.checkpoint, name),
+            )
+        preprocessing = author.preprocessing(state, spec.name)
+        return cls(state, author.options(state), preprocessing, author=author)
+
+    def for_model(self, model: nn.Module, path: Path) -> Mapping[str, Tensor]:
+        """The state under the names of `model`, which is prepared for it.
+
+        Raises:
+            InputError: if the file is in a format of the authors and does not fit.
+        """
+        if self.author is None:
+            return self.state
+        self.author.prepare(model)
+        return self.author.translated(self.state, model, path)
 
 
 def _with_model(text: str) -> str:

@@ -150,7 +150,6 @@ def card_table(pattern: str | None = None) -> tuple[list[str], list[list[str]]]:
         "epochs",
         "minutes",
     ]
-    wildcards = f"*{pattern or ''}*" if not set("*?[") & set(pattern or "") else str(pattern)
     rows = [
         [
             card.name,
@@ -161,12 +160,22 @@ def card_table(pattern: str | None = None) -> tuple[list[str], list[list[str]]]:
             epochs_in_words(card),
             f"{card.minutes:.1f}",
         ]
-        for card in pretrained_cards().values()
-        if fnmatch(card.name, wildcards)
+        for card in matching_cards(pattern)
     ]
-    if not rows:
-        raise InputError(f"no pretrained weights match {pattern!r}. {_available('')}")
     return header, rows
+
+
+def matching_cards(pattern: str | None = None) -> list[PretrainedCard]:
+    """The networks with pretrained weights whose names match `pattern`, as in `card_table`.
+
+    Raises:
+        InputError: if no name matches.
+    """
+    wildcards = f"*{pattern or ''}*" if not set("*?[") & set(pattern or "") else str(pattern)
+    cards = [card for card in pretrained_cards().values() if fnmatch(card.name, wildcards)]
+    if not cards:
+        raise InputError(f"no pretrained weights match {pattern!r}. {_available('')}")
+    return cards
 
 
 def epochs_in_words(card: PretrainedCard) -> str:

@@ -52,10 +52,29 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     Raises:
         InputError: if the file is missing, is no checkpoint, or would run code.
     """
+    return read_named_state_dict(path)[0]
+
+
+def read_named_state_dict(path: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors of `read_state_dict`, and the text of the entry ``name`` beside them.
+
+    Raises:
+        InputError: if the file is missing, is no checkpoint, or would run code.
+    """
     if not path.is_file():
         raise InputError(f"the checkpoint {path} must be an existing file")
     content = _shards(path) if path.name.endswith(_INDEX) else _read(path)
-    content = _unnested(content, path)
+    name = content.get("name") if isinstance(content, Mapping) else None
+    state = _tensors_of(_unnested(content, path), path)
+    return state, name if isinstance(name, str) else ""
+
+
+def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:  # noqa: ANN401 (was pickled)
+    """The tensors of a state dict without prefixes.
+
+    Raises:
+        InputError: if it is none, or a tensor is sparse, quantized or without values.
+    """
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"{path} must hold a state dict, got {_what(content)}")
     odd = [k for k, v in content.items() if not isinstance(v, Tensor)]

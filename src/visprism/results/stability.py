@@ -4,6 +4,7 @@ from math import nan
 
 import numpy as np
 
+from visprism.core.errors import InputError
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
@@ -65,3 +66,77 @@ class Stability(Result):
                 over="images",
             ),
         )
+
+
+@result_type("relative-flip-rates")
+class RelativeFlipRates(Result):
+    """Flip rates of a model over those of a reference model; one row per perturbation.
+
+    With AlexNet as the reference and the perturbations of ImageNet-P, the mean is mFR.
+    """
+
+    perturbation: np.ndarray = column("Perturbation", "", "name of the perturbation")
+    ratio: np.ndarray = column(
+        "Relative flip rate", "", "flip rate over that of the reference; NaN if that is 0"
+    )
+    flip_rate: np.ndarray = column("Flip rate", "", "of the model")
+    reference_rate: np.ndarray = column("Reference flip rate", "", "of the reference")
+    mean_ratio: float = scalar(
+        "Mean relative flip rate", "", "over perturbations; NaN if one is undefined"
+    )
+    model: str = scalar("Model", "", "name of the model", default="")
+    reference: str = scalar("Reference", "", "name of the reference model", default="")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The mean over perturbations, and its largest term."""
+        if not np.isfinite(self.mean_ratio):
+            return (
+                Finding(
+                    f"flip rate relative to {self.reference} undefined: without any flip of "
+                    f"{self.reference} along {int(np.isnan(self.ratio).sum())} perturbations"
+                ),
+            )
+        worst = int(self.ratio.argmax())
+        name = str(self.perturbation[worst]).replace("_", " ")
+        images = images_text(self.provenance.images, self.provenance.split)
+        return (
+            Finding(
+                f"mean flip rate of {self.model} relative to {self.reference} "
+                f"{self.mean_ratio:.1%} over {len(self)} perturbations, largest of "
+                f"{len(self)}: {name}, {self.ratio[worst]:.1%} (no interval: a ratio; {images})"
+            ),
+        )
+
+
+def relative_flip_rates(
+    result: Stability, reference: Stability, *, model: str = "", reference_model: str = ""
+) -> RelativeFlipRates:
+    """Flip rates over those of a reference model, perturbation by perturbation.
+
+    mFR = 1/P sum_p FR_p / FR_p^AlexNet over P perturbations, where the reference is AlexNet.
+
+    Raises:
+        InputError: if the two were not measured with the same perturbations and frames.
+
+    Source: Hendrycks and Dietterich (2019), sec. 4.2.
+    """
+    same = result.perturbation.tolist() == reference.perturbation.tolist()
+    if not same or result.frames.tolist() != reference.frames.tolist():
+        raise InputError(
+            "reference must have the perturbations and frames of the result, got "
+            f"{', '.join(reference.perturbation.tolist())}"
+        )
+    undefined = np.full(len(result), nan)
+    ratio = np.divide(
+        result.flip_rate, reference.flip_rate, out=undefined, where=reference.flip_rate > 0
+    )
+    return RelativeFlipRates(
+        perturbation=result.perturbation,
+        ratio=ratio,
+        flip_rate=result.flip_rate,
+        reference_rate=reference.flip_rate,
+        mean_ratio=float(ratio.mean()),
+        model=model,
+        reference=reference_model,
+        provenance=result.provenance,
+    )

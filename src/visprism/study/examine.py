@@ -19,6 +19,7 @@ from visprism.study.events import Listener
 from visprism.study.examination import Examination
 from visprism.study.store import Store
 from visprism.study.study import Study
+from visprism.study.study_file import study_fields, write_study_file
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
 DEFAULT_MINUTES = 2.0
@@ -100,6 +101,19 @@ def examine(
         deadline = None if minutes is None else begin + 60.0 * minutes
         timed = replace(run, deadline=deadline)
         store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
+        settings = study_fields(
+            models,
+            data,
+            train_data,
+            chosen=chosen,
+            named=analyses is not None,
+            minutes=minutes,
+            images=images or DataOptions(),
+            pretrained=pretrained,
+            run=run,
+        )
+        if store.folder is not None and store.writes and settings and preprocessing is None:
+            write_study_file(store.folder, settings)
         examination = Examination(
             subjects,
             chosen,

@@ -14,6 +14,7 @@ from visprism.core.fingerprint import fingerprint
 from visprism.core.locks import lock_folder
 from visprism.core.processes import gather, rank
 from visprism.data import Feed
+from visprism.measure.loss.curvature import CurvatureMonitor
 from visprism.training.checkpoint_files import (
     prepare_folder,
     read_checkpoint,
@@ -51,8 +52,10 @@ class Checkpointer:
         save: Save,
         checkpoint_minutes: float,
         names: Mapping[str, str],
+        monitor: CurvatureMonitor | None = None,
     ) -> None:
         self.folder, self.engine, self.metrics, self.train = folder, engine, metrics, train
+        self.monitor = monitor
         self.save, self.checkpoint_minutes = save, checkpoint_minutes
         self.identity = run_identity(engine, train, names)
         self._last_write = time.monotonic()
@@ -103,6 +106,8 @@ class Checkpointer:
         self.engine.load(checkpoint["engine"])
         stored = checkpoint.get("metrics", checkpoint.get("ledger"))  # "ledger" in version 0.1
         self.metrics.load(stored)
+        if self.monitor is not None:
+            self.monitor.load(checkpoint["curvature"])
         self._write_recipe()
         return checkpoint["step"]
 
@@ -161,6 +166,8 @@ class Checkpointer:
         if self.folder is None or (rank() > 0 and not self.engine.sharded):
             return
         content = {"engine": self.engine.state(), "metrics": self.metrics.state()}
+        if self.monitor is not None:
+            content["curvature"] = self.monitor.state()
         if rank() == 0:
             write_checkpoint(self.folder, {"step": step, "identity": self.identity, **content})
 
@@ -169,6 +176,10 @@ class Checkpointer:
             history = self.metrics.history()
             history.save_csv(self.folder / "history.csv")
             history.save(self.folder / "history.npz")
+            if self.monitor is not None:
+                curvature = self.monitor.result()
+                curvature.save_csv(self.folder / "curvature.csv")
+                curvature.save(self.folder / "curvature.npz")
 
     def _write_recipe(self) -> None:
         if self.folder is not None and rank() == 0:

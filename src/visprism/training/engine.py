@@ -73,11 +73,11 @@ class Engine:
             self.fabric.to_device(model)
             broadcast_tensors(model, self.fabric.device)
         optimizers = make_optimizers(model, recipe)
-        self._optimizers = [optimizer for optimizer, _ in optimizers]
+        self.optimizers = [optimizer for optimizer, _ in optimizers]
         self._lr_factors = [factor for _, factor in optimizers]
         self._wrapped_optimizers = [
             cast(Optimizer, self.fabric.setup_optimizers(optimizer))
-            for optimizer in self._optimizers
+            for optimizer in self.optimizers
         ]
         self.average = None
         if recipe.ema:
@@ -99,7 +99,7 @@ class Engine:
         """
         recipe = self.recipe
         self.wrapped = self.wrapped or self._wrap_ddp(batch, batch_images)
-        for optimizer, factor in zip(self._optimizers, self._lr_factors, strict=True):
+        for optimizer, factor in zip(self.optimizers, self._lr_factors, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = factor * lr
         total = self._gradient(step, batch, batch_images)
@@ -122,14 +122,14 @@ class Engine:
         If the model is sharded, every process must call it; the first one gets full tensors.
         """
         average = {} if self.average is None else self.average.state_dict()
-        optimizers = [optimizer.state_dict() for optimizer in self._optimizers]
+        optimizers = [optimizer.state_dict() for optimizer in self.optimizers]
         state = {"model": self.model.state_dict(), "optimizers": optimizers, "average": average}
         return full_state(state) if self.sharded else state
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         load_module(self.model, state["model"])
-        for optimizer, stored in zip(self._optimizers, state["optimizers"], strict=True):
+        for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
             load_optimizer(optimizer, stored)
         if self.average is not None:
             load_module(self.average, state["average"])
@@ -179,7 +179,7 @@ class Engine:
         Losses are summed and divided once by the number of images, so that every image has the
         same weight in any split over processes and passes. (DDP divides by the processes.)
         """
-        for optimizer in self._optimizers:
+        for optimizer in self.optimizers:
             optimizer.zero_grad()
         # Dropout depends on the step alone, so that no generator state must be stored.
         torch.manual_seed(stream(self.recipe.seed, "step", step, rank()).initial_seed())

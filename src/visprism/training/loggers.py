@@ -1,4 +1,4 @@
-"""Loggers: the curves of a run in TensorBoard, Weights & Biases or Trackio."""
+"""Loggers: the curves of a run in TensorBoard, Trackio or Weights & Biases."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -89,15 +89,15 @@ class WandbLogger:
 
 LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
     "tensorboard": lambda folder, _: TensorBoardLogger(folder),
-    "wandb": lambda folder, settings: WandbLogger("wandb", "id", folder, settings),
     "trackio": lambda folder, settings: WandbLogger("trackio", "name", folder, settings),
+    "wandb": lambda folder, settings: WandbLogger("wandb", "id", folder, settings),
 }
 
 
 def make_loggers(
     names: Sequence[str] | None, folder: Path, settings: Mapping[str, Any]
 ) -> list[Logger]:
-    """Loggers by name: tensorboard, wandb, trackio; None: tensorboard if it is installed.
+    """Loggers by name: tensorboard, trackio, wandb; None: tensorboard if it is installed.
 
     Raises:
         InputError: if there is no such logger, or its package is not installed.

@@ -16,6 +16,7 @@ from visprism.data import Feed
 from visprism.models import save_checkpoint
 from visprism.results.training import History
 from visprism.training.checkpointer import Checkpointer, Save
+from visprism.training.curvature import curvature_monitor
 from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
 from visprism.training.loggers import Logger
@@ -52,7 +53,8 @@ def fit(
 
     The folder receives ``last.ckpt`` (the training checkpoint), ``recipe.yaml``,
     ``history.csv`` and ``history.npz``, ``model.safetensors`` at the end, ``best.safetensors``
-    (highest test accuracy), ``ema.safetensors``, and ``snapshots/``.
+    (highest test accuracy), ``ema.safetensors``, ``snapshots/``, and with `curvature_every`
+    ``curvature.csv`` and ``curvature.npz``.
 
     Costs one pass over the test images after each evaluated epoch besides the updates, or two
     with averaged weights.
@@ -86,12 +88,13 @@ def fit(
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
-    _check(train, recipe, teacher, checkpoint_minutes, folder)
+    _check(train, recipe, teacher, checkpoint_minutes, folder, sharded=sharded)
     run = _run_of_recipe(run, recipe)
     check_optimizer(recipe, run.compute)
     with processes(run.compute), ExitStack() as stack:
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
         metrics = EpochMetrics()
+        monitor = curvature_monitor(engine, train, run)
         checkpointer = Checkpointer(
             folder,
             engine,
@@ -100,6 +103,7 @@ def fit(
             save=save,
             checkpoint_minutes=checkpoint_minutes,
             names=names or {},
+            monitor=monitor,
         )
         stack.enter_context(closing(checkpointer))
         start = checkpointer.begin(resume=resume)
@@ -115,6 +119,11 @@ def fit(
                 if done % (1 if run.compute.device == "cpu" else _CHECK_EVERY) == 0:
                     guard.check_losses()
                 metrics.tick(busy=True)
+                if monitor is not None:
+                    if monitor.due:
+                        guard.check()
+                    _log(loggers, done, monitor.step())
+                    metrics.tick()
                 if done % train.steps == 0:
                     guard.check()
                     due = _evaluation_due(done // train.steps, recipe)
@@ -240,6 +249,8 @@ def _check(
     teacher: nn.Module | None,
     checkpoint_minutes: float,
     folder: Path | None,
+    *,
+    sharded: bool,
 ) -> None:
     if not checkpoint_minutes >= 0:
         raise InputError(f"checkpoint_minutes must not be negative, got {checkpoint_minutes}")
@@ -247,6 +258,13 @@ def _check(
         raise InputError(
             f"snapshot_every must be 0 without a folder, got {recipe.snapshot_every}. Give a "
             "folder to write snapshots."
+        )
+    if recipe.curvature_every and (folder is None or sharded):
+        given = "without a folder" if folder is None else "with sharded=True"
+        remedy = "Give a folder" if folder is None else "Train without sharding"
+        raise InputError(
+            f"curvature_every must be 0 {given}, got {recipe.curvature_every}. {remedy} to "
+            "measure the curvature."
         )
     if train.batch_size != recipe.batch_size:
         raise InputError(
@@ -297,5 +315,5 @@ def _evaluation_due(epoch: int, recipe: Recipe) -> bool:
 
 def _log(loggers: Sequence[Logger], step: int, values: dict[str, float]) -> None:
     finite = {name: value for name, value in values.items() if math.isfinite(value)}
-    for logger in loggers if rank() == 0 else ():
+    for logger in loggers if finite and rank() == 0 else ():
         logger.log(step, finite)

@@ -59,6 +59,11 @@ class Recipe:
     # Epochs between snapshots of the weights, which are also written at the start and after
     # the warm-up; 0: no snapshots.
     snapshot_every: int = 0
+    # Updates between measurements of the leading Hessian eigenvalue of the training loss, on
+    # the first images of the first epoch as they are augmented there; 0: no measurements.
+    curvature_every: int = 0
+    curvature_images: int = 256  # of each measurement
+    curvature_k: int = 1  # number of eigenvalues of each measurement
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16: automatic mixed precision
     channels_last: bool = False  # memory format of images and kernels
     compile: bool = False  # by torch.compile
@@ -70,14 +75,17 @@ class Recipe:
                 raise InputError(f"{name} must be finite, got {value}")
         check_choices(self)
         for name in (
-            "epochs", "batch_size", "lr", "grad_accum_steps", "eval_every", "temperature"
+            "epochs", "batch_size", "lr", "grad_accum_steps", "eval_every", "temperature",
+            "curvature_images", "curvature_k",
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be positive, got {getattr(self, name)}")
         if self.epochs > _MAX_EPOCHS:
             raise InputError(f"epochs must be at most {_MAX_EPOCHS}, got {self.epochs}")
         _check_optimizer_name(self.optimizer)
-        for name in ("weight_decay", "warmup", "clip", "sam_rho", "snapshot_every"):
+        for name in (
+            "weight_decay", "warmup", "clip", "sam_rho", "snapshot_every", "curvature_every"
+        ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("ema", "drop_path", "beta2", "momentum"):
@@ -171,6 +179,7 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
     """The fields that have no effect, and the setting that each one belongs to."""
     adamw = values["optimizer"] in ("adamw", "muon")
     stepped = values["schedule"] == "step"
+    measured = values["curvature_every"] > 0
     used = {
         "milestones": (stepped, "schedule=step"),
         "lr_decay": (stepped, "schedule=step"),
@@ -178,6 +187,8 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
         "beta2": (adamw, "optimizer=adamw"),
         "adaptive": (values["sam_rho"] > 0, "SAM, such as sam_rho=0.5"),
         "distillation_weight": (values["distillation"] != "none", "distillation=soft or hard"),
+        "curvature_images": (measured, "curvature measurements (curvature_every=50)"),
+        "curvature_k": (measured, "curvature measurements (curvature_every=50)"),
         "temperature": (values["distillation"] == "soft", "distillation=soft"),
     }
     return {name: purpose for name, (is_used, purpose) in used.items() if not is_used}

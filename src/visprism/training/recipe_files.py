@@ -1,12 +1,12 @@
 """Recipes by name and in YAML files, and field names of earlier versions."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from visprism.core.errors import InputError
+from visprism.core.yaml_files import read_fields, yaml_text
 from visprism.training.recipe import RECIPES, Recipe
 
 # Fields of version 0.1 by their names there; their values mean the same.
@@ -90,32 +90,7 @@ def read_recipe(path: Path) -> Recipe:
     Raises:
         InputError: if the file cannot be read, is not such a file, or a field is wrong.
     """
-    import yaml
-
-    try:
-        text = path.read_text(encoding="utf-8")
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise InputError(
-                f"the recipe {path} must not use YAML aliases. Write each value out."
-            )
-        values = yaml.safe_load(text)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)  # a dictionary would keep the last
-    except OSError as error:
-        raise InputError(f"the recipe {path} cannot be read ({error.strerror})") from error
-    except InputError:
-        raise
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"the recipe {path} is not valid YAML ({error})".replace("\n", " ")
-        ) from error
-    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise InputError(f"the recipe {path} must hold lines such as lr: 1e-3")
-    counts = Counter(key.value for key, _ in root.value)
-    repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
-        raise InputError(
-            f"the recipe {path} must name each field once, got {repeated[0]} twice"
-        )
+    values = read_fields(path, "the recipe", "lr: 1e-3")
     base = values.pop("base", None)
     if base is not None:
         if not isinstance(base, str):
@@ -131,6 +106,4 @@ def read_recipe(path: Path) -> Recipe:
 
 def as_yaml(recipe: Recipe) -> str:
     """The recipe as text that `read_recipe` reads, with every field."""
-    import yaml
-
-    return yaml.safe_dump(recipe_fields(recipe), sort_keys=False)
+    return yaml_text(recipe_fields(recipe))

@@ -33,6 +33,7 @@ from results_by_hand.loss import (
     rings,
     sharpness,
     spectral_density,
+    training_curvature,
     trajectory,
 )
 from results_by_hand.outputs import (
@@ -40,6 +41,7 @@ from results_by_hand.outputs import (
     attacks,
     corruption_errors,
     cues,
+    distribution_shift,
     frequency_robustness,
     joint_ablations,
     kind_ablations,
@@ -68,6 +70,7 @@ MAKERS = {
         similarity,
         structure,
         landscape,
+        training_curvature,
         trajectory,
         patch_filters,
         patch_components,
@@ -95,6 +98,7 @@ MAKERS = {
         sensitivity,
         attacks,
         cues,
+        distribution_shift,
         history,
     )
 }

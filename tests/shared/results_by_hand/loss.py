@@ -8,6 +8,7 @@ from visprism.results.hessian_summary import HessianSummary
 from visprism.results.landscape import Landscape, Rings
 from visprism.results.loss import Eigenvalues, Sharpness, SpectralDensity
 from visprism.results.training import History
+from visprism.results.training_curvature import TrainingCurvature
 from visprism.results.trajectory import Trajectory
 
 
@@ -65,6 +66,31 @@ def trajectory():
         first_share=0.7,
         second_share=0.2,
         distance=5.6,
+        provenance=PROVENANCE,
+    )
+
+
+def training_curvature():
+    """Adam at its edge: two matrices after each of three steps."""
+    return TrainingCurvature(
+        step=np.repeat([100, 200, 300], 2),
+        matrix=np.tile(["hessian", "preconditioned"], 3),
+        point=np.full(6, "weights"),
+        rank=np.ones(6, dtype=int),
+        eigenvalue=np.array([10.0, 2e4, 30.0, 3.7e4, 25.0, 3.9e4]),
+        residual=np.full(6, 0.01),
+        converged=np.array([True] * 5 + [False]),
+        threshold=np.tile([np.nan, 3.8e4], 3),
+        learning_rate=np.full(6, 1e-3),
+        nll=np.repeat([2.1, 1.4, 0.9], 2),
+        gradient_norm=np.repeat([0.9, 0.6, 0.5], 2),
+        alignment=np.tile([0.2, 0.1], 3),
+        products=np.full(6, 9),
+        optimizer="AdamW",
+        sam_rho=0.0,
+        parameters=1000,
+        tol=0.01,
+        batch_norm="batch",
         provenance=PROVENANCE,
     )
 

@@ -5,6 +5,7 @@ import numpy as np
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.calibration import Reliability, RiskCoverage
+from visprism.results.distribution_shift import DistributionShift
 from visprism.results.harmonize import ReplacementSearch
 from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
 from visprism.results.robustness import CorruptionErrors, Robustness
@@ -64,6 +65,24 @@ def corruption_errors():
         relative=np.array([0.55, np.nan]),
         clean_error=0.1,
         mean_error=0.36,
+        provenance=PROVENANCE,
+    )
+
+
+def distribution_shift():
+    """A set of 200 classes and one of all."""
+    return DistributionShift(
+        shift=np.array(["imagenet_r:DIR", "imagenet_sketch:DIR"]),
+        classes=np.array([200, 1000]),
+        images=np.array([400, 400]),
+        accuracy=np.array([0.40, 0.25]),
+        accuracy_low=np.array([0.353, 0.210]),
+        accuracy_high=np.array([0.449, 0.295]),
+        reference_images=np.array([80, 400]),
+        reference=np.array([0.90, 0.75]),
+        drop=np.array([0.50, 0.50]),
+        drop_low=np.array([0.41, 0.44]),
+        drop_high=np.array([0.57, 0.56]),
         provenance=PROVENANCE,
     )
 

@@ -77,7 +77,7 @@ def head_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
         if attention.block not in blocks:
             continue
         try:
-            node = _weighted_values(anatomy, attention)
+            node = weighted_values(anatomy, attention)
         except InputError as error:
             reasons.append(str(error))
             continue
@@ -252,7 +252,7 @@ def _replace_head(
         yield
 
 
-def _weighted_values(anatomy: Anatomy, attention: Attention) -> Node:
+def weighted_values(anatomy: Anatomy, attention: Attention) -> Node:
     """The node that gives the outputs of all heads: the fused operation, or the last product.
 
     Raises:

@@ -8,6 +8,7 @@ from visprism.measure.features.branch_transfer import BranchTransferProbe
 from visprism.measure.features.cka import CKAProbe
 from visprism.measure.features.cka_between_models import compare
 from visprism.measure.features.fourier import FourierProbe
+from visprism.measure.features.fourier_plane import FourierPlaneProbe
 from visprism.measure.features.observe import observe
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.receptive_field_gradients import receptive_field, receptive_map
@@ -22,6 +23,7 @@ __all__ = [
     "BandEnergyProbe",
     "BranchTransferProbe",
     "CKAProbe",
+    "FourierPlaneProbe",
     "FourierProbe",
     "Probe",
     "Query",

@@ -14,7 +14,7 @@ from visprism.core.statistics import Sums, standard_error
 from visprism.results.base import Result
 from visprism.results.per_image import PerImage
 
-Sees = Literal["feature maps", "tokens", "attention", "residual branches"]
+Sees = Literal["feature maps", "tokens", "attention", "residual branches", "heads"]
 
 
 class Probe(ABC):

@@ -49,6 +49,19 @@ def _mean_over_live(
     return torch.where(fraction == 0, math.log(_FLOOR), level)
 
 
+# The whole plane.
+
+
+def log_amplitude_plane(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
+    """Log amplitude at all frequencies, mean over channels; frequency 0 at (h // 2, w // 2)."""
+    amplitude = torch.fft.fftshift(torch.fft.fft2(x), dim=(-2, -1)).abs().flatten(2)
+    live = amplitude.amax(2, keepdim=True) != 0
+    fraction = live.to(amplitude).mean(1)
+    level = (live * _log_amplitude(amplitude)).mean(1) / fraction
+    level = torch.where(fraction == 0, math.log(_FLOOR), level)
+    return level.unflatten(1, x.shape[2:])
+
+
 # Along the diagonal.
 
 

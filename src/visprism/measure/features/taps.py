@@ -16,6 +16,7 @@ from visprism.anatomy import (
     attend,
     attentions,
     watch,
+    watch_heads,
     watch_tokens,
 )
 from visprism.core.errors import InputError
@@ -31,11 +32,24 @@ Extracts = dict[Any, Tensor]  # by block or attention: what a probe extracts of 
 
 
 @dataclass(frozen=True)
+class Head:
+    """One head of an attention, numbered from 1."""
+
+    attention: Attention
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Name of the attention and number of the head."""
+        return f"{self.attention.name} head {self.number}"
+
+
+@dataclass(frozen=True)
 class Tap:
     """Some probes, and what they extract at each of their sources, by the source's name."""
 
     probes: Sequence[Probe]
-    sources: Mapping[str, Block | Attention | BranchEnd]
+    sources: Mapping[str, Block | Attention | BranchEnd | Head]
     extracted: dict[str, list[Tensor]]
 
     def extracts(self) -> list[Extracts]:
@@ -104,11 +118,26 @@ def _residual_branches(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitSta
     return Tap(probes, {f"{end.block.name} {end.end}": end for end in ends}, extracted)
 
 
+def _heads(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
+    extracted: dict[str, list[Tensor]] = {}
+
+    def read(attention: Attention, maps: Tensor) -> None:
+        with torch.autocast(maps.device.type, enabled=False):
+            for number, head in enumerate(maps.unbind(1), start=1):
+                extracts = [probe.extract(_precise(head)) for probe in probes]
+                extracted[Head(attention, number).name] = extracts
+
+    readable = stack.enter_context(watch_heads(anatomy, read))
+    heads = [Head(a, n) for a in readable for n in range(1, a.geometry.heads + 1)]
+    return Tap(probes, {head.name: head for head in heads}, extracted)
+
+
 _TAPS = {
     "tokens": _tokens,  # first: it runs the model before others read it
     "feature maps": _feature_maps,
     "attention": _attention,
     "residual branches": _residual_branches,
+    "heads": _heads,
 }
 
 

@@ -34,8 +34,9 @@ class BatchGraph:
 
     leaves: list[Tensor]  # the chosen parameters
     logits: Tensor
-    loss: Float[Tensor, ""]  # sum over the examples
+    loss: Float[Tensor, ""]  # sum over the examples, times their weights
     examples: int
+    weight: float  # sum of the weights of the examples, 1 each unless the batch has others
 
 
 class LogitsModule(nn.Module):
@@ -70,7 +71,8 @@ class Objective:
     Args:
         model: a classifier in evaluation mode, so that dropout and stochastic depth are off.
         batches: (images, targets), read once per derivative, so it must be re-iterable. Images
-            as `forward` takes them.
+            as `forward` takes them. With (images, targets, weights) the loss is the weighted
+            mean sum_n w_n l_n / sum_n w_n; weights have the shape (B,).
         loss: ``(logits, targets) -> losses`` of shape (B,), one per example. Sums are taken
             inside, so a smaller last batch has the weight of its examples.
         weight_decay: wd.
@@ -172,6 +174,16 @@ class Objective:
         object.__setattr__(other, "decay", torch.zeros_like(self.decay))
         return other
 
+    def at(self, theta: Float[Tensor, " p"]) -> "Objective":
+        """The same objective of a model that has `theta` as its parameters.
+
+        Raises:
+            InputError: if `theta` does not have one entry per parameter.
+        """
+        other = copy.copy(self)
+        object.__setattr__(other, "tensors", self.tensors | self.unflatten(theta.detach()))
+        return other
+
     def with_run(self, run: Run | None) -> "Objective":
         """The same objective with another run, on the device where its tensors are."""
         if run is None:
@@ -224,12 +236,14 @@ class Objective:
         """Mean of the loss over the examples, by default at the parameters of the model."""
         leaves = self.unflatten(self.theta if theta is None else theta)
         total = torch.zeros(2, dtype=torch.float64)
-        for images, targets in self._local_batches():
+        for images, targets, *weights in self._local_batches():
             self.run.check_time()
             losses = self.losses(self.logits(leaves, images), targets).double()
-            total += torch.tensor([float(losses.sum()), len(losses)], dtype=total.dtype)
-        loss, examples = self.add_up(total).tolist()
-        return loss / examples
+            weight = weights_of_examples(losses, weights)
+            sums = [float(weight @ losses), float(weight.sum())]
+            total += torch.tensor(sums, dtype=total.dtype)
+        loss, weight = self.add_up(total).tolist()
+        return loss / weight
 
     def l2(self, theta: Float[Tensor, " p"] | None = None) -> float:
         """wd/2 |theta|^2 over the parameters that decay."""
@@ -243,12 +257,12 @@ class Objective:
     def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
         """Gradient of NLL + L2; one pass forward and one backward."""
         theta = self.theta if theta is None else theta
-        total, examples = torch.zeros_like(theta), 0
+        total, weight = torch.zeros_like(theta), 0.0
         for graph in self.graphs(theta):
             gradients = torch.autograd.grad(graph.loss, graph.leaves, materialize_grads=True)
             total += flatten(gradients)
-            examples += graph.examples
-        return self.mean_of(total, examples) + self.decay * theta
+            weight += graph.weight
+        return self.mean_of(total, weight) + self.decay * theta
 
     def graphs(
         self, theta: Float[Tensor, " p"] | None = None, *, skip: int = 0
@@ -260,29 +274,32 @@ class Objective:
             TimeBudgetError: after the deadline of the run.
         """
         parts = self.unflatten(self.theta if theta is None else theta)
-        for number, (images, targets) in enumerate(islice(self._local_batches(), skip, None)):
+        batches = islice(self._local_batches(), skip, None)
+        for number, (images, targets, *weights) in enumerate(batches):
             self.run.check_time()
             leaves = {name: part.clone().requires_grad_() for name, part in parts.items()}
             logits = self.logits(leaves, images)
             with torch.enable_grad():
                 losses = self.losses(logits, targets)
-                loss = losses.sum()
+                weight = weights_of_examples(losses, weights)
+                loss = weight @ losses
             if not torch.isfinite(losses).all():
                 bad = int((~torch.isfinite(losses)).sum())
                 raise InputError(
                     f"losses must be finite, got {bad} of {len(losses)} in batch "
                     f"{skip + number} that are not. Check the weights and the images."
                 )
-            yield BatchGraph(list(leaves.values()), logits, loss, len(losses))
+            total = float(weight.sum())
+            yield BatchGraph(list(leaves.values()), logits, loss, len(losses), total)
 
     def add_up(self, value: Tensor) -> Tensor:
         """The sum over the processes that share the batches."""
         return add_up(value) if self.shared else value
 
-    def mean_of(self, total: Tensor, examples: int) -> Tensor:
+    def mean_of(self, total: Tensor, weight: float) -> Tensor:
         """A sum over the examples of this process, as the mean over those of all; in place."""
-        count = float(self.add_up(torch.tensor(float(examples))))
-        return self.add_up(total).div_(count)
+        weights = float(self.add_up(torch.tensor(weight, dtype=torch.float64)))
+        return self.add_up(total).div_(weights)
 
     def _local_batches(self) -> Iterable:
         return share(self.batches) if self.shared else self.batches
@@ -312,6 +329,25 @@ def check_weight_decay(weight_decay: float) -> None:
         raise InputError(f"weight_decay must be at least 0, got {weight_decay}")
 
 
+def weights_of_examples(
+    losses: Float[Tensor, " b"], weights: Sequence[Tensor]
+) -> Float[Tensor, " b"]:
+    """The weight of each example of a batch: 1, or the third tensor of the batch.
+
+    Raises:
+        InputError: if the batch has weights that are not one non-negative number per image.
+    """
+    if not weights:
+        return torch.ones_like(losses)
+    weight = weights[0]
+    if weight.shape != losses.shape or not bool(((weight >= 0) & weight.isfinite()).all()):
+        raise InputError(
+            f"weights must be one non-negative number per image ({len(losses)}), got shape "
+            f"{tuple(weight.shape)}"
+        )
+    return weight.to(losses)
+
+
 def _first_batch(batches: Iterable) -> tuple[Images, Tensor]:
     if isinstance(batches, Iterator):
         raise InputError(
@@ -320,6 +356,6 @@ def _first_batch(batches: Iterable) -> tuple[Images, Tensor]:
     first = next(iter(batches), None)
     if first is None:
         raise InputError("batches must hold at least one batch of (images, targets), got none")
-    if not isinstance(first, tuple | list) or len(first) != 2:
+    if not isinstance(first, tuple | list) or len(first) not in (2, 3):
         raise InputError(f"a batch must be (images, targets), got {type(first).__name__}")
     return first[0], first[1]

@@ -177,7 +177,7 @@ def _rows(
             rise = float(rises.mean())
             error = float(rises.std(ddof=1) / directions**0.5) if directions > 2 else error
         else:
-            step = _ascent(objective, measure, gradient, distance, steps)
+            step = ascent_step(objective, measure, gradient, distance, steps)
             rise = float(objective.value(theta + step)) - loss
             linear = (gradient.double() @ step.double()).item() if steps == 1 else linear
         ascent = 0 if measure == "gaussian" else steps
@@ -201,14 +201,17 @@ def _gaussian_rises(
     return np.array(values)
 
 
-def _ascent(
+def ascent_step(
     objective: Differentiable,
     measure: str,
     gradient: Float[Tensor, " p"],
     rho: float,
     steps: int,
 ) -> Float[Tensor, " p"]:
-    """The perturbation after `steps` steps of length rho / steps in the measure's norm."""
+    """The perturbation of "sam" or "asam" after `steps` steps of length rho / steps.
+
+    `gradient` is that at the parameters of the objective, where the first step is taken.
+    """
     theta = objective.theta
     scale = 1.0 if measure == "sam" else theta.abs() + _ETA
     step = torch.zeros_like(theta)
@@ -224,7 +227,7 @@ def _provenance(objective: Differentiable, run: Run) -> Provenance:
     """That of the run, completed where the objective knows its data."""
     if not isinstance(objective, Objective):
         return run.provenance
-    sizes = [len(targets) for _, targets in objective.batches]
+    sizes = [len(batch[1]) for batch in objective.batches]
     return run.measured(
         images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
     )

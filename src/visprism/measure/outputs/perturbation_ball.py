@@ -26,13 +26,13 @@ Pixels = Float[Tensor, "b c h w"]
 class Attack:
     """An adversarial attack within a ball of perturbations.
 
-    "fgsm"    one step along the gradient of the loss: its sign, or its direction for "l2"
-    "pgd"     projected gradient ascent from random starts; of all iterates the one with the
-              largest margin counts for each image
-    "apgd"    projected gradient ascent with momentum that chooses its step size; one of the
-              attacks of AutoAttack
-    "apgd-t"  the same toward each of several other classes, by the targeted DLR loss
-    "random"  random signs, or a random direction for "l2"
+    - "fgsm": one step along the gradient of the loss: its sign, or its direction for "l2".
+    - "pgd": projected gradient ascent from random starts; of all iterates the one with the
+      largest margin counts for each image.
+    - "apgd": projected gradient ascent with momentum that chooses its step size; one of the
+      attacks of AutoAttack.
+    - "apgd-t": the same toward each of several other classes, by the targeted DLR loss.
+    - "random": random signs, or a random direction for "l2".
 
     Raises:
         InputError: if a name is unknown or a number is out of range.

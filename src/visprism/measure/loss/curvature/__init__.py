@@ -1,7 +1,9 @@
 """Curvature: second derivatives of the loss with respect to the parameters."""
 
+from visprism.measure.loss.curvature.by_block import hessian_by_block
 from visprism.measure.loss.curvature.eigenvalues import top_eigenpairs, top_eigenvalues
 from visprism.measure.loss.curvature.hessian_spectrum import hessian_spectrum
+from visprism.measure.loss.curvature.monitor import CurvatureMonitor
 from visprism.measure.loss.curvature.product_cost import (
     ProductCost,
     product_cost,
@@ -11,9 +13,11 @@ from visprism.measure.loss.curvature.spectral_density import spectral_density, t
 from visprism.results.hessian import HessianCurves, HessianSpectrum
 from visprism.results.hessian_summary import HessianSummary
 from visprism.results.loss import Curvature, Eigenvalues, SpectralDensity, Trace
+from visprism.results.training_curvature import TrainingCurvature
 
 __all__ = [
     "Curvature",
+    "CurvatureMonitor",
     "Eigenvalues",
     "HessianCurves",
     "HessianSpectrum",
@@ -21,6 +25,8 @@ __all__ = [
     "ProductCost",
     "SpectralDensity",
     "Trace",
+    "TrainingCurvature",
+    "hessian_by_block",
     "hessian_spectrum",
     "product_cost",
     "seconds_per_product",

@@ -1,0 +1,261 @@
+"""Curvature during training: leading Hessian eigenvalues after every few updates."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import nan
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from visprism import linalg
+from visprism.anatomy import batch_size
+from visprism.core.errors import InputError
+from visprism.core.rng import stream
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.linalg import Request
+from visprism.measure.loss.batch_norm import BatchNorm
+from visprism.measure.loss.curvature.stability import UpdateRule, sam_threshold, update_rule
+from visprism.measure.loss.losses import Loss, cross_entropy
+from visprism.measure.loss.objective import Objective
+from visprism.measure.loss.products import Products
+from visprism.measure.loss.sharpness import ascent_step
+from visprism.results.training_curvature import TrainingCurvature
+
+_COLUMNS = (
+    "step", "matrix", "point", "rank", "eigenvalue", "residual", "converged", "threshold",
+    "learning_rate", "nll", "gradient_norm", "alignment", "products",
+)  # fmt: skip
+
+# Norm of the random part of a start vector, beside the last eigenvectors, whose norm is 1. An
+# eigenvector that was not among the leading ones would be missed without it.
+_RANDOM_PART = 0.3
+
+
+@dataclass(eq=False)
+class CurvatureMonitor:
+    """The k leading Hessian eigenvalues of the training loss, after every few updates.
+
+    Call `step` after each update of a training loop. After every `every` updates it measures
+    the loss of the fixed `batches` at the present weights:
+
+    - the largest eigenvalues of the Hessian H of the loss, to which coupled weight decay is
+      added (decoupled weight decay, as of AdamW, is not part of a loss);
+    - of Adam and AdamW, also those of P^-1/2 H P^-1/2 with their preconditioner P;
+    - with `sam_rho`, both also at the weights that SAM perturbs along the gradient;
+    - the threshold above which the updates are unstable on a quadratic: 2 / lr for gradient
+      descent; see `visprism.measure.loss.curvature.stability`;
+    - the fraction of the squared gradient norm in the space of the leading eigenvectors.
+
+    Lanczos iteration starts from the last eigenvectors and a random part. The model, its mode,
+    gradients, running statistics and the random state of training stay as they are.
+
+    Cost: 8 to 20 Hessian products over the batches for each matrix and point, at k = 1, each as
+    much as six forward passes.
+
+    Args:
+        model: in training; measured without dropout and stochastic depth.
+        batches: fixed training images and targets; their loss is the one that is measured.
+        optimizer: that updates the model; several if each updates a part.
+        every: updates between measurements.
+        k: number of eigenvalues.
+        sam_rho: radius of sharpness-aware minimization; 0: without.
+        adaptive: whether it is adaptive (ASAM), whose threshold is not known.
+        tol: relative residual of convergence.
+        batch_norm: "batch" normalizes by the statistics of each batch, as training does;
+            "frozen" by the running statistics.
+        loss: (logits, targets) -> (B,).
+        run: device, seed, deadline and provenance.
+
+    Raises:
+        InputError: if `every` or `k` is below 1, the radius is negative or the optimizer
+            updates no parameter of the model; on a measurement, as `Objective` and
+            `update_rule`.
+
+    Sources: Cohen et al. (2021), Gradient descent on neural networks typically occurs at the
+    edge of stability; Cohen et al. (2022), Adaptive gradient methods at the edge of stability;
+    Long & Bartlett (2024), Sharpness-aware minimization and the edge of stability; Gur-Ari,
+    Roberts & Dyer (2018), Gradient descent happens in a tiny subspace.
+    """
+
+    model: nn.Module
+    batches: Sequence[tuple[Tensor, Tensor]]
+    optimizer: Optimizer | Iterable[Optimizer]
+    every: int = field(default=1, kw_only=True)
+    k: int = field(default=1, kw_only=True)
+    sam_rho: float = field(default=0.0, kw_only=True)
+    adaptive: bool = field(default=False, kw_only=True)
+    tol: float = field(default=1e-2, kw_only=True)
+    batch_norm: BatchNorm = field(default="batch", kw_only=True)
+    loss: Loss = field(default=cross_entropy, kw_only=True)
+    run: Run = field(default=DEFAULT_RUN, kw_only=True)
+    steps: int = field(default=0, init=False)  # updates so far
+    _rows: list[tuple] = field(default_factory=list, init=False, repr=False)
+    _vectors: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _optimizer: str = field(default="", init=False, repr=False)  # name of its class
+    _image_shape: tuple[int, ...] = field(default=(), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("every", "k"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.sam_rho >= 0:
+            raise InputError(f"sam_rho must not be negative, got {self.sam_rho}")
+        single = isinstance(self.optimizer, Optimizer)
+        self._optimizers = [self.optimizer] if single else list(self.optimizer)
+        updated = {id(p) for o in self._optimizers for g in o.param_groups for p in g["params"]}
+        self._parameters = {
+            name: p for name, p in self.model.named_parameters() if id(p) in updated
+        }
+        if not self._parameters:
+            raise InputError("the optimizer must update parameters of the model, got none")
+
+    @property
+    def due(self) -> bool:
+        """Whether the next call of `step` measures."""
+        return (self.steps + 1) % self.every == 0
+
+    def step(self) -> dict[str, float]:
+        """Count an update; after every `every` of them, measure.
+
+        Returns the leading eigenvalue and the threshold of the matrix that decides on
+        stability, by name; empty without a measurement.
+        """
+        due = self.due
+        self.steps += 1
+        return self.measure() if due else {}
+
+    def measure(self) -> dict[str, float]:
+        """Measure at the present weights, whatever `every` is; returns as `step`."""
+        rule = update_rule(self._optimizers, self._parameters)
+        with evaluation_mode(self.model):
+            objective = Objective(
+                self.model,
+                self.batches,
+                loss=self.loss,
+                parameters=list(self._parameters),
+                batch_norm=self.batch_norm,
+                run=replace(self.run, progress=None),
+            )
+            gradient = objective.gradient()
+            threshold = self._threshold(rule, float(gradient.norm()))
+            values = self._measure_at(objective, "weights", rule, gradient, threshold)
+            if self.sam_rho:
+                measure = "asam" if self.adaptive else "sam"
+                ascent = ascent_step(objective, measure, gradient, self.sam_rho, 1)
+                perturbed = objective.at(objective.theta + ascent)
+                gradient = perturbed.gradient()
+                self._measure_at(perturbed, "perturbed", rule, gradient, threshold)
+        self._optimizer, self._image_shape = rule.optimizer, objective.image_shape
+        return {"eigenvalue": values[0], "threshold": threshold}
+
+    def _threshold(self, rule: UpdateRule, gradient_norm: float) -> float:
+        """The largest stable eigenvalue; NaN where it is not known."""
+        if not self.sam_rho:
+            return rule.threshold
+        if self.adaptive or rule.scale is not None:
+            return nan
+        return sam_threshold(rule.threshold, self.sam_rho, gradient_norm)
+
+    def _measure_at(
+        self,
+        objective: Objective,
+        point: str,
+        rule: UpdateRule,
+        gradient: Float[Tensor, " p"],
+        threshold: float,
+    ) -> list[float]:
+        """Add the rows of each matrix at a point; returns the eigenvalues of the last one."""
+        products, decay = Products(objective), rule.decay.to(gradient)
+        scales = {"hessian": torch.ones_like(gradient)}
+        if rule.scale is not None:
+            scales["preconditioned"] = rule.scale.to(gradient)
+        values: list[float] = []
+        for matrix, scale in scales.items():
+            before = products.count
+            pairs = self._eigenpairs(products, f"{matrix} {point}", scale, decay)
+            aligned = (pairs.vectors[0] @ (scale * gradient)).square().cumsum(0)
+            share = aligned / (scale * gradient).square().sum()
+            values = pairs.values[0].tolist()
+            for i, value in enumerate(values):
+                row = (
+                    self.steps, matrix, point, i + 1, value, float(pairs.residuals[0, i]),
+                    bool(pairs.converged[0, i]),
+                    threshold if matrix == [*scales][-1] else nan,
+                    rule.learning_rate, products.nll_and_examples[0], float(gradient.norm()),
+                    float(share[i]), products.count - before,
+                )  # fmt: skip
+                self._rows.append(row)
+        return values
+
+    def _eigenpairs(
+        self, products: Products, key: str, scale: Float[Tensor, " p"], decay: Tensor
+    ) -> linalg.Eigenpairs:
+        """The leading eigenpairs of scale (H + decay) scale, from the last ones of the key."""
+
+        def product(rows: Float[Tensor, "1 s p"]) -> Float[Tensor, "1 s p"]:
+            return scale * (products(scale * rows) + decay * scale * rows)
+
+        generator = stream(self.run.seed, "curvature monitor", key, self.steps)
+        start = torch.randn(len(scale), generator=generator).to(scale)
+        if key in self._vectors:
+            last = self._vectors[key].to(scale).sum(0)
+            start = last / last.norm() + _RANDOM_PART * start / start.norm()
+        (pairs,) = linalg.eigenpairs(
+            product,
+            start[None, None],
+            [Request(min(self.k, len(scale)), "LA")],
+            tol=self.tol,
+            run=products.objective.run,
+        )
+        self._vectors[key] = pairs.vectors[0].cpu()
+        return pairs
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs to measure as if it had not stopped."""
+        return {
+            "steps": self.steps,
+            "rows": list(self._rows),
+            "vectors": dict(self._vectors),
+            "optimizer": self._optimizer,
+            "image_shape": self._image_shape,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.steps = state["steps"]
+        self._rows = [tuple(row) for row in state["rows"]]
+        self._vectors = dict(state["vectors"])
+        self._optimizer, self._image_shape = state["optimizer"], tuple(state["image_shape"])
+
+    def result(self) -> TrainingCurvature:
+        """All measurements so far."""
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_COLUMNS)
+        sizes = [batch_size(images) for images, _ in self.batches]
+        return TrainingCurvature(
+            **dict(zip(_COLUMNS, map(np.array, columns), strict=True)),
+            optimizer=self._optimizer,
+            sam_rho=self.sam_rho,
+            parameters=sum(p.numel() for p in self._parameters.values()),
+            tol=self.tol,
+            batch_norm=self.batch_norm,
+            provenance=self.run.measured(
+                images=sum(sizes), batch_size=max(sizes), image_shape=self._image_shape
+            ),
+        )
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Inside, every module is in evaluation mode; on exit each has its mode from before."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training

@@ -1,0 +1,79 @@
+"""Accuracy on stored sets of shifted images."""
+
+import numpy as np
+
+from visprism.results.answers import POINTS, Answer
+from visprism.results.base import Result, column, result_type
+from visprism.results.findings import Finding
+from visprism.results.text import interval_text, points_text
+
+
+@result_type("distribution-shift")
+class DistributionShift(Result):
+    """Accuracy on each set of shifted images, next to that on the data; one row for each set.
+
+    Where a set has a part of the classes, predictions are restricted to them, on both sides.
+    Intervals are over images; those of drops are of two independent samples.
+    """
+
+    shift: np.ndarray = column("Set", "", "stored set, with its corruption and severity")
+    classes: np.ndarray = column("Classes", "", "that predictions are restricted to")
+    images: np.ndarray = column("Images", "", "of the set")
+    accuracy: np.ndarray = column("Accuracy", "", "on the set, among its classes")
+    accuracy_low: np.ndarray = column("Accuracy, low", "", "lower end of the 95 % interval")
+    accuracy_high: np.ndarray = column("Accuracy, high", "", "upper end of the 95 % interval")
+    reference_images: np.ndarray = column("Images of the data", "", "of the same classes")
+    reference: np.ndarray = column(
+        "Accuracy on the data", "", "on images of the same classes, among these classes"
+    )
+    drop: np.ndarray = column("Accuracy drop", "", "accuracy on the data minus that on the set")
+    drop_low: np.ndarray = column("Accuracy drop, low", "", "lower end of the 95 % interval")
+    drop_high: np.ndarray = column("Accuracy drop, high", "", "upper end of the 95 % interval")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Accuracy and drop of each set; of more than six sets the mean and the worst."""
+        if len(self) > 6:
+            return (self._summary(),)
+        return tuple(
+            Finding(
+                f"{self.shift[i]}: accuracy "
+                + interval_text(*_row(self, "accuracy", i), ".1%")
+                + f" on {self.images[i]:,} images among {self.classes[i]:,} classes, "
+                + points_text(*_row(self, "drop", i))
+                + f" below {self.reference[i]:.1%} on {self.reference_images[i]:,} images of "
+                "the data"
+            )
+            for i in range(len(self))
+        )
+
+    def _summary(self) -> Finding:
+        worst = int(self.accuracy.argmin())
+        return Finding(
+            f"mean accuracy {self.accuracy.mean():.1%} over {len(self)} sets (no interval: "
+            f"sets may share images); lowest of {len(self)}: {self.shift[worst]}, "
+            + interval_text(*_row(self, "accuracy", worst), ".1%")
+            + ", interval not adjusted for this selection"
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The accuracy drop of each of up to six sets."""
+        rows = range(len(self)) if len(self) <= 6 else ()
+        return tuple(
+            Answer(
+                question="How much does accuracy drop on shifted images?",
+                quantity=f"accuracy drop, {self.shift[i]}",
+                value=float(self.drop[i]),
+                low=float(self.drop_low[i]),
+                high=float(self.drop_high[i]),
+                unit=POINTS,
+                over="images",
+            )
+            for i in rows
+        )
+
+
+def _row(result: DistributionShift, name: str, row: int) -> tuple[float, float, float]:
+    """A value with the ends of its interval."""
+    columns = (getattr(result, f"{name}{end}") for end in ("", "_low", "_high"))
+    value, low, high = (float(column[row]) for column in columns)
+    return value, low, high

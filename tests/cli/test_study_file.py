@@ -1,0 +1,114 @@
+"""Laws of study files (src/visprism/cli/study_file.py, src/visprism/study/study_file.py)."""
+
+import json
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+import visprism as vp
+from visprism.cli import main
+from visprism.study.study_file import STUDY_FILE
+
+TEXT = """
+models:
+  small: resnet20?num_classes=10
+data: shapes?size=32
+limit: 8
+batch_size: 4
+analyses: [sparsity]
+options:
+  sparsity: {threshold: 0.05}
+minutes: none
+seed: 3
+"""
+
+
+@pytest.fixture
+def stated(plugin, tmp_path):  # noqa: ARG001 (installed)
+    path = tmp_path / "mine.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def index(folder):
+    return json.loads((folder / "study.json").read_text())
+
+
+def test_a_study_writes_the_file_that_reproduces_it(stated, tmp_path):
+    """The same keys of results: weights, images, options and seed are the same."""
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert main(["examine", str(stated), "--out", str(first)]) == 0
+    written = yaml.safe_load((first / STUDY_FILE).read_text())
+    assert written == yaml.safe_load(TEXT) | {"minutes": None}
+    assert main(["examine", str(first / STUDY_FILE), "--out", str(again)]) == 0
+    assert index(again)["entries"].keys() == index(first)["entries"].keys()
+    headers = [index(folder)["header"] | {"seconds": 0} for folder in (first, again)]
+    assert headers[0] == headers[1]
+    assert (again / STUDY_FILE).read_bytes() == (first / STUDY_FILE).read_bytes()
+
+
+def test_in_the_folder_of_its_study_the_file_resumes_it(stated, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["examine", str(stated), "--out", str(out)]) == 0
+    before = index(out)
+    capsys.readouterr()
+    assert main(["examine", str(out / STUDY_FILE)]) == 0
+    assert index(out)["entries"] == before["entries"]
+
+
+def test_flags_after_the_file_take_precedence(stated, tmp_path):
+    words = ["--limit", "4", "--set", "sparsity.threshold=0.2", "--out", str(tmp_path / "out")]
+    assert main(["examine", str(stated), *words]) == 0
+    written = yaml.safe_load((tmp_path / "out" / STUDY_FILE).read_text())
+    assert written["limit"] == 4
+    assert written["options"] == {"sparsity": {"threshold": 0.2}}
+
+
+def test_a_study_of_objects_has_no_file(plugin, tmp_path):  # noqa: ARG001 (installed)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)).eval()
+    model(torch.zeros(2, 3, 8, 8))
+    batches = [(torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]))]
+    vp.examine(model, batches, analyses=["sparsity"], out=tmp_path / "out")
+    assert (tmp_path / "out" / "study.json").is_file()
+    assert not (tmp_path / "out" / STUDY_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("limit: 8", "limt: 8", "has no field 'limt'. Did you mean limit"),
+        ("limit: 8", "limit: many", "limit of the study file PATH must be a positive integer"),
+        ("limit: 8", "limit: {a: 1}", "limit of the study file PATH must be a value or a list"),
+        ("limit: 8", "pretrained: maybe", "must be true or false, got 'maybe'"),
+        ("limit: 8", "limit: 8\nlimit: 9", "must name each field once, got limit twice"),
+        ("limit: 8", "limit: [8", "is not valid YAML"),
+        ("limit: 8", "limit: !!python/name:os.system", "is not valid YAML"),
+        ("limit: 8", "a: &a 3\nlimit: *a", "must not use YAML aliases"),
+        ("  small: resnet20?num_classes=10", "  3", "models of the study file PATH must be"),
+        ("threshold: 0.05", "threshhold: 0.05", "has no option 'threshhold'"),
+        ("sparsity: {threshold: 0.05}", "sparsity: 3", "must be options by analysis"),
+        ("data: shapes?size=32", "", "--data"),
+    ],
+)
+def test_a_mistake_is_one_sentence(stated, tmp_path, capsys, old, new, sentence):
+    import re
+
+    assert old in TEXT
+    stated.write_text(TEXT.replace(old, new))
+    assert main(["examine", str(stated), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert re.search(sentence.replace("PATH", re.escape(str(stated))), error)
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_second_model_beside_a_file_is_refused(stated, capsys):
+    assert main(["examine", str(stated), "resnet20", "--out", "out"]) == 2
+    assert "must be the only model, got also resnet20" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_named(capsys):
+    assert main(["examine", "missing.yaml", "--out", "out"]) == 2
+    assert "the study file missing.yaml cannot be read" in capsys.readouterr().err

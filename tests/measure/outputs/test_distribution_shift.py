@@ -1,0 +1,113 @@
+"""Laws of accuracy on shifted images (src/visprism/measure/outputs/distribution_shift.py)."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism.analyses import ANALYSES
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.statistics import difference_interval, wilson
+from visprism.data.stored import stored_conditions
+from visprism.measure.outputs import Predictions
+from visprism.measure.outputs.distribution_shift import ShiftedImages, distribution_shift
+
+
+class Pixels(nn.Module):
+    """The logits are the four pixels of an image."""
+
+    def forward(self, images):
+        return images.flatten(1)
+
+
+def batch(logits, targets):
+    images = torch.tensor(logits, dtype=torch.float32).reshape(-1, 1, 2, 2)
+    return [(images, torch.tensor(targets))]
+
+
+REFERENCE = Predictions(
+    torch.tensor([[9.0, 0, 0, 0], [1, 0, 9, 2], [0, 9, 5, 1], [0, 0, 0, 9.0]]),
+    torch.tensor([0, 1, 2, 3]),
+)
+
+# What it measures.
+
+
+def test_predictions_are_restricted_to_the_classes_of_the_set():
+    # The largest logit is that of class 3, which the set does not have.
+    shifted = batch([[1, 0, 2, 9], [5, 0, 4, 9], [0, 9, 7, 8]], [2, 2, 2])
+    sets = {"r": ShiftedImages(shifted, (0, 2)), "all": ShiftedImages(shifted)}
+    result = distribution_shift(Pixels().eval(), sets, REFERENCE)
+    np.testing.assert_allclose(result.accuracy, [2 / 3, 0])
+    assert result.classes.tolist() == [2, 4]
+    assert result.images.tolist() == [3, 3]
+    # Of the data, images 0 and 2 are of these classes; both are correct among them.
+    assert result.reference_images.tolist() == [2, 4]
+    np.testing.assert_allclose(result.reference, [1.0, 0.5])
+    np.testing.assert_allclose(result.drop, [1 / 3, 0.5])
+    low, high = wilson(np.array([2]), np.array([3]))
+    assert (result.accuracy_low[0], result.accuracy_high[0]) == (low[0], high[0])
+
+
+def test_the_interval_of_a_drop_is_that_of_newcombe():
+    """56 of 70 minus 48 of 80: 0.2 [0.0524, 0.3339] (Newcombe 1998, table II, method 10)."""
+    ends = [wilson(np.array([k]), np.array([n])) for k, n in ((48, 80), (56, 70))]
+    first, second = (
+        (p, float(e[0][0]), float(e[1][0])) for p, e in zip((0.6, 0.8), ends, strict=True)
+    )
+    low, high = difference_interval(first, second, (0.0, 0.0))
+    assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
+
+
+# Stored folders.
+
+
+def test_a_stored_set_is_each_of_its_corruptions_and_severities(tmp_path):
+    for part in ("fog/1", "fog/5", "snow/3"):
+        (tmp_path / part).mkdir(parents=True)
+    spec = f"imagenet_c:{tmp_path}"
+    assert stored_conditions(spec) == [
+        f"{spec}?corruption={c}&severity={s}" for c, s in (("fog", 1), ("fog", 5), ("snow", 3))
+    ]
+    assert stored_conditions(f"{spec}?corruption=fog") == [f"{spec}?corruption=fog"]
+    assert stored_conditions("imagenet_r:DIR") == ["imagenet_r:DIR"]
+    with pytest.raises(InputError, match="must hold corruptions and severities"):
+        stored_conditions(f"cifar10_c:{tmp_path}")
+
+
+def test_the_analysis_reads_stored_sets(tmp_path):
+    generator = np.random.default_rng(0)
+    for name in ("fog", "snow"):
+        pixels = generator.integers(0, 256, (50, 32, 32, 3), np.uint8)
+        np.save(tmp_path / f"{name}.npy", pixels)
+    np.save(tmp_path / "labels.npy", np.tile(np.arange(10, dtype=np.uint8), 5))
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 10)).eval()
+    way = Preprocessing((32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
+    data = [(torch.randn(20, 3, 32, 32), torch.arange(20) % 10)]
+    analysis = ANALYSES["distribution-shift"](sets=(f"cifar10_c:{tmp_path}",))
+    result = analysis(model, data, preprocessing=way)
+    assert len(result) == 10
+    assert (result.images == 10).all()
+    assert "over 10 sets" in str(result.findings()[0])
+
+
+# Contracts and errors.
+
+
+def test_images_of_no_class_of_a_set_are_refused():
+    shifted = batch([[1, 0, 2, 9]], [1])
+    with pytest.raises(InputError, match="targets of r must be among its classes"):
+        distribution_shift(Pixels().eval(), {"r": ShiftedImages(shifted, (0, 2))}, REFERENCE)
+
+
+def test_data_without_the_classes_of_a_set_are_refused():
+    reference = Predictions(3 * torch.eye(4), torch.zeros(4, dtype=torch.long))
+    shifted = batch([[1, 0, 2, 9]], [2])
+    with pytest.raises(InputError, match="must have images of the classes of r"):
+        distribution_shift(Pixels().eval(), {"r": ShiftedImages(shifted, (2, 3))}, reference)
+
+
+def test_no_set_is_refused():
+    with pytest.raises(InputError, match="at least one set of shifted images"):
+        distribution_shift(Pixels().eval(), {}, REFERENCE)

@@ -1,0 +1,68 @@
+"""Laws of docs/migration.md: its calls run, and its numbers are the measured ones."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+import visprism as vp
+
+PROJECT = Path(__file__).parents[1]
+TEXT = (PROJECT / "docs" / "migration.md").read_text("utf-8")
+CALLS = [
+    call
+    for line in TEXT.splitlines()
+    if line.startswith("| `")
+    for call in re.findall(r"`(vp\.[^`]*)`", line.split(" | ", 1)[1])
+]
+SLOW = ("Landscape", "landscape", "Hessian", "Corruptions", "Adversarial", "alter_resnet50_32")
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """What the page defines, and the names in its tables."""
+    path = tmp_path_factory.mktemp("migration") / "b.pt"
+    (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    scope = {}
+    exec(example, scope)
+    torch.save(vp.load_model("vit_pico_patch4_32", seed=1).model.state_dict(), path)
+    pixels = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
+    return scope | {"a": scope["model"], "b": scope["model"], "pixels": pixels, "path": path}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(call, marks=pytest.mark.slow if any(w in call for w in SLOW) else ())
+        for call in CALLS
+        if "@PATH" not in call
+    ],
+)
+def test_a_call_in_the_tables_runs(names, call):
+    assert eval(call.replace("PATH", str(names["path"])), dict(names)) is not None
+
+
+def test_the_tables_are_those_of_the_measurement():
+    ways = json.loads((PROJECT / "benchmarks/results/migration.json").read_text())["ways"]
+    script = runpy.run_path(str(PROJECT / "benchmarks" / "migration.py"))
+    assert script["with_tables"](TEXT, ways) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("peer", "largest"),
+    [
+        ("how-do-vits-work", 2e-6),
+        ("torch-cka", 1e-5),
+        ("loss-landscapes", 1e-4),
+        ("vit-explain", 1e-5),
+        ("imagecorruptions", 1.0),
+    ],
+)
+def test_quantities_that_are_meant_to_be_equal_are(peer, largest):
+    ways = json.loads((PROJECT / "benchmarks/results/migration.json").read_text())["ways"]
+    rows = [row for way in ways.values() for row in way if row["peer"] == peer]
+    assert rows
+    assert max(row["difference"] for row in rows) <= largest

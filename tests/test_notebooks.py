@@ -1,0 +1,217 @@
+"""The notebooks in examples/ run, and what their last cells say is true of their numbers."""
+
+import re
+import runpy
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import visprism as vp
+
+PROJECT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((PROJECT / "examples").glob("*.py"))
+LESSONS = runpy.run_path(str(PROJECT / "docs" / "generators" / "notebooks.py"))["LESSONS"]
+ELSEWHERE = {"examine_your_model", "your_own_analysis"}  # test_notebook.py, test_plugins.py
+
+Names = dict[str, Any]
+WORDS: dict[str, Callable[[Names], None]] = {}
+
+
+def words_of(lesson: str) -> Callable[[Callable[[Names], None]], Callable[[Names], None]]:
+    """Register what must be true of the numbers of a notebook."""
+
+    def register(check: Callable[[Names], None]) -> Callable[[Names], None]:
+        WORDS[lesson] = check
+        return check
+
+    return register
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", [name for name in LESSONS if name not in ELSEWHERE])
+def test_a_notebook_runs_and_its_words_are_true(lesson, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        names = runpy.run_path(str(PROJECT / "examples" / f"{lesson}.py"), run_name="__main__")
+        assert plt.get_fignums()
+        assert capsys.readouterr().out
+        WORDS[lesson](names)
+    finally:
+        plt.close("all")
+
+
+def test_every_notebook_has_its_place_in_the_gallery():
+    assert set(LESSONS) == {path.stem for path in NOTEBOOKS}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_text_cells_are_markdown_and_restructured_text(path):
+    """Headings are underlined and code has two backticks, which both languages read alike."""
+    source = path.read_text("utf-8")
+    assert re.match(r'"""\n[A-Z].+\n=+\n', source)
+    cells = re.findall(r"^# %% \[markdown\]\n((?:#.*\n?)*)", source, flags=re.MULTILINE)
+    for cell in cells:
+        lines = [line.removeprefix("#").strip() for line in cell.splitlines()]
+        assert not [line for line in lines if line.startswith("#")]
+        assert not re.search(r"(?<!`)`(?!`)", cell)
+        for title, underline in pairwise(lines):
+            if re.fullmatch("-{3,}", underline):
+                assert len(title) == len(underline)
+
+
+def of_kind(study: vp.Study, model: str, analysis: str, result: type) -> Any:
+    return next(r for r in study[model].results(analysis) if isinstance(r, result))
+
+
+def answers(result: vp.Result, words: str) -> list[vp.Answer]:
+    return [
+        answer for answer in result.answers() if words in f"{answer.question} {answer.quantity}"
+    ]
+
+
+def sentences(study: vp.Study, model: str, analysis: str) -> list[str]:
+    return [str(f) for result in study[model].results(analysis) for f in result.findings()]
+
+
+@words_of("dissect_your_model")
+def _(names: Names) -> None:
+    kinds = [block.kind for block in names["anatomy"]]
+    assert kinds.count("conv") == kinds.count("mlp") == 6
+    assert names["restored"]
+    assert len(names["changes"]) == 12
+    assert all(change > 0 for change in names["changes"].values())
+
+
+@words_of("fourier_and_variance")
+def _(names: Names) -> None:
+    study, kinds = names["study"], names["kinds"]
+    convolutions = answers(kinds["ResNet-20"], "conv")
+    assert len(convolutions) == 2
+    assert all(a.high < 0 and a.verdict == "contradicts" for a in convolutions)
+    for kind, sign in (("attention", -1), ("mlp", 1)):
+        to_mean, to_lowest = answers(kinds["ViT-Pico"], f"across {kind}")
+        assert "relative to the mean" in to_mean.quantity
+        assert sign * to_mean.value > 0 > sign * to_lowest.value
+    assert [f.code for f in kinds["ViT-Pico"].findings()] == ["VP107", "VP107"]
+    changes = {}
+    for model, kind in (("ResNet-20", "conv"), ("ViT-Pico", "attention"), ("ViT-Pico", "mlp")):
+        summary = of_kind(study, model, "variance", vp.results.KindSummary)
+        absolute, relative = answers(summary, f"across {kind}")
+        assert relative.value < 0 < absolute.value
+        changes[kind] = absolute.value
+    assert 3 * changes["attention"] < min(changes["conv"], changes["mlp"])
+
+
+@words_of("curvature_and_landscape")
+def _(names: Names) -> None:
+    means = []
+    for model in ("ResNet-20", "ViT-Pico"):
+        spectrum = of_kind(names["study"], model, "hessian", vp.results.HessianSpectrum)
+        leading = spectrum.value[spectrum.rank > 0]
+        assert (leading > 0).all()
+        assert spectrum.batches == 2
+        means.append(leading.mean())
+    assert max(means) < 2 * min(means)
+    text = {name: [str(f) for f in rings.findings()] for name, rings in names["rings"].items()}
+
+    def rise(model: str, treatment: str) -> float:
+        (line,) = [t for t in text[model] if "at distance 1" in t and treatment in t]
+        return float(re.search(r"rises by ([\d.]+)", line)[1])
+
+    frozen, estimated = rise("ResNet-20", "frozen"), rise("ResNet-20", "re-estimated")
+    assert frozen > 2 * rise("ViT-Pico", "")
+    assert estimated < frozen / 2
+    assert any("VP105" in line for line in text["ResNet-20"])
+
+
+@words_of("ablation_and_cka")
+def _(names: Names) -> None:
+    def late_minus_early(model: str, kind: str) -> str:
+        findings = [
+            str(f) for r in names["study"][model].results("ablation") for f in r.findings()
+        ]
+        (line,) = [
+            f for f in findings if f"whole block replaced by the identity, {kind}, late" in f
+        ]
+        return line
+
+    for model, kind in (("ResNet-20", "conv"), ("ViT-Pico", "mlp")):
+        assert "mean accuracy drop -" in late_minus_early(model, kind)
+        assert "not significant" not in late_minus_early(model, kind)
+    assert "not significant" in late_minus_early("ViT-Pico", "attention")
+    vit = sentences(names["study"], "ViT-Pico", "ablation")
+    assert any("attention minus mlp" in f and "not significant" in f for f in vit)
+    assert "(stem, stem" in str(names["similarity"].findings()[0])
+
+
+@words_of("robustness_by_frequency")
+def _(names: Names) -> None:
+    study = names["study"]
+    verdicts = {"ResNet-20": "contradicts", "ViT-Pico": "supports"}
+    drops = []
+    for model, verdict in verdicts.items():
+        lines = sentences(study, model, "frequency-noise")
+        assert any("C7" in line and line.endswith(verdict) for line in lines)
+        assert any("minus bands below: -" in line for line in lines)
+        text = str(study[model]["corruptions"].findings()[0])
+        drops.append(float(re.search(r"clean images ([\d.]+) percentage", text)[1]))
+    assert abs(drops[0] - drops[1]) < 5
+    for model, worst in (("ResNet-20", "contrast"), ("ViT-Pico", "impulse noise")):
+        lines = [str(f) for f in study[model]["corruptions"].findings()]
+        assert any(line.startswith("lowest accuracy") and worst in line for line in lines)
+
+
+@words_of("from_cnn_to_alternet")
+def _(names: Names) -> None:
+    accuracy = {name: r.of("accuracy") for name, r in names["accuracies"].items()}
+    assert accuracy["CNN"] > 0.99
+    assert 0.2 < accuracy["AlterNet before training"] < 0.5
+    assert accuracy["AlterNet after training"] > 0.9
+    sizes = [sum(p.numel() for p in names[name].parameters()) for name in ("alternet", "cnn")]
+    assert sizes[0] < sizes[1]
+    variance = [
+        f.text for r in names["study"]["AlterNet"].results("variance") for f in r.findings()
+    ]
+    attention = next(line for line in variance if line.startswith("attention"))
+    assert re.search(r"variance over mean square falls: .* \(falls in 2 of 2 blocks", attention)
+    summary = of_kind(names["study"], "AlterNet", "fourier", vp.results.KindSummary)
+    by_kind = {str(f).partition(" ")[0]: str(f) for f in summary.findings()}
+    assert "are low-pass" in by_kind["conv"]
+    assert "VP107" in by_kind["attention"]
+
+
+@words_of("train_with_sam")
+def _(names: Names) -> None:
+    for values in (
+        {name: series[-1] for name, series in names["sharpness"].items()},
+        names["eigenvalues"],
+    ):
+        assert 0.3 < values["with SAM"] / values["without SAM"] < 0.7
+    accuracy = {name: h.test_accuracy[-1] for name, h in names["histories"].items()}
+    assert accuracy["with SAM"] < accuracy["without SAM"]
+
+
+@words_of("attention_as_convolution")
+def _(names: Names) -> None:
+    for layer in (names["attention"], names["patches"]):
+        assert len(layer.scores) == 9
+        weights = vp.relative_scores(layer.scores).weight
+        assert (np.sort(weights)[-9:] == 1).all()
+        assert weights.sum() == 9
+    trained = names["scores"]
+    assert trained.weight.max() < 0.5
+
+
+@words_of("tokens_and_windows")
+def _(names: Names) -> None:
+    accuracies = names["accuracies"]
+    assert 0.5 < accuracies["distillation token"] < accuracies["class token"]
+    assert 0.9 < names["similarity"] < 1
+    assert [*names["windows"].values()] == 2 * [[(0, 3), (0, 3)], [(2, 5), (2, 5)]]
+    accuracy = names["history"].test_accuracy[-1]
+    assert 0.2 < accuracy < accuracies["class token"] - 0.1
