@@ -24,7 +24,7 @@ VARIANTS = {  # ending of the file: color scheme, width, height
     "-dark": ("dark", 1280, 1400),
     "-narrow": ("light", 420, 1400),
 }
-COLORS, WIDTH = 128, 900
+COLORS, WIDTH = 256, 900
 
 
 def save(page: Page, name: str) -> None:
@@ -33,7 +33,9 @@ def save(page: Page, name: str) -> None:
     if picture.width > WIDTH:
         size = (WIDTH, round(WIDTH * picture.height / picture.width))
         picture = picture.resize(size, Image.Resampling.LANCZOS)
-    picture.quantize(COLORS, Image.Quantize.MAXCOVERAGE).save(FIGURES / name, optimize=True)
+    picture.quantize(COLORS, Image.Quantize.MEDIANCUT, kmeans=1).save(
+        FIGURES / name, optimize=True
+    )
 
 
 @contextmanager
