@@ -108,7 +108,6 @@ ADDED = [
     "attribution",
     "quantization",
     "intrinsic-dimension",
-    "fourier-plane",
     "hessian-by-block",
 ]
 OPTIONS = {
