@@ -74,9 +74,7 @@ NETWORKS = {
 }
 
 # What an analysis does not apply to, and why.
-REASONS: dict[tuple[str, str], str] = {
-    ("hessian-by-block", "headless vit"): "there are no labels|classes|targets",
-}
+REASONS: dict[tuple[str, str], str] = {}
 
 
 @cache
@@ -108,7 +106,6 @@ ADDED = [
     "attribution",
     "quantization",
     "intrinsic-dimension",
-    "fourier-plane",
     "hessian-by-block",
 ]
 OPTIONS = {
@@ -116,7 +113,7 @@ OPTIONS = {
     "out-of-distribution": {"ood_data": "shapes?size=64", "neighbors": 5},
     "attribution": {"blocks": 2, "steps": 3},
     "quantization": {"bits": (4,)},
-    "hessian-by-block": {"by": "kind", "probes": 3},
+    "hessian-by-block": {"probes": 3},
 }
 TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images
 PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
