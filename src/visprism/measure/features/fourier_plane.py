@@ -88,7 +88,9 @@ class FourierPlaneProbe(Probe):
             }
             for name, value in values.items():
                 columns.setdefault(name, []).append(value.flatten())
-        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        joined: dict[str, Any] = {
+            name: np.concatenate(parts) for name, parts in columns.items()
+        }
         return FourierPlane(**joined, parts=self.parts)
 
 

@@ -105,8 +105,10 @@ class CurvatureMonitor:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.sam_rho >= 0:
             raise InputError(f"sam_rho must not be negative, got {self.sam_rho}")
-        single = isinstance(self.optimizer, Optimizer)
-        self._optimizers = [self.optimizer] if single else list(self.optimizer)
+        optimizers = self.optimizer
+        self._optimizers: list[Optimizer] = (
+            [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+        )
         updated = {id(p) for o in self._optimizers for g in o.param_groups for p in g["params"]}
         self._parameters = {
             name: p for name, p in self.model.named_parameters() if id(p) in updated
