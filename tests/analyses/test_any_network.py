@@ -150,7 +150,7 @@ def test_a_monitor_measures_any_network(network):
     "network", ["vit with registers", "swin", "hugging face vit", "resnet"]
 )
 def test_heads_have_a_fourier_plane_where_there_are_any(network):
-    analysis = ANALYSES["fourier-plane"](parts="heads")
+    analysis = ANALYSES["fourier-plane"](maps="heads")
     if network == "resnet":
         with pytest.raises(InputError, match="no attention whose weights can be read"):
             analysis(built(network), labeled_images())

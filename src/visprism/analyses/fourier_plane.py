@@ -33,19 +33,19 @@ class FourierPlane(FeatureAnalysis):
         ),
     )
 
-    parts: Literal["blocks", "branches", "heads"] = option(
+    maps: Literal["blocks", "branches", "heads"] = option(
         "blocks",
         "feature maps: of blocks, of what residual branches add, or of attention heads",
     )
 
     def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
         """The probe that gathers the planes."""
-        return FourierPlaneProbe(self.parts)
+        return FourierPlaneProbe(self.maps)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Models without the parts."""
-        if self.parts == "branches" and not residual_branches(subject.anatomy):
+        if self.maps == "branches" and not residual_branches(subject.anatomy):
             return "the model has no residual branch with an identity shortcut"
-        if self.parts == "heads" and (reason := subject.without_attention()) is not None:
+        if self.maps == "heads" and (reason := subject.without_attention()) is not None:
             return reason
         return super().inapplicable(subject)
