@@ -39,7 +39,7 @@ def last_line(capsys):
 @pytest.mark.parametrize(
     ("size", "file", "outcome"),
     [
-        (0, "{out}/study.json", "no result was complete"),
+        (0, "{out}/study.yaml", "no result was complete"),
         (4096, "{out}/results/resnet20.shapes-sparsity-sparsity.npz", "no result was complete"),
         (12_000, "{out}", "2 results are stored in {out}; the same command resumes"),
     ],

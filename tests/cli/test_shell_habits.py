@@ -18,7 +18,7 @@ from visprism.cli.parser import command_parser, commands
 
 PACKAGE = Path(visprism.__file__).parent
 PAGE = PACKAGE.parents[1] / "docs" / "command_line.md"
-SILENT = {"completion"}  # its output is a script
+SILENT = {"completion", "view"}  # a script, and a server
 
 
 # JSON.

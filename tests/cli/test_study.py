@@ -33,7 +33,7 @@ def sparsity_of(folder, model=FIRST):
 
 def test_a_command_writes_a_page_tables_and_figures_and_nothing_else(studied):
     assert files_of(studied) == {
-        "report.html", "study.json", "study.md", "results.json",
+        "report.html", "study.json", "study.md", "study.yaml", "results.json",
         *(f"results/{m}-sparsity-sparsity.{kind}" for m in (FIRST, SECOND) for kind in KINDS),
         "figures/sparsity.png", "figures/.visprism",
     }  # fmt: skip

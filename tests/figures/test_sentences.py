@@ -16,9 +16,12 @@ from visprism.results.attribution import AttributionMaps, AttributionScores
 from visprism.results.band_energy import BandEnergies
 from visprism.results.base import Result
 from visprism.results.branch_transfer import HighFrequencyGain
+from visprism.results.claims import ClaimRuns
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
+from visprism.results.fourier_plane import FourierPlane
 from visprism.results.frequency_contrasts import FrequencyContrasts
+from visprism.results.hessian_by_block import HessianByBlock
 from visprism.results.intrinsic_dimension import IntrinsicDimensions
 from visprism.results.landscape import OriginCurvature
 from visprism.results.loss import Trace
@@ -28,6 +31,7 @@ from visprism.results.patch_pca import PatchComponents
 from visprism.results.predictions import error_consistency
 from visprism.results.quantization import QuantizationSensitivity
 from visprism.results.readout import Readouts
+from visprism.results.stability import RelativeFlipRates
 from visprism.results.token_norms import (
     AttentionSinks,
     MassiveActivations,
@@ -49,7 +53,7 @@ EXTREME = re.compile(r"\b(?:largest|smallest|highest|lowest)\b")
 DEFINED = re.compile(
     r"relative to the lowest frequency|RMS of the highest over the lowest band|"
     r"largest in magnitude|largest Hessian eigenvalue|largest attention weight of a head|"
-    r"at the lowest and .* at the highest frequency"
+    r"at the lowest and .* at the highest frequency|at the highest frequency in both directions"
 )
 SELECTED = re.compile(r"\bof (?:\d+|them|the leading)\b|selected on the test images")
 
@@ -161,6 +165,27 @@ OTHERS = {
     "trace": lambda: Trace(
         estimate=np.array([3.0, 4.0, 5.0, 4.5]), parameters=10, nll=1.0, l2=0.0,
         weight_decay=0.0, provenance=PROVENANCE,
+    ),
+    "claim_runs": lambda: ClaimRuns(
+        run=np.array(["vit-seed0", "cnn-seed0"]), arm=np.array(["vit", "cnn"]),
+        seed=np.zeros(2, int), images=np.full(2, 100), epochs=np.full(2, 3),
+        minutes=np.array([30.0, 60.0]), accuracy=np.full(2, 0.5), low=np.full(2, 0.4),
+        high=np.full(2, 0.6), provenance=PROVENANCE,
+    ),
+    "fourier_plane": lambda: FourierPlane(
+        picture=np.full(4, "attn"), row=np.array([0, 0, 1, 1]), column=np.array([0, 1, 0, 1]),
+        vertical=np.array([-1.0, -1, 0, 0]), horizontal=np.array([-1.0, 0, -1, 0]),
+        log_amplitude=np.arange(4.0), relative=np.arange(4.0) - 3,
+        relative_error=np.full(4, 0.1), parts="blocks", provenance=PROVENANCE,
+    ),
+    "hessian_by_block": lambda: by_block(
+        HessianByBlock, fraction=np.full(3, "64 images"),
+        converged=np.array([True, True, False]), probes=8, by="block",
+    ),
+    "relative_flip_rates": lambda: RelativeFlipRates(
+        perturbation=np.array(["tilt", "gaussian_noise"]), ratio=np.array([0.5, 0.8]),
+        flip_rate=np.array([0.1, 0.4]), reference_rate=np.array([0.2, 0.5]), mean_ratio=0.65,
+        model="a", reference="b", provenance=PROVENANCE,
     ),
     "origin_curvature": lambda: OriginCurvature(
         pair=np.zeros(2, int), direction=np.array(["a", "b"]), slope=np.zeros(2),

@@ -35,12 +35,12 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
         )
         protocol = f"\n{result.protocol[row]}" if result.protocol[row] else ""
         labels.append(f"{result.hypothesis_text(row)}{protocol}")
-    ax.set_yticks(range(len(result)), labels, fontsize="x-small")
+    ax.set_yticks(range(len(result)), labels)
     ax.set_ylim(len(result) - 0.5, -0.5)
     units = {"%": "percentage points", "ratio": "ratio minus 1 (%)", "": "difference"}
     unit = str(result.unit[0]) if len(result) else ""
     quantity = " / ".join(dict.fromkeys(_short(q) for q in result.quantity.tolist()))
-    ax.set_xlabel(f"{quantity}: {units.get(unit, unit)}", fontsize="x-small")
+    ax.set_xlabel(f"{quantity}: {units.get(unit, unit)}")
     return ax
 
 

@@ -22,9 +22,9 @@ def _(result: DistributionShift, ax: Axes) -> Axes:
     ax.errorbar(result.accuracy, rows, xerr=error, fmt="none", ecolor=INK, elinewidth=0.7)
     ax.plot(result.reference, rows, "|", color=INK, markersize=7, label="data, same classes")
     labels = [name.partition("?")[2] or name.partition(":")[0] for name in result.shift]
-    ax.set_yticks(rows, labels if len(rows) <= _MOST else [""] * len(rows), fontsize="x-small")
+    ax.set_yticks(rows, labels if len(rows) <= _MOST else [""] * len(rows))
     ax.invert_yaxis()
     ax.set(xlabel=DistributionShift.infos()["accuracy"].heading, xlim=(0, 1))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.legend(fontsize="x-small")
+    ax.legend(fontsize="small")
     return ax

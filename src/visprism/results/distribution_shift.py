@@ -5,7 +5,7 @@ import numpy as np
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
-from visprism.results.text import interval_text, points_text
+from visprism.results.text import images_text, interval_text, points_text
 
 
 @result_type("distribution-shift")
@@ -34,16 +34,16 @@ class DistributionShift(Result):
         """Accuracy and drop of each set; of more than six sets the mean and the worst."""
         if len(self) > 6:
             return (self._summary(),)
-        return tuple(
-            Finding(
-                f"{self.shift[i]}: accuracy "
-                + interval_text(*_row(self, "accuracy", i), ".1%")
-                + f" on {self.images[i]:,} images among {self.classes[i]:,} classes, "
-                + points_text(*_row(self, "drop", i))
-                + f" below {self.reference[i]:.1%} on {self.reference_images[i]:,} images of "
-                "the data"
-            )
-            for i in range(len(self))
+        return tuple(Finding(self._text(i)) for i in range(len(self)))
+
+    def _text(self, row: int) -> str:
+        images = images_text(int(self.images[row]), "test")
+        reference = images_text(int(self.reference_images[row]), self.provenance.split)
+        return (
+            f"{self.shift[row]}: accuracy {interval_text(*_row(self, 'accuracy', row), '.1%')} "
+            f"on {images} among {self.classes[row]:,} classes, "
+            f"{points_text(*_row(self, 'drop', row))} below {self.reference[row]:.1%} on "
+            f"{reference} of the data"
         )
 
     def _summary(self) -> Finding:

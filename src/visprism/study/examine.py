@@ -112,8 +112,6 @@ def examine(
             pretrained=pretrained,
             run=run,
         )
-        if store.folder is not None and store.writes and settings and preprocessing is None:
-            write_study_file(store.folder, settings)
         examination = Examination(
             subjects,
             chosen,
@@ -125,6 +123,8 @@ def examine(
             budget=None if minutes is None else 60.0 * minutes,
         )
         try:
+            if store.folder is not None and store.writes and settings and preprocessing is None:
+                write_study_file(store.folder, settings)
             examination.perform()
             return examination.result(seconds=time.monotonic() - begin)
         finally:

@@ -22,7 +22,7 @@ def study_fields(
     *,
     chosen: Sequence[Analysis],
     named: bool,
-    minutes: float | None,
+    minutes: int | float | None,
     images: DataOptions,
     pretrained: bool,
     run: Run,

@@ -39,6 +39,7 @@ from results_by_hand.loss import (
 from results_by_hand.outputs import (
     ablations,
     attacks,
+    claim_effects,
     corruption_errors,
     cues,
     distribution_shift,
@@ -97,6 +98,7 @@ MAKERS = {
         frequency_robustness,
         sensitivity,
         attacks,
+        claim_effects,
         cues,
         distribution_shift,
         history,

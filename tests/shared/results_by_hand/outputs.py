@@ -5,6 +5,7 @@ import numpy as np
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.calibration import Reliability, RiskCoverage
+from visprism.results.claims import ClaimEffects
 from visprism.results.distribution_shift import DistributionShift
 from visprism.results.harmonize import ReplacementSearch
 from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
@@ -250,5 +251,26 @@ def cues():
         low=np.array([0.41, 0.07, 0.28]),
         high=np.array([0.93, 0.59, 0.72]),
         accuracy=np.array([0.6, 0.2, 0.4]),
+        provenance=PROVENANCE,
+    )
+
+
+def claim_effects():
+    return ClaimEffects(
+        claim=np.full(3, "C1"),
+        protocol=np.array(["NLL", "NLL", "NLL + L2"]),
+        quantity=np.array(["APE", "NEP", "APE"]),
+        treatment=np.full(3, "vit"),
+        control=np.array(["cnn", "", "cnn"]),
+        direction=np.full(3, "lower"),
+        unit=np.full(3, "ratio"),
+        effect=np.array([-0.4, 0.3, 0.1]),
+        low=np.array([-0.6, 0.1, np.nan]),
+        high=np.array([-0.2, 0.5, np.nan]),
+        seeds=np.array([3, 3, 1]),
+        control_seeds=np.array([3, 0, 1]),
+        verdict=np.array(["supported", "contradicted", "undecided"]),
+        reason=np.full(3, "the interval"),
+        seeds_to_decide=np.array([0, 0, -1]),
         provenance=PROVENANCE,
     )
