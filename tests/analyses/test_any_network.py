@@ -166,6 +166,7 @@ def test_attacks_and_ablations_work_on_any_network(network):
         attacks=("apgd",), epsilons=(1 / 255,), steps=2, target_classes=1
     )
     ablation = ANALYSES["ablation"](replacement="mean", parts=("blocks",), draws=1)
+    images = [(x.clamp(-1, 1), y) for x, y in labeled_images()]  # pixels between 0 and 1
     for analysis in (adversarial, ablation):
-        result = analysis(built(network), labeled_images(), preprocessing=PREPROCESSING)
+        result = analysis(built(network), images, preprocessing=PREPROCESSING)
         assert len(result)

@@ -35,8 +35,9 @@ def test_the_shipped_networks_are_examined(tmp_path, capsys):
 @pytest.mark.slow
 def test_trained_networks_are_saved_and_examined(tmp_path, capsys):
     assert main(["demo", "--train", "--out", str(tmp_path)]) == 0
-    header, *rows = capsys.readouterr().out.splitlines()[:3]
-    assert header.startswith("network")
+    lines = capsys.readouterr().err.splitlines()
+    (header,) = [i for i, line in enumerate(lines) if line.startswith("network ")]
+    rows = lines[header + 1 : header + 3]
     for name, row in zip(NETWORKS, rows, strict=True):
         assert row.startswith(f"{name} (trained)")
         assert " 64 " in row

@@ -28,7 +28,7 @@ class StudyRequest:
     data: str  # name as `load_data` takes it
     analyses: tuple[str, ...]
     options: Mapping[str, Mapping[str, str]]  # values as text, by analysis and option
-    minutes: float | None = 2.0
+    minutes: int | float | None = 2.0
     limit: int | None = 256  # number of images
     seed: int = 0
     pretrained: bool = False

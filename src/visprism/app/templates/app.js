@@ -103,6 +103,17 @@ const follow = async (list) => {
   }
 };
 
+// The vertical position in a frame, which is set if it is given. A frame that shows an error page
+// of the browser, as when the server has ended, has another origin and cannot be read.
+const scrollTop = (frame, top = null) => {
+  try {
+    if (top !== null) frame.contentWindow.scrollTo(0, top);
+    return frame.contentWindow?.scrollY ?? 0;
+  } catch {
+    return 0;
+  }
+};
+
 // One study: its events, and its report as results come.
 const setUpStudy = (box) => {
   const { name } = box.dataset;
@@ -110,8 +121,8 @@ const setUpStudy = (box) => {
   const frame = find("#report");
   let measured = -1;
   const load = (address) => new Promise((done) => {
-    const top = frame.contentWindow?.scrollY ?? 0;
-    frame.addEventListener("load", () => { frame.contentWindow.scrollTo(0, top); done(); }, { once: true });
+    const top = scrollTop(frame);
+    frame.addEventListener("load", () => { scrollTop(frame, top); done(); }, { once: true });
     frame.src = address;
     frame.hidden = false;
   });
