@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from visprism.claims.report import markdown_table, page, sections_of
 from visprism.claims.runs import run_of, runs_of
 from visprism.claims.scales import SCALES
 from visprism.claims.verdicts import DEPENDS, effects_of, trained_runs, verdicts_of
+from visprism.cli import main
 from visprism.cli.claims import SCALES as LISTED
 from visprism.core.errors import InputError
 from visprism.data import batches, load_data
@@ -195,6 +198,56 @@ def _run(arm, seed, quantities):
 def test_unknown_claims_and_scales_are_refused(codes, scale, message, tmp_path):
     with pytest.raises(InputError, match=message):
         run_claims(codes, out=tmp_path, scale=scale)
+
+
+def test_other_data_in_the_same_folder_are_refused(experiment):
+    out, _, _ = experiment
+    with pytest.raises(InputError, match=r"data must be shapes\?size=16"):
+        run_claims(["C14"], out=out, scale="test", data="shapes?size=16&seed=1")
+
+
+def test_a_claim_keeps_the_numbers_of_another(experiment):
+    out, raw, _ = experiment
+    later = run_claims(["C13"], out=out, scale="test", seeds=1)
+    codes = {v.claim.code for v in verdicts_of(later)}
+    assert codes == {"C13", "C14"}
+    assert {r.name for r in raw.runs} < {r.name for r in later.runs}
+
+
+@pytest.mark.slow
+def test_processes_of_torchrun_share_the_runs(experiment, tmp_path):
+    _, raw, _ = experiment
+    options = ["--scale", "test", "--seeds", "2", "--out", str(tmp_path)]
+    launch = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    subprocess.run(
+        [sys.executable, "-m", *launch, "-m", "visprism", "claims", "run", "C14", *options],
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    shared = RawNumbers.load(tmp_path)
+    assert [(r.name, r.quantities) for r in shared.runs] == [
+        (r.name, r.quantities) for r in raw.runs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["list", "--seeds", "2"], "--seeds must not be given to `visprism claims list`"),
+        (["list", "--out", "x"], "--out must not be given"),
+        (["report", "C6"], "CLAIM must not be given to `visprism claims report`"),
+        (["report", "--scale", "test"], "--scale must not be given"),
+        (["run", "C14", "--data", "nowhere"], "nowhere"),
+    ],
+)
+def test_options_of_other_actions_and_unknown_data_are_refused(
+    arguments, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["claims", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_a_folder_without_numbers_and_a_damaged_file_are_refused(tmp_path):

@@ -16,6 +16,13 @@ def test_a_clear_difference_is_supported_or_contradicted():
     assert decide(high, low, "higher").verdict == "supported"
 
 
+def test_equal_values_whose_mean_is_rounded_have_no_interval():
+    first = [0.1, 0.1, 0.1]
+    assert np.var(first, ddof=1) > 0
+    for control in (None, [0.2, 0.2, 0.2]):
+        assert "one value" in decide(first, control, "lower").reason
+
+
 def test_overlapping_arms_are_undecided_and_the_number_of_seeds_would_decide():
     first, other = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.9, 3.4])
     decision = decide(first, other, "lower")

@@ -51,7 +51,6 @@ class Claim:
     statement: str
     source: str
     hypotheses: tuple[Hypothesis, ...]
-    protocols: tuple[str, ...] = ()  # what differs between them, in one sentence each
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -121,7 +121,8 @@ def _margins(
     """`_margin` for several numbers of seeds; 0 where no arm has any spread."""
     from scipy.stats import t
 
-    parts = np.array([[a.var(ddof=1)] for a in arms]) / seeds
+    # A mean that is rounded gives equal values a variance above 0.
+    parts = np.array([[a.var(ddof=1) if np.ptp(a) else 0.0] for a in arms]) / seeds
     total = parts.sum(axis=0)
     if not total.all():
         return np.zeros(len(total))

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
+from visprism.claims.arms import ARMS
 from visprism.claims.claim import Claim, quantities_by_arm
-from visprism.claims.measuring import is_measured, measure
+from visprism.claims.measuring import is_measured, measure, stored_quantities
 from visprism.claims.paper import CLAIMS
 from visprism.claims.runs import TrainingRun, run_of, runs_of
 from visprism.claims.scales import Scale, scale_of
@@ -22,8 +24,10 @@ from visprism.core.files import write_text
 from visprism.core.provenance import Provenance
 from visprism.core.registry import suggestion
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.data import load_data
 
 RAW = "claims.json"
+_DATA = "data.txt"  # in the folder of a scale: the data of all of its networks
 _POLL = 2.0  # seconds between looks for the runs of other processes
 
 
@@ -136,8 +140,10 @@ def run_claims(
     """Train the networks that claims compare, measure them, and write the raw numbers.
 
     Networks that were trained and measured before are read, so that an interrupted experiment
-    resumes and claims share their runs. Under ``torchrun`` each process trains other networks,
-    and the first one writes and returns the numbers of all; the others return None.
+    resumes and claims share their runs. After each network the raw numbers are written again,
+    with those of all networks of the folder, also of other claims. Under ``torchrun`` each
+    process trains other networks, and the first one writes and returns the numbers of all; the
+    others return None.
 
     Args:
         codes: of claims, such as "C6"; None for all that the scale can decide.
@@ -149,7 +155,8 @@ def run_claims(
         run: device and progress; seeds are those of the experiment.
 
     Raises:
-        InputError: if a claim, a scale or the data is unknown, or a measurement fails.
+        InputError: if a claim, a scale or the data is unknown, if the networks in `out` were
+            trained on other data, or if a measurement fails.
     """
     chosen = scale_of(scale)
     if seeds is not None and seeds < 1:
@@ -157,51 +164,86 @@ def run_claims(
     claims = claims_of(codes, chosen)
     needed = quantities_by_arm(claims)
     folder = Path(out) / chosen.name
+    _require_data(folder, data or chosen.data)
     numbers = range(chosen.seeds if seeds is None else seeds)
     trainings = runs_of(needed, chosen, data, folder, numbers)
-    members = {
-        t.folder: [arm for arm in needed if run_of(arm, t.seed, chosen, data, folder) == t]
+    quantities = {
+        t.folder: list({q.key: q for arm in _members(t) for q in needed.get(arm, [])}.values())
         for t in trainings
     }
+
+    def write() -> RawNumbers:
+        """Write the numbers of every network of the folder."""
+        rows = tuple(_measured(t) for t in _measured_runs(chosen, data, folder))
+        raw = RawNumbers(chosen.name, data or chosen.data, rows, _origin(run))
+        raw.save(Path(out) / RAW)
+        return raw
+
     with _alone() as (rank, world):
-        measured = []
-        quantities = {
-            folder: list({q.key: q for arm in arms for q in needed[arm]}.values())
-            for folder, arms in members.items()
-        }
         for number, training in enumerate(trainings):
             if number % world == rank:
                 if report is not None:
                     report(f"{number + 1} of {len(trainings)}: {training.name}")
                 training.train(run)
                 measure(training, quantities[training.folder], run)
+                if rank == 0:
+                    write()
         if rank > 0:
             return None
-        for training in trainings:
-            while not is_measured(training, quantities[training.folder]):
-                time.sleep(_POLL)  # another process has it
-            values = measure(training, quantities[training.folder], run)
-            measured.append(_measured(training, members[training.folder], values))
-    raw = RawNumbers(
-        scale=chosen.name,
-        data=data or chosen.data,
-        runs=tuple(measured),
-        origin=_origin(run),
-    )
-    raw.save(Path(out) / RAW)
-    return raw
+        while not all(is_measured(t, quantities[t.folder]) for t in trainings):
+            time.sleep(_POLL)  # other processes have the rest
+    return write()
 
 
-def _measured(
-    training: TrainingRun, arms: Sequence[str], quantities: Mapping[str, float]
-) -> MeasuredRun:
+def _require_data(folder: Path, data: str) -> None:
+    """Require the data with which the experiment in the folder began, or begin it.
+
+    Raises:
+        InputError: if its networks are trained on other data, or the data cannot be loaded.
+    """
+    path = folder / _DATA
+    if not path.is_file():
+        load_data(data, split="test", limit=1)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, data + "\n")
+        return
+    stored = path.read_text(encoding="utf-8").strip()
+    if stored != data:
+        raise InputError(
+            f"data must be {stored}, on which the networks in {folder} are trained, got "
+            f"{data}. Choose another folder for other data."
+        )
+
+
+def _members(training: TrainingRun) -> list[str]:
+    """The arms that a run belongs to."""
+    folder = training.folder.parent
+    return [
+        arm.name
+        for arm in ARMS.values()
+        if arm.network in training.scale.networks
+        and run_of(arm.name, training.seed, training.scale, training.data, folder) == training
+    ]
+
+
+def _measured_runs(scale: Scale, data: str, folder: Path) -> Iterator[TrainingRun]:
+    """The measured networks of a folder, of all claims and seeds."""
+    arms = [arm.name for arm in ARMS.values() if arm.network in scale.networks]
+    for seed in count():
+        runs = runs_of(arms, scale, data, folder, [seed])
+        if not any(run.folder.is_dir() for run in runs):
+            return
+        yield from (run for run in runs if run.finished and stored_quantities(run))
+
+
+def _measured(training: TrainingRun) -> MeasuredRun:
     history = training.history()
     row = history.last_evaluation
     accuracy = float(history.test_accuracy[row])
     low, high = history.accuracy_interval(row)
     return MeasuredRun(
         name=training.name,
-        arms=tuple(arms),
+        arms=tuple(_members(training)),
         seed=training.seed,
         images=history.provenance.images,
         epochs=training.recipe.epochs,
@@ -214,7 +256,7 @@ def _measured(
                 None if v != v else round(float(v), 5) for v in history.test_accuracy
             ],
         },
-        quantities=quantities,
+        quantities=stored_quantities(training),
     )
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
+from typing import Any
 
 from visprism.claims.quantities import Measurement, Quantity
 from visprism.claims.runs import END, TrainingRun
@@ -28,7 +29,7 @@ def measure(
         InputError: if a measurement fails, with its reason.
     """
     quantities = list(quantities)
-    stored = _stored(training)
+    stored = stored_quantities(training)
     missing = [q for q in quantities if q.key not in stored]
     for measurement in dict.fromkeys(q.measurement for q in missing):
         wanted = [q for q in missing if q.measurement == measurement]
@@ -39,7 +40,7 @@ def measure(
 
 def is_measured(training: TrainingRun, quantities: Iterable[Quantity]) -> bool:
     """Whether a network is trained and all of these quantities of it are stored."""
-    return training.finished and {q.key for q in quantities} <= set(_stored(training))
+    return training.finished and {q.key for q in quantities} <= set(stored_quantities(training))
 
 
 def _measured(
@@ -81,7 +82,8 @@ def _ignore(event: object) -> None:
     """Events of the study are not shown: the runs are."""
 
 
-def _stored(training: TrainingRun) -> dict[str, float]:
+def stored_quantities(training: TrainingRun) -> dict[str, float]:
+    """What was measured of a finished run, by the keys of quantities."""
     path = training.folder / _FILE
     if not path.is_file():
         return {}
@@ -96,7 +98,7 @@ def _store(training: TrainingRun, values: dict[str, float]) -> None:
     write_text(training.folder / _FILE, json.dumps(content, indent=1) + "\n")
 
 
-def _identity(training: TrainingRun) -> dict[str, str | int]:
+def _identity(training: TrainingRun) -> dict[str, Any]:
     """What the values belong to: the weights, the data and the settings of the scale."""
     scale = training.scale
     return {
@@ -104,4 +106,6 @@ def _identity(training: TrainingRun) -> dict[str, str | int]:
         "data": training.data,
         "images": scale.images,
         "mini-batches": scale.mini_batches,
+        "test images": scale.test_images,
+        "corruptions": None if scale.corruptions is None else list(scale.corruptions),
     }

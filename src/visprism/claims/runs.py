@@ -63,7 +63,9 @@ class TrainingRun:
     def finished(self) -> bool:
         """Whether the folder holds the outcome of exactly this training."""
         files = [self.folder / name for name in (_WEIGHTS, _HISTORY, _RECIPE)]
-        return all(f.is_file() for f in files) and read_recipe(files[-1]) == self.recipe
+        if not all(f.is_file() for f in files) or read_recipe(files[-1]) != self.recipe:
+            return False
+        return self.history().provenance.model == self.job.model
 
     def train(self, run: Run) -> History:
         """Train it, resume its training, or read the history of a finished one."""

@@ -6,22 +6,49 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from visprism.cli.options import device_options, json_option, out_options
+from visprism.cli.options import json_option
 from visprism.cli.output import columns, print_json, records
-from visprism.cli.values import positive
+from visprism.cli.values import folder, positive
+from visprism.core.errors import InputError
 
 ACTIONS = ("list", "run", "report")
+OUT = Path("claims")
 SCALES = ("small", "paper", "test")  # a test compares them with the declared ones
 
 
 def claims(arguments: Namespace) -> None:
     """List the claims, run their experiments, or write the report."""
+    if arguments.action != "run":
+        _refuse_options(arguments)
     if arguments.action == "list":
         _list(as_json=arguments.json)
     elif arguments.action == "run":
         _run(arguments)
     else:
-        _report(arguments.out, as_json=arguments.json)
+        _report(arguments.out or OUT, as_json=arguments.json)
+
+
+def _refuse_options(arguments: Namespace) -> None:
+    """Require that no option of `run` is set for another action.
+
+    Raises:
+        InputError: if one is.
+    """
+    given = {
+        "CLAIM": arguments.codes,
+        "--scale": arguments.scale,
+        "--data": arguments.data,
+        "--seeds": arguments.seeds,
+        "--device": arguments.device,
+    }
+    if arguments.action == "list":
+        given["--out"] = arguments.out
+    for name, value in given.items():
+        if value:
+            raise InputError(
+                f"{name} must not be given to `visprism claims {arguments.action}`. "
+                "`visprism claims run` takes it."
+            )
 
 
 def _list(*, as_json: bool) -> None:
@@ -46,27 +73,28 @@ def _run(arguments: Namespace) -> None:
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
 
+    out = arguments.out or OUT
     try:
         with console_progress() as progress:
             run = Run(
-                compute=Compute(arguments.device),
+                compute=Compute(arguments.device or "cpu"),
                 progress=progress,
                 provenance=Provenance(command=arguments.command),
             )
             raw = run_claims(
                 arguments.codes or None,
-                out=arguments.out,
-                scale=arguments.scale,
-                data=arguments.data,
+                out=out,
+                scale=arguments.scale or "small",
+                data=arguments.data or "",
                 seeds=arguments.seeds,
                 report=lambda line: print(line, file=sys.stderr, flush=True),
                 run=run,
             )
     except KeyboardInterrupt as interruption:
-        message = f"{arguments.out} is kept; the same command resumes"
+        message = f"{out} is kept; the same command resumes"
         raise KeyboardInterrupt(message) from interruption
     if raw is not None:
-        _report(arguments.out, as_json=arguments.json)
+        _report(out, as_json=arguments.json)
 
 
 def _report(out: Path, *, as_json: bool) -> None:
@@ -104,17 +132,17 @@ def add(to: argparse.ArgumentParser) -> None:
         metavar="CLAIM",
         help="claims to run, such as C6 (default: all that the scale can decide)",
     )
-    out_options(to, default=Path("claims"))
+    to.add_argument(
+        "--out", type=folder, metavar="DIR", help=f"folder of the experiment (default: {OUT})"
+    )
     to.add_argument(
         "--scale",
         choices=SCALES,
-        default="small",
         help="networks, data and training: small (hours on a CPU), paper (GPUs) or test (to "
         "try the machinery in minutes) (default: small)",
     )
     to.add_argument(
         "--data",
-        default="",
         metavar="DATA",
         help="training and test images, see below (default: those of the scale)",
     )
@@ -124,5 +152,9 @@ def add(to: argparse.ArgumentParser) -> None:
         metavar="N",
         help="trained networks of each arm (default: as the scale states)",
     )
-    device_options(to)
+    to.add_argument(
+        "--device",
+        metavar="NAME",
+        help="device: cpu, cuda, cuda:1 or mps (default: cpu)",
+    )
     json_option(to, "claims and verdicts")
