@@ -64,9 +64,12 @@ def _parts(row: Row, models: Sequence[str]) -> list[str]:
 
 
 def _model_text(name: str, answer: Answer) -> str:
-    """One answer: ``ResNet-20 conv blocks low-pass, -0.18 [-0.19, -0.17]``."""
-    words = " ".join(filter(None, (name, answer.subject, answer.reading)))
-    return f"{words}, {answer.number}" if answer.reading else f"{words} {answer.number}"
+    """One answer: ``ResNet-20 conv blocks: low-pass, -0.18 [-0.19, -0.17]``."""
+    if answer.subject and not answer.reading:  # a part that was selected, such as a block
+        return f"{name}: {answer.subject}, {answer.number}"
+    words = " ".join(filter(None, (name, answer.subject)))
+    reading = f": {answer.reading}," if answer.reading else ""
+    return f"{words}{reading} {answer.number}"
 
 
 def _joint(row: Row) -> str:
@@ -87,12 +90,11 @@ def _counts(question: Question, rows: Sequence[Row], models: Sequence[str]) -> s
     if not lowest:
         return ""
     total = sum(map(len, lowest.values()))
+    (most, first), *others = sorted(lowest.items(), key=lambda item: -len(item[1]))
     word = f"{question.lower}{'' if len(models) == 2 else ' than all others'}"
-    counts = [
-        f"{name} is {word} by {len(by)} of {total} measures{_examples(by)}"
-        for name, by in sorted(lowest.items(), key=lambda item: -len(item[1]))
-    ]
-    depends = "depends on the measure: " if len(lowest) > 1 else ""
+    counts = [f"{most} is {word} by {len(first)} of {total} measures{_examples(first)}"]
+    counts += [f"{name} by {len(by)}{_examples(by)}" for name, by in others]
+    depends = "depends on the measure: " if others else ""
     return f"{depends}{', '.join(counts)}; {_tests(compared)}."
 
 
