@@ -24,7 +24,7 @@ _MARKS = {"supports": "✓", "contradicts": "✗", "undecided": "?", "not applic
 _MEANINGS = {
     "supports": "supports the claim of the paper",
     "contradicts": "contradicts it",
-    "undecided": "undecided: not significant, or measures disagree",
+    "undecided": "undecided: the interval contains 0, or measures disagree",
     "not applicable": "no number, for the reason in the cell",
 }
 

@@ -33,7 +33,7 @@ TERMS = (
     ),
     Term(
         "paired",
-        "Both models are measured on the same images, and differences are taken image by image.",
+        "Both models are measured on the same images, and compared image by image.",
         "numbers.md",
     ),
     Term(
@@ -115,7 +115,7 @@ TERMS = (
     ),
     Term(
         "CKA",
-        "Centered kernel alignment, a similarity of two sets of features: 1 for equal features, "
+        "Centered kernel alignment, a similarity of two sets of features: 1 for equal ones, "
         "about 0 for unrelated ones.",
         "analyses/cka.md",
     ),

@@ -93,7 +93,7 @@ def _comparison(row: Row) -> Comparison:
     difference = row.difference
     return Comparison(
         row.difference_value(),
-        significant=difference is not None and difference.significant,
+        significant=difference is not None and bool(row.cells) and difference.significant,
         remark="" if difference is None else difference.remark,
         subject=next((a.subject for a in row.cells.values() if a.measure), ""),
     )
