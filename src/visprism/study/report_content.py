@@ -95,13 +95,13 @@ def _subtitle(study: Study) -> str:
         "x".join(map(str, origin.image_shape[-2:])),
     ]
     details = ", ".join(filter(None, details))
-    facts = [
+    phrases = [
         f"{_offered(study)}{f' {origin.split}' if origin.split else ''} images of {name}"
         + (f" ({details})" if details else ""),
         f"seed {study.header.get('seed', origin.seed)}",
         origin.created,
     ]
-    return f"{', '.join(filter(None, facts))}. {_networks(study)}"
+    return f"{', '.join(filter(None, phrases))}. {_networks(study)}"
 
 
 def _networks(study: Study) -> str:
