@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -74,7 +75,7 @@ class ClassSeparability(ScalarPerBlock):
         """NC1 of the last block."""
         return (
             Answer(
-                question="Do the features of a class collapse?",
+                question=questions.COLLAPSE.text,
                 quantity="NC1, variation within over between classes, last block",
                 value=float(self.nc1[-1]),
             ),
