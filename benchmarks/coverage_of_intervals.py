@@ -43,7 +43,12 @@ from visprism.core.statistics import (
     t_quantile,
     wilson,
 )
-from visprism.measure.features.class_separability import _class_means, _collapse, _ranks
+from visprism.measure.features.class_separability import (
+    _class_means,
+    _collapse,
+    _ranks,
+    disagreement,
+)
 from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
 from visprism.measure.features.feature_similarity import rsa_error
 from visprism.measure.features.separability_errors import error_of_class_means, self_duality
@@ -693,7 +698,7 @@ class FeatureSample:
         x = means[index] + scales * g.normal(size=(self.units, self.width))
         x = np.maximum(x, 0) if self.rectified else x
         row = _collapse(x, index) | _ranks(x)
-        disagree = row["nearest"] != (x @ head.T).argmax(1)
+        nc4 = disagreement(row["nearest"], (x @ head.T).argmax(1))
         duality = partial(self_duality, weights=torch.from_numpy(head))
         row["nc3"] = float(duality(torch.from_numpy(_class_means(x, index))))
         row["nc3_error"] = error_of_class_means(duality, x, index)
@@ -702,8 +707,8 @@ class FeatureSample:
             for name in FEATURE_INTERVALS
             if name not in ("nc4", "rsa")
         }
-        low, high = wilson(np.array([disagree.sum()]), np.array([self.units]))
-        return values | {"nc4": (float(disagree.mean()), (float(low[0]), float(high[0])))}
+        value, low, high = nc4.values()
+        return values | {"nc4": (value, (low, high))}
 
     def around(self, value: float, error: float) -> Ends:
         """The interval as results print it."""
