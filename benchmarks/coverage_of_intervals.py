@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -43,6 +43,15 @@ from visprism.core.statistics import (
     t_quantile,
     wilson,
 )
+from visprism.measure.features.class_separability import (
+    _class_means,
+    _collapse,
+    _ranks,
+    disagreement,
+)
+from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
+from visprism.measure.features.feature_similarity import rsa_error
+from visprism.measure.features.separability_errors import error_of_class_means, self_duality
 from visprism.measure.outputs.calibration import calibration
 from visprism.measure.outputs.predictions import Predictions
 from visprism.measure.outputs.shape_bias import shape_bias_by_image
@@ -181,6 +190,7 @@ def cases() -> Iterator[Case]:
     yield from comparisons()
     yield from eigenvalues()
     yield from few_units()
+    yield from features()
 
 
 def fractions() -> Iterator[Case]:
@@ -664,6 +674,118 @@ def few_units() -> Iterator[Case]:
 
         printed = "values and changes by block and by kind"
         yield Case("standard error over images", printed, "gamma values", n, 2.0, changes)
+
+
+@dataclass(frozen=True)
+class FeatureSample:
+    """Features of classes of equal size: normal values around random means."""
+
+    situation: str
+    units: int
+    classes: int
+    width: int
+    noise: float  # standard deviation of the largest direction; that of the means is 1
+    decay: float  # exponent of the standard deviations of the directions
+    rectified: bool = False  # negative values become 0
+
+    def __call__(self, g: Generator) -> dict[str, tuple[float, Ends]]:
+        """Each quantity of a sample with its interval."""
+        fixed = np.random.default_rng(3)
+        means = fixed.normal(size=(self.classes, self.width))
+        head = means + fixed.normal(size=means.shape)
+        scales = self.noise * np.arange(1, self.width + 1) ** -self.decay
+        index = np.arange(self.units) % self.classes
+        x = means[index] + scales * g.normal(size=(self.units, self.width))
+        x = np.maximum(x, 0) if self.rectified else x
+        row = _collapse(x, index) | _ranks(x)
+        nc4 = disagreement(row["nearest"], (x @ head.T).argmax(1))
+        duality = partial(self_duality, weights=torch.from_numpy(head))
+        row["nc3"] = float(duality(torch.from_numpy(_class_means(x, index))))
+        row["nc3_error"] = error_of_class_means(duality, x, index)
+        values = {
+            name: (row[name], self.around(row[name], row[f"{name}_error"]))
+            for name in FEATURE_INTERVALS
+            if name not in ("nc4", "rsa")
+        }
+        value, low, high = nc4.values()
+        return values | {"nc4": (value, (low, high))}
+
+    def around(self, value: float, error: float) -> Ends:
+        """The interval as results print it."""
+        margin = t_quantile(self.units) * error
+        return float(value - margin), float(value + margin)
+
+
+@dataclass(frozen=True)
+class PairSample(FeatureSample):
+    """RSA of the features and of a random linear map of them, rectified, with noise."""
+
+    def __call__(self, g: Generator) -> dict[str, tuple[float, Ends]]:
+        """RSA of a sample with its interval."""
+        fixed = np.random.default_rng(4)
+        means = fixed.normal(size=(self.classes, self.width)) * (self.classes > 1)
+        weights = fixed.normal(size=(self.width, self.width))
+        scales = np.arange(1, self.width + 1) ** -self.decay
+        x = scales * g.normal(size=(self.units, self.width))
+        x += means[g.integers(self.classes, size=self.units)]
+        y = np.maximum(x @ weights, 0) + self.noise * g.normal(size=x.shape)
+        first, second = (ranks_of_pairs(1 - np.corrcoef(values)) for values in (x, y))
+        rsa = float((first * second).sum())
+        return {"rsa": (rsa, self.around(rsa, rsa_error(first, second)))}
+
+
+FEATURE_INTERVALS = {
+    "nc1": "NC1",
+    "equinorm": "NC2",
+    "equiangularity": "NC2",
+    "maximal_angle": "NC2",
+    "nc3": "NC3",
+    "nc4": "NC4",
+    "rankme": "RankMe",
+    "rankme_centered": "RankMe",
+    "alpha": "alpha-ReQ",
+    "rsa": "RSA",
+}
+
+
+@cache
+def expected(sample: FeatureSample, samples: int = 2000) -> dict[str, float]:
+    """Mean of each quantity over samples of as many images."""
+    generator = np.random.default_rng(5)
+    rows = [sample(generator) for _ in range(samples)]
+    return {name: float(np.mean([row[name][0] for row in rows])) for name in rows[0]}
+
+
+def features() -> Iterator[Case]:
+    """Functions of all images together; the truth is the mean over samples of as many."""
+    for sample in (
+        FeatureSample("normal features of 5 classes", 50, 5, 20, 2.0, 0.7),
+        FeatureSample("normal features of 5 classes", 200, 5, 20, 2.0, 0.7),
+        FeatureSample(
+            "rectified features of 10 classes", 100, 10, 64, 2.0, 0.0, rectified=True
+        ),
+        FeatureSample(
+            "rectified features of 10 classes", 500, 10, 64, 2.0, 0.0, rectified=True
+        ),
+        FeatureSample("10 separated classes", 100, 10, 64, 0.3, 1.0),
+        FeatureSample("more features than images", 100, 10, 200, 2.0, 0.5),
+        PairSample("one cluster of images", 100, 1, 20, 0.5, 0.7),
+        PairSample("one cluster of images", 200, 1, 20, 0.5, 0.7),
+        PairSample("5 classes", 100, 5, 20, 0.5, 0.7),
+        PairSample("8 features", 100, 1, 8, 0.1, 0.7),
+        PairSample("8 features", 200, 1, 8, 0.1, 0.7),
+    ):
+        similarity = isinstance(sample, PairSample)
+        for name, interval in FEATURE_INTERVALS.items():
+            if (name == "rsa") != similarity:
+                continue
+
+            def draw(g: Generator, name: str = name, sample: FeatureSample = sample) -> Ends:
+                return sample(g)[name][1]
+
+            printed = "feature similarity" if similarity else "class separability"
+            situation = f"{name}, {sample.situation}"
+            yield Case(interval, printed, situation, sample.units, expected(sample)[name], draw)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ OTHERS = {
     ),
     "quantization": lambda: by_block(
         QuantizationSensitivity, bits=np.full(3, "4 bits"), baseline_accuracy=0.9,
-        baseline_nll=0.3,
+        baseline_nll=0.3, probes=5, without_traces="",
     ),
     "intrinsic_dimension": lambda: by_block(IntrinsicDimensions, pooling="mean"),
     "attribution_maps": lambda: AttributionMaps(
@@ -146,7 +146,7 @@ OTHERS = {
     ),
     "token_similarity": lambda: by_block(TokenSimilarity, tokens=np.full(3, "grid")),
     "class_separability": lambda: by_block(
-        ClassSeparability, self_duality=0.3, pooling="mean", classes=4
+        ClassSeparability, self_duality=0.3, self_duality_error=0.01, pooling="mean", classes=4
     ),
     "feature_ranks": lambda: by_block(FeatureRanks, pooling="mean"),
     "feature_similarity": lambda: by_block(

@@ -6,7 +6,7 @@ from itertools import chain
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.data.open_data import load_data
-from visprism.data.stored import stored_conditions
+from visprism.data.stored import condition_of, stored_conditions
 from visprism.data.study_images import ordered
 from visprism.measure.outputs.distribution_shift import ShiftedImages
 
@@ -30,5 +30,5 @@ def read_shifted(
         batches = ordered(images, seed=seed).batches(
             subject.known_preprocessing, batch_size=subject.batch_size
         )
-        sets[spec] = ShiftedImages(batches, images.class_subset)
+        sets[spec] = ShiftedImages(batches, images.class_subset, *condition_of(spec))
     return sets

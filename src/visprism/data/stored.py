@@ -6,7 +6,9 @@ are marked as framed, and images are not cropped.
 """
 
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import numpy as np
 from PIL import Image
@@ -106,7 +108,7 @@ def stored_conditions(spec: str) -> list[str]:
         InputError: if the folder holds no such set.
     """
     name, _, path = spec.partition(":")
-    if name not in ("imagenet_c", "cifar10_c", "cifar100_c") or "?" in path:
+    if name not in _CORRUPTED or "?" in path:
         return [spec]
     root = Path(path).expanduser()
     if name == "imagenet_c":
@@ -117,6 +119,25 @@ def stored_conditions(spec: str) -> list[str]:
     if not cases:
         raise InputError(f"{spec} must hold corruptions and severities, got none in {root}")
     return [f"{spec}?corruption={c}&severity={s}" for c, s in sorted(cases)]
+
+
+def condition_of(spec: str) -> tuple[str, int]:
+    """Corruption and severity of a stored set with one; ("", 0) for others.
+
+    Example:
+        >>> condition_of("imagenet_c:DIR?corruption=fog&severity=5")
+        ('fog', 5)
+    """
+    body, _, query = spec.partition("?")
+    function = _CORRUPTED.get(body.partition(":")[0])
+    if function is None:
+        return "", 0
+    defaults = {name: p.default for name, p in signature(function).parameters.items()}
+    options = defaults | dict(parse_qsl(query))
+    return str(options["corruption"]), int(options["severity"])
+
+
+_CORRUPTED = {"cifar10_c": cifar10_c, "cifar100_c": cifar100_c, "imagenet_c": imagenet_c}
 
 
 def _stored(

@@ -34,12 +34,14 @@ def _(result: ScalarPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
 
 
 @figure(width=2.75, height=2.0)
-def _(result: SeriesPerBlock, ax: Axes) -> Axes:
-    """A line for each series against depth, with 95 % intervals."""
+def _(result: SeriesPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
+    """A line for each series of the value, or another column, with 95 % intervals."""
+    column = quantity or result.value_name
+    values = np.asarray(getattr(result, column), dtype=float)
     for name, rows, color in _colored(result.series()):
-        finite = rows[np.isfinite(result.values[rows])]
-        value = result.values[finite]
-        low, high = (ends[finite] for ends in result.intervals)
+        finite = rows[np.isfinite(values[rows])]
+        value = values[finite]
+        low, high = (ends[finite] for ends in result.intervals_of(column))
         error = np.stack([value - low, high - value])
         ax.errorbar(
             result.depth[finite],

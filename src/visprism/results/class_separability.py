@@ -1,20 +1,45 @@
 """Class separability: neural collapse, RankMe and alpha-ReQ of the features of each block."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
+from visprism.core.statistics import t_quantile
 from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import ScalarPerBlock
-from visprism.results.text import images_text
+from visprism.results.text import images_text, interval_text
 
 
-@result_type("class-separability")
+def _without_intervals(*names: str, scalars: tuple[str, ...] = ()) -> Any:  # noqa: ANN401
+    """An upgrade of files of schema 1, which have no errors."""
+
+    def upgrade(values: Mapping[str, Any]) -> dict[str, Any]:
+        undefined = np.full(len(values["block"]), np.nan)
+        return dict(values) | dict.fromkeys(names, undefined) | dict.fromkeys(scalars, np.nan)
+
+    return upgrade
+
+
+_COLLAPSE = (
+    "nc1_error", "equinorm_error", "equiangularity_error", "maximal_angle_error",
+    "disagreement_low", "disagreement_high",
+)  # fmt: skip
+
+
+@result_type(
+    "class-separability",
+    schema=2,
+    upgrades={1: _without_intervals(*_COLLAPSE, scalars=("self_duality_error",))},
+)
 class ClassSeparability(ScalarPerBlock):
-    """Neural collapse of pooled features; one row for each block. All are 0 in the collapse."""
+    """Neural collapse of pooled features; one row for each block. All are 0 in the collapse.
+
+    Standard errors and intervals are over samples of as many images of each class.
+    """
 
     value_name: ClassVar[str] = "nc1"
 
@@ -23,20 +48,34 @@ class ClassSeparability(ScalarPerBlock):
         "",
         "tr(W B^+) / k: covariance within classes over that of the class means",
     )
+    nc1_error: np.ndarray = column("Standard error of NC1", "", "over images")
     equinorm: np.ndarray = column(
         "NC2: equal norms", "", "coefficient of variation of the norms of centered class means"
     )
+    equinorm_error: np.ndarray = column("Standard error of equal norms", "", "over images")
     equiangularity: np.ndarray = column(
         "NC2: equal angles", "", "standard deviation of the cosines of centered class means"
     )
+    equiangularity_error: np.ndarray = column(
+        "Standard error of equal angles", "", "over images"
+    )
     maximal_angle: np.ndarray = column(
         "NC2: maximal angles", "", "mean of |cosine + 1 / (k - 1)| over pairs of classes"
+    )
+    maximal_angle_error: np.ndarray = column(
+        "Standard error of maximal angles", "", "over images"
     )
     disagreement: np.ndarray = column(
         "NC4: nearest mean disagrees",
         "",
         "fraction of images whose nearest class mean is not the class the model predicts; NaN "
         "for a model without these classes",
+    )
+    disagreement_low: np.ndarray = column(
+        "NC4, low", "", "lower end of the 95 % interval over images"
+    )
+    disagreement_high: np.ndarray = column(
+        "NC4, high", "", "upper end of the 95 % interval over images"
     )
     accuracy: np.ndarray = column(
         "Accuracy of the nearest class mean", "", "on the images that the means are taken over"
@@ -46,22 +85,27 @@ class ClassSeparability(ScalarPerBlock):
         "",
         "|W / |W| - M / |M||^2 of the head and the means of its input; NaN without a head",
     )
+    self_duality_error: float = scalar(
+        "Standard error of NC3", "", "over images", default=np.nan
+    )
     pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
     classes: int = scalar("Classes", "", "number of classes of the images, k")
 
     def findings(self) -> tuple[Finding, ...]:
         """NC1 by block, and all four for the last block."""
-        head = "" if np.isnan(self.self_duality) else f", NC3 {self.self_duality:.3g}"
-        within = "" if np.isnan(self.nc1[-1]) else f"NC1 {self.nc1[-1]:.3g}, "
+        margin = t_quantile(self.units) * self.self_duality_error
+        duality = (self.self_duality, self.self_duality - margin, self.self_duality + margin)
+        head = "" if np.isnan(self.self_duality) else f", NC3 {interval_text(*duality)}"
+        within = "" if np.isnan(self.nc1[-1]) else f"NC1 {self._last('nc1')}, "
         means = (
             "two classes have no NC2"
             if np.isnan(self.equinorm[-1])
-            else f"NC2 equal norms {self.equinorm[-1]:.3g} and maximal angles "
-            f"{self.maximal_angle[-1]:.3g}"
+            else f"NC2 equal norms {self._last('equinorm')} and maximal angles "
+            f"{self._last('maximal_angle')}"
         )
         images = images_text(self.provenance.images, self.provenance.split)
-        decided = self.disagreement[-1]
-        agreement = "" if np.isnan(decided) else f", NC4 {decided:.1%}"
+        disagrees = np.isfinite(self.disagreement[-1])
+        agreement = f", NC4 {self._last('disagreement', '.1%')}" if disagrees else ""
         return (
             *super().findings(),
             Finding(
@@ -71,33 +115,56 @@ class ClassSeparability(ScalarPerBlock):
             ),
         )
 
+    def _last(self, name: str, form: str = ".3g") -> str:
+        """A column at the last block, with its interval."""
+        low, high = self.intervals_of(name)
+        return interval_text(getattr(self, name)[-1], low[-1], high[-1], form)
+
     def answers(self) -> tuple[Answer, ...]:
         """NC1 of the last block."""
+        low, high = self.intervals
         return (
             Answer(
                 question=questions.COLLAPSE.text,
                 quantity="NC1, variation within over between classes, last block",
                 value=float(self.nc1[-1]),
+                low=float(low[-1]),
+                high=float(high[-1]),
+                over="images",
             ),
         )
 
 
-@result_type("feature-ranks")
+@result_type(
+    "feature-ranks",
+    schema=2,
+    upgrades={1: _without_intervals("rankme_error", "rankme_centered_error", "alpha_error")},
+)
 class FeatureRanks(ScalarPerBlock):
-    """RankMe and alpha-ReQ of pooled features, one vector for each image; one row per block."""
+    """RankMe and alpha-ReQ of pooled features, one vector for each image; one row per block.
+
+    Standard errors are over samples of as many images; more images have other values.
+    """
 
     value_name: ClassVar[str] = "rankme"
 
     rankme: np.ndarray = column(
         "RankMe", "", "exp(entropy) of the singular values of the features, not centered"
     )
+    rankme_error: np.ndarray = column("Standard error of RankMe", "", "over images")
     rankme_centered: np.ndarray = column(
         "RankMe, centered", "", "the same after the mean over images was subtracted"
+    )
+    rankme_centered_error: np.ndarray = column(
+        "Standard error of RankMe, centered", "", "over images"
     )
     alpha: np.ndarray = column(
         "alpha-ReQ",
         "",
         "exponent of the decay of the covariance's eigenvalues with their rank, 1 to 50",
+    )
+    alpha_error: np.ndarray = column(
+        "Standard error of alpha-ReQ", "", "over images; NaN for fewer than 100 images"
     )
     dimension: np.ndarray = column("Dimension", "", "of the features, which no rank exceeds")
     pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")

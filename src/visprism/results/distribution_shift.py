@@ -1,15 +1,25 @@
 """Accuracy on stored sets of shifted images."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
+from visprism.results.robustness import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
 from visprism.results.text import images_text, interval_text, points_text
 
 
-@result_type("distribution-shift")
+def _without_conditions(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Files of schema 1 do not name corruptions."""
+    rows = len(values["shift"])
+    return {"corruption": np.full(rows, ""), "severity": np.zeros(rows, int)} | dict(values)
+
+
+@result_type("distribution-shift", schema=2, upgrades={1: _without_conditions})
 class DistributionShift(Result):
     """Accuracy on each set of shifted images, next to that on the data; one row for each set.
 
@@ -18,6 +28,8 @@ class DistributionShift(Result):
     """
 
     shift: np.ndarray = column("Set", "", "stored set, with its corruption and severity")
+    corruption: np.ndarray = column("Corruption", "", "of ImageNet-C or CIFAR-C; else empty")
+    severity: np.ndarray = column("Severity", "", "1 (mild) to 5 (severe); 0 without one")
     classes: np.ndarray = column("Classes", "", "that predictions are restricted to")
     images: np.ndarray = column("Images", "", "of the set")
     accuracy: np.ndarray = column("Accuracy", "", "on the set, among its classes")
@@ -32,10 +44,47 @@ class DistributionShift(Result):
     drop_high: np.ndarray = column("Accuracy drop, high", "", "upper end of the 95 % interval")
 
     def findings(self) -> tuple[Finding, ...]:
-        """Accuracy and drop of each set; of more than six sets the mean and the worst."""
+        """Accuracy and drop of each set; of more than six sets the mean, the worst and mCE."""
         if len(self) > 6:
-            return (self._summary(),)
+            return (self._summary(), *self._mce_finding())
         return tuple(Finding(self._text(i)) for i in range(len(self)))
+
+    @property
+    def mce(self) -> float:
+        """Mean corruption error of ImageNet-C, relative to AlexNet; NaN if a condition lacks.
+
+        CE_c = sum over severities of the error / sum of AlexNet's, mCE = mean over the 15
+        corruptions c. It takes all 15 at all five severities, 1,000 classes and 224x224 pixels.
+
+        Source: Hendrycks and Dietterich (2019), sec. 4.1.
+        """
+        if tuple(self.provenance.image_shape[-2:]) != ALEXNET_SIZE:
+            return float("nan")
+        errors: dict[tuple[str, int], float] = {
+            (str(c), int(s)): 1 - float(a)
+            for c, s, k, a in zip(
+                self.corruption, self.severity, self.classes, self.accuracy, strict=True
+            )
+            if k == ALEXNET_CLASSES
+        }
+        conditions = {(c, s) for c in ALEXNET for s in range(1, 6)}
+        if not conditions <= set(errors):
+            return float("nan")
+        relative = [
+            np.mean([errors[c, s] for s in range(1, 6)]) / reference
+            for c, reference in ALEXNET.items()
+        ]
+        return float(np.mean(relative))
+
+    def _mce_finding(self) -> tuple[Finding, ...]:
+        if np.isnan(self.mce):
+            return ()
+        return (
+            Finding(
+                f"mCE {self.mce:.1%} of ImageNet-C, relative to AlexNet, over 15 corruptions "
+                "and 5 severities (no interval: sets may share images)"
+            ),
+        )
 
     def _text(self, row: int) -> str:
         images = images_text(int(self.images[row]), "test")

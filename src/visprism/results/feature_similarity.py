@@ -1,6 +1,7 @@
 """Similarity of blocks beyond CKA: mutual k-NN, Procrustes and RSA, with permutation nulls."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,7 +12,12 @@ from visprism.results.shapes import BlockMatrix
 MEASURES = ("mutual_knn", "procrustes", "rsa")
 
 
-@result_type("feature-similarity")
+def _without_errors(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Files of schema 1 have no error of RSA."""
+    return {"rsa_error": np.full(len(values["block"]), np.nan)} | dict(values)
+
+
+@result_type("feature-similarity", schema=2, upgrades={1: _without_errors})
 class FeatureSimilarity(BlockMatrix):
     """Similarities of pooled features of pairs of blocks; one row for each ordered pair."""
 
@@ -31,6 +37,9 @@ class FeatureSimilarity(BlockMatrix):
     )
     rsa: np.ndarray = column(
         "RSA", "", "Spearman correlation of the dissimilarities of all pairs of images"
+    )
+    rsa_error: np.ndarray = column(
+        "Standard error of RSA", "", "over images; NaN for fewer than 100 images"
     )
     rsa_null: np.ndarray = column("RSA of shuffled images", "", "mean over permutations")
     neighbors: int = scalar("Neighbors", "", "k of mutual k-NN")

@@ -1,23 +1,33 @@
 """Quantization sensitivity of blocks."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
+from visprism.core.statistics import rank_correlation, t_quantile
 from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.shapes import SeriesPerBlock
-from visprism.results.text import points_text
+from visprism.results.text import interval_text, points_text
 
 
-@result_type("quantization-sensitivity")
+def _without_traces(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Files of schema 1 have no Hessian traces."""
+    undefined = np.full(len(values["block"]), np.nan)
+    names = ("trace", "trace_error", "predicted_rise", "predicted_rise_error")
+    return dict(values) | dict.fromkeys(names, undefined)
+
+
+@result_type("quantization-sensitivity", schema=2, upgrades={1: _without_traces})
 class QuantizationSensitivity(SeriesPerBlock):
     """Accuracy and NLL with the weights of one block quantized; a row for each block and bits.
 
     Weights are rounded to nearest on a symmetric grid for each output channel. Differences are
-    paired by image; intervals of drops are those of Bonett and Price.
+    paired by image; intervals of drops are those of Bonett and Price. Hessian traces are of the
+    training loss; their intervals are over random vectors.
     """
 
     value_name: ClassVar[str] = "nll_rise"
@@ -43,8 +53,34 @@ class QuantizationSensitivity(SeriesPerBlock):
     weight_error: np.ndarray = column(
         "Relative weight error", "", "squared norm of the rounding over that of the weights"
     )
+    trace: np.ndarray = column(
+        "Hessian trace", "", "of the training loss with respect to the weights of the block"
+    )
+    trace_error: np.ndarray = column(
+        "Standard error of the Hessian trace", "", "over random vectors"
+    )
+    predicted_rise: np.ndarray = column(
+        "NLL rise predicted by the Hessian trace",
+        "nats",
+        "trace / (2 x number of weights) times the squared norm of the rounding",
+    )
+    predicted_rise_error: np.ndarray = column(
+        "Standard error of the predicted NLL rise", "nats", "over random vectors"
+    )
     baseline_accuracy: float = scalar("Baseline accuracy", "", "accuracy of the model")
     baseline_nll: float = scalar("Baseline NLL", "nats", "NLL of the model")
+    probes: int = scalar("Random vectors", "", "of each Hessian trace", default=0)
+    without_traces: str = scalar(
+        "Without Hessian traces", "", "why there are none; empty if there are", default=""
+    )
+
+    def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Intervals of traces and predicted rises are over random vectors."""
+        if name not in ("trace", "predicted_rise"):
+            return super().intervals_of(name)
+        values = np.asarray(getattr(self, name), dtype=float)
+        margins = t_quantile(max(1, self.probes)) * getattr(self, f"{name}_error")
+        return values - margins, values + margins
 
     def findings(self) -> tuple[Finding, ...]:
         """For each number of bits the largest NLL rise and its drop, named as a maximum."""
@@ -60,7 +96,40 @@ class QuantizationSensitivity(SeriesPerBlock):
                 f"{self.baseline_accuracy:.1%}; intervals over {self.units_text}"
                 f"{', not adjusted for this selection' * (len(rows) > 1)}"
             )
-        return tuple(map(Finding, texts))
+        return (*map(Finding, texts), *self._predictions())
+
+    def _predictions(self) -> tuple[Finding, ...]:
+        """The block with the largest trace, and how the predicted rises rank the blocks."""
+        rows = next(iter(self.series().values()), np.array([], dtype=int))
+        if not np.isfinite(self.trace[rows]).any():
+            if not self.without_traces:
+                return ()
+            return (Finding(f"no Hessian traces of the weights: {self.without_traces}"),)
+        largest = int(rows[np.nanargmax(self.trace[rows])])
+        trace = interval_text(
+            float(self.trace[largest]),
+            *(float(ends[largest]) for ends in self.intervals_of("trace")),
+        )
+        several = ", not adjusted for this selection" * (len(rows) > 1)
+        text = (
+            f"largest Hessian trace of the weights of {len(rows)} blocks: {trace} at "
+            f"{self.block[largest]}; interval over {self.probes} random vectors{several}"
+        )
+        ranks = [
+            f"{rank_correlation(self.predicted_rise[rows], self.nll_rise[rows]):.2f} at {name}"
+            for name, rows in self.series().items()
+            if len(rows) > 2
+        ]
+        if not ranks:
+            return (Finding(text),)
+        return (
+            Finding(text),
+            Finding(
+                "rank correlation over blocks of the NLL rise and the rise that the Hessian "
+                f"trace predicts: {', '.join(ranks)} (Spearman; no interval: blocks of one "
+                "network are not independent)"
+            ),
+        )
 
     def answers(self) -> tuple[Answer, ...]:
         """The largest accuracy drop at each number of bits, a selected maximum."""

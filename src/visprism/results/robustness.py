@@ -40,7 +40,7 @@ ALEXNET = {
     "pixelate": 0.717840,
     "jpeg_compression": 0.606500,
 }
-_ALEXNET_SIZE, _ALEXNET_CLASSES = (224, 224), 1000
+ALEXNET_SIZE, ALEXNET_CLASSES = (224, 224), 1000
 
 
 def _without_changes(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Robustness(Result):
         if not names:
             raise InputError("results must hold at least one corruption, got clean images only")
         size = tuple(self.provenance.image_shape[-2:])
-        comparable = size == _ALEXNET_SIZE and self.classes == _ALEXNET_CLASSES
+        comparable = size == ALEXNET_SIZE and self.classes == ALEXNET_CLASSES
         errors_of = reference if reference is not None else ALEXNET if comparable else {}
         rows = self.select(np.isnan(self.cutoff))
         parts = {name: rows.select(rows.corruption == name) for name in names}

@@ -12,6 +12,7 @@ from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.class_separability import class_separability, classifier_of
 from visprism.measure.features.pooled import PooledFeatures
+from visprism.measure.features.separability_errors import error_of_class_means
 
 IMAGES = torch.zeros(2, 3, 4, 4)
 
@@ -174,6 +175,48 @@ def test_agrees_with_the_paper_term_by_term():
         p = np.linalg.svd(rows, compute_uv=False)
         p = p / p.sum() + 1e-7
         assert getattr(ranks, name).item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
+
+
+# Standard errors.
+
+
+def test_the_error_of_the_mean_of_class_means_is_that_of_a_stratified_sample():
+    x, index = clusters(n=50)
+    x = x.astype(np.float64)
+    error = error_of_class_means(lambda means: means[:, 0].mean(), x, index)
+    variances = [x[index == c, 0].var(ddof=1) / (index == c).sum() for c in range(4)]
+    assert error == pytest.approx(np.sqrt(sum(variances)) / 4)
+
+
+def test_errors_are_those_of_the_jackknife_over_images():
+    n = 240
+    x, targets = clusters(n=n)
+    head = nn.Linear(7, 4)
+    options = {"inputs": x, "classifier": head}
+    collapse, ranks = measured(x, targets, **options)
+    names = ("nc1", "equinorm", "equiangularity", "maximal_angle", "self_duality")
+    replicates = {name: [] for name in (*names, "rankme", "rankme_centered", "alpha")}
+    for i in range(n):
+        others = np.delete(np.arange(n), i)
+        part = {"inputs": x[others], "classifier": head}
+        for result in measured(x[others], targets[others], **part):
+            for name in replicates:
+                if hasattr(result, name):
+                    replicates[name].append(np.ravel(getattr(result, name))[0])
+    for name, values in replicates.items():
+        result = collapse if hasattr(collapse, name) else ranks
+        error = np.ravel(getattr(result, f"{name}_error"))[0]
+        assert error == pytest.approx(np.std(values) * np.sqrt(n - 1), rel=0.15), name
+
+
+def test_intervals_of_fractions_and_exponents_need_100_images():
+    for n, finite in ((60, False), (100, True)):
+        x, targets = clusters(n=n)
+        collapse, ranks = measured(x, targets, logits=np.eye(4)[(targets + 1) % 4])
+        assert collapse.disagreement[0] > 0.9
+        assert np.isfinite(collapse.disagreement_low[0]) == finite
+        assert np.isfinite(ranks.alpha_error[0]) == finite
+        assert np.isfinite(ranks.rankme_error[0])
 
 
 # The whole analysis.

@@ -106,6 +106,23 @@ def test_more_channels_than_images_change_nothing_but_the_memory(anatomy):
     assert values["procrustes"] == pytest.approx(expected)
 
 
+def test_the_error_of_rsa_is_that_of_the_jackknife_over_images(anatomy):
+    n = 120
+    x = random_features(n)
+    y = x + random_features(n, seed=1)
+    values, result = compared(anatomy, x, y, permutations=1)
+    replicates = []
+    for i in range(n):
+        first, second = (np.delete(v, i, axis=0) for v in (x, y))
+        pairs = (pdist(v, "correlation") for v in (first, second))
+        replicates.append(spearmanr(*pairs).statistic)
+    jackknife = np.std(replicates) * np.sqrt(n - 1)
+    assert result.rsa_error.item() == pytest.approx(jackknife, rel=0.15)
+    low, high = result.intervals_of("rsa")
+    assert low.item() < values["rsa"] < high.item()
+    assert np.isnan(compared(anatomy, x[:99], y[:99], permutations=1)[1].rsa_error).all()
+
+
 def test_unrelated_features_are_at_their_null(anatomy):
     x, y = random_features(200, 8), random_features(200, 8, 1)
     values, result = compared(anatomy, x, y, permutations=20)

@@ -8,10 +8,13 @@ from torch import nn
 from visprism.analyses import ANALYSES
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 from visprism.core.statistics import difference_interval, wilson
 from visprism.data.stored import stored_conditions
 from visprism.measure.outputs import Predictions
 from visprism.measure.outputs.distribution_shift import ShiftedImages, distribution_shift
+from visprism.results.distribution_shift import DistributionShift
+from visprism.results.robustness import ALEXNET
 
 
 class Pixels(nn.Module):
@@ -60,6 +63,44 @@ def test_the_interval_of_a_drop_is_that_of_newcombe():
     assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
 
 
+def corruption_results(errors, *, size=224, missing=()):
+    """Stored ImageNet-C whose five severities have errors around the given mean."""
+    accuracies = {
+        (corruption, severity): 1 - error * (0.7 + 0.1 * severity)
+        for corruption, error in errors.items()
+        for severity in range(1, 6)
+        if (corruption, severity) not in missing
+    }
+    accuracy = np.array(list(accuracies.values()))
+    intervals = ("accuracy_low", "accuracy_high", "drop", "drop_low", "drop_high", "reference")
+    return DistributionShift(
+        shift=np.array([f"imagenet_c:DIR?corruption={c}&severity={s}" for c, s in accuracies]),
+        corruption=np.array([c for c, _ in accuracies]),
+        severity=np.array([s for _, s in accuracies]),
+        classes=np.full(len(accuracy), 1000),
+        images=np.full(len(accuracy), 50),
+        reference_images=np.full(len(accuracy), 50),
+        accuracy=accuracy,
+        **dict.fromkeys(intervals, accuracy),
+        provenance=Provenance(image_shape=(3, size, size)),
+    )
+
+
+def test_mce_is_the_mean_error_relative_to_the_published_one_of_alexnet():
+    assert corruption_results(ALEXNET).mce == pytest.approx(1)
+    errors = {c: 0.5 * e for c, e in ALEXNET.items()} | {"fog": 0.8 * ALEXNET["fog"]}
+    result = corruption_results(errors)
+    assert result.mce == pytest.approx((14 * 0.5 + 0.8) / 15)
+    assert any("mCE 52.0% of ImageNet-C" in finding.text for finding in result.findings())
+    shuffled = result.select(np.random.default_rng(0).permutation(len(result)))
+    assert shuffled.mce == pytest.approx(result.mce)
+
+
+def test_mce_takes_all_conditions_and_the_size_of_imagenet():
+    assert np.isnan(corruption_results(ALEXNET, missing={("fog", 5)}).mce)
+    assert np.isnan(corruption_results(ALEXNET, size=64).mce)
+
+
 # Stored folders.
 
 
@@ -88,6 +129,8 @@ def test_the_analysis_reads_stored_sets(tmp_path):
     analysis = ANALYSES["distribution-shift"](sets=(f"cifar10_c:{tmp_path}",))
     result = analysis(model, data, preprocessing=way)
     assert len(result) == 10
+    conditions = set(zip(result.corruption.tolist(), result.severity.tolist(), strict=True))
+    assert conditions == {(c, s) for c in ("fog", "snow") for s in range(1, 6)}
     assert (result.images == 10).all()
     assert "over 10 sets" in str(result.findings()[0])
 

@@ -7,8 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.anatomy import dissect, quantized
+from visprism.analyses.quantization import Quantization
+from visprism.anatomy import dissect, quantized, weights_of
 from visprism.core.errors import InputError
+from visprism.measure.loss.curvature import traces_by_part
 from visprism.measure.outputs.quantization import quantization_sensitivity
 
 
@@ -123,7 +125,56 @@ def test_a_block_is_that_of_modules_rounded_by_hand(network):
     assert result.nll_rise[result.block == name].item() == pytest.approx(rise, abs=1e-5)
 
 
+def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_rounding(network):
+    anatomy, batches = network
+    model = anatomy.model.double()
+    batches = [(images.double(), targets) for images, targets in batches]
+    head, (weight,) = list((b.name, weights_of(anatomy, b)) for b in anatomy)[-1]
+    traces = traces_by_part(model, batches, {head: [weight]}, probes=200)
+    parameter = dict(model.named_parameters())[weight].detach()
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+
+    def loss(value):
+        logits = torch.func.functional_call(model, {weight: value}, images)
+        return functional.cross_entropy(logits, targets)
+
+    size = parameter.numel()
+    exact = float(
+        torch.autograd.functional.hessian(loss, parameter).reshape(size, size).trace()
+    )
+    assert traces[head].mean == pytest.approx(exact, abs=4 * traces[head].error)
+    result = quantization_sensitivity(anatomy, batches, bits=(3,), traces=traces)
+    row = result.block == head
+    rounding = float((quantized(parameter, 3) - parameter).square().sum())
+    assert result.predicted_rise[row] == pytest.approx(
+        traces[head].mean * rounding / (2 * size), rel=1e-6
+    )
+    assert np.isnan(result.trace[~row]).all()
+    low, high = result.intervals_of("trace")
+    assert (high - low)[row] == pytest.approx(2 * 1.972 * traces[head].error, rel=1e-3)
+
+
 # Sentences and errors.
+
+
+def test_a_model_without_second_derivatives_has_no_traces_and_a_reason(network):
+    anatomy, batches = network
+
+    class Detached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = anatomy.model
+
+        def forward(self, x):
+            return self.model(x).detach()
+
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    batches = [(images, targets)] * 2
+    result = Quantization(bits=(4,), trace_probes=3)(Detached().eval(), batches)
+    assert np.isnan(result.trace).all()
+    assert "no Hessian traces of the weights: " in result.findings()[-1].text
+    silent = Quantization(bits=(4,), trace_probes=0)(anatomy.model, batches)
+    assert len(silent.findings()) == 1
 
 
 def test_the_sentence_names_bits_and_a_maximum(network):

@@ -90,6 +90,8 @@ def distribution_shift():
     """A set of 200 classes and one of all."""
     return DistributionShift(
         shift=np.array(["imagenet_r:DIR", "imagenet_sketch:DIR"]),
+        corruption=np.array(["", ""]),
+        severity=np.array([0, 0]),
         classes=np.array([200, 1000]),
         images=np.array([400, 400]),
         accuracy=np.array([0.40, 0.25]),

@@ -4,23 +4,38 @@ Sources: Papyan, Han and Donoho (2020), Prevalence of neural collapse during the
 of deep learning training; Garrido et al. (2023), RankMe; Agrawal et al. (2022), alpha-ReQ.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from torch import nn
 
 from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.run import Run
+from visprism.core.statistics import wilson
 from visprism.measure.batches import image_shape
 from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.pooled import PooledFeatures, Pooling
+from visprism.measure.features.separability_errors import (
+    decay_exponent,
+    effective_rank,
+    equal_angles,
+    equal_norms,
+    error_of_class_means,
+    error_of_spectrum,
+    maximal_angles,
+    self_duality,
+    variation_within,
+)
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 
-_EPSILON = 1e-7  # added to each share of the singular values, as RankMe does
 _ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
 _RANKS = (5, 50)  # fewest and most eigenvalues of the fit of alpha-ReQ
+FEWEST = 100  # images of an interval of NC4 and of alpha; with 50 it contains 0.90 and 0.92
 
 
 def classifier_of(model: nn.Module, classes: int) -> nn.Linear | None:
@@ -40,7 +55,8 @@ def class_separability(
 ) -> tuple[ClassSeparability, FeatureRanks]:
     """Neural collapse and ranks of the features of every block.
 
-    Costs one d x d eigendecomposition for each block of d features.
+    Costs one d x d eigendecomposition for each block of d features. Standard errors are over
+    images; see `separability_errors`.
 
     Args:
         anatomy: of the model.
@@ -63,6 +79,7 @@ def class_separability(
         decided = pooled.logits.argmax(1)
     rows = [_collapse(x.astype(np.float64), index) for x in pooled.features.values()]
     nearest = [classes[row.pop("nearest")] for row in rows]
+    duality, duality_error = _self_duality(pooled, index, classes, classifier)
     ranks = [_ranks(x.astype(np.float64)) for x in pooled.features.values()]
     origin = run.measured(
         images=len(pooled), batch_size=pooled.batch_size, image_shape=image_shape(anatomy)
@@ -73,16 +90,28 @@ def class_separability(
             **columns,
             **_stacked(rows),
             accuracy=np.array([(n == pooled.targets).mean() for n in nearest]),
-            disagreement=np.array(
-                [np.nan if decided is None else (n != decided).mean() for n in nearest]
-            ),
-            self_duality=_self_duality(pooled, index, classes, classifier),
+            **_stacked([disagreement(n, decided) for n in nearest]),
+            self_duality=duality,
+            self_duality_error=duality_error,
             pooling=pooling,
             classes=len(classes),
             provenance=origin,
         ),
         FeatureRanks(**columns, **_stacked(ranks), pooling=pooling, provenance=origin),
     )
+
+
+def disagreement(
+    nearest: Int[np.ndarray, " n"], decided: Int[np.ndarray, " n"] | None
+) -> dict[str, float]:
+    """NC4, with Wilson's interval from 100 images on; NaN without decisions of the model."""
+    names = ("disagreement", "disagreement_low", "disagreement_high")
+    if decided is None:
+        return dict.fromkeys(names, float("nan"))
+    number, images = int((nearest != decided).sum()), len(decided)
+    low, high = wilson(np.array([number]), np.array([images]))
+    ends = (low.item(), high.item()) if images >= FEWEST else (float("nan"), float("nan"))
+    return dict(zip(names, (number / images, *ends), strict=True))
 
 
 def _stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
@@ -124,6 +153,11 @@ def _collapse(x: Float[np.ndarray, "n d"], index: Int[np.ndarray, " n"]) -> dict
     distance = (means**2).sum(1) - 2 * x @ means.T
     return {
         "nc1": float((weights[:, None] * along**2).sum() / k) if varies else np.nan,
+        "nc1_error": _error_of_nc1(x, index, rest, weights, along) if varies else np.nan,
+        **{
+            f"{name}_error": error_of_class_means(function, x, index) if several else np.nan
+            for name, function in _NC2.items()
+        },
         "equinorm": float(norms.std() / norms.mean()) if several else np.nan,
         "equiangularity": float(cosines.std()) if several else np.nan,
         "maximal_angle": float(abs(cosines + 1 / (k - 1)).mean()) if several else np.nan,
@@ -131,54 +165,89 @@ def _collapse(x: Float[np.ndarray, "n d"], index: Int[np.ndarray, " n"]) -> dict
     }
 
 
+_NC2: dict[str, Callable] = {
+    "equinorm": equal_norms,
+    "equiangularity": equal_angles,
+    "maximal_angle": maximal_angles,
+}
+
+
+def _error_of_nc1(
+    x: Float[np.ndarray, "n d"],
+    index: Int[np.ndarray, " n"],
+    rest: Float[np.ndarray, "n d"],
+    weights: Float[np.ndarray, " n"],
+    along: Float[np.ndarray, "n r"],
+) -> float:
+    """Standard error: an image moves its class mean, and counts in the variation itself."""
+    function = partial(
+        variation_within, rest=torch.from_numpy(rest), weights=torch.from_numpy(weights)
+    )
+    direct = (along**2).sum(1) / (index.max() + 1) ** 2
+    return error_of_class_means(function, x, index, direct=direct)
+
+
 def _self_duality(
     pooled: PooledFeatures,
     index: Int[np.ndarray, " n"],
     classes: Int[np.ndarray, " k"],
     classifier: nn.Linear | None,
-) -> float:
-    """NC3: |W / |W| - M / |M||^2, with M the centered class means of the classifier's input."""
+) -> tuple[float, float]:
+    """NC3 and its error, with the centered class means of the classifier's input."""
     if classifier is None or pooled.inputs is None or classes.max() >= classifier.out_features:
-        return float("nan")
-    means = _class_means(pooled.inputs.astype(np.float64), index)
-    means -= means.mean(0)
-    weights = classifier.weight.detach().double().cpu().numpy()[classes]
-    difference = weights / np.linalg.norm(weights) - means / np.linalg.norm(means)
-    return float((difference**2).sum())
+        return float("nan"), float("nan")
+    x = pooled.inputs.astype(np.float64)
+    weights = classifier.weight.detach().double().cpu()[torch.from_numpy(classes)]
+    function = partial(self_duality, weights=weights)
+    value = float(function(torch.from_numpy(_class_means(x, index))))
+    return value, error_of_class_means(function, x, index)
 
 
 def _ranks(x: Float[np.ndarray, "n d"]) -> dict[str, Any]:
     """RankMe of the features as they are and of centered ones, and alpha of the latter."""
-    centered = x - x.mean(0)
-    values = _eigenvalues(centered)
+    values, scores = _spectrum(x)
+    centered_values, centered_scores = _spectrum(x - x.mean(0))
+    alpha, alpha_error = _decay(centered_values, centered_scores)
     return {
-        "rankme": _rankme(_eigenvalues(x)),
-        "rankme_centered": _rankme(values),
-        "alpha": _decay(values),
+        "rankme": _rankme(values),
+        "rankme_error": error_of_spectrum(effective_rank, values, scores),
+        "rankme_centered": _rankme(centered_values),
+        "rankme_centered_error": error_of_spectrum(
+            effective_rank, centered_values, centered_scores
+        ),
+        "alpha": alpha,
+        "alpha_error": alpha_error,
         "dimension": x.shape[1],
     }
 
 
-def _eigenvalues(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " r"]:
-    """Squared singular values, largest first; those that may be rounding are 0."""
-    gram = x.T @ x if x.shape[0] >= x.shape[1] else x @ x.T
-    values = np.linalg.eigvalsh(gram)[::-1]
-    return np.where(values > 1e-14 * max(values[0], 0.0), values, 0.0)
+def _spectrum(
+    x: Float[np.ndarray, "n d"],
+) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
+    """Squared singular values, largest first, and each image's part of them, squared scores.
+
+    Those that may be rounding are 0.
+    """
+    wide = x.shape[0] < x.shape[1]
+    values, vectors = np.linalg.eigh(x @ x.T if wide else x.T @ x)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    values = np.where(values > 1e-14 * max(values[0], 0.0), values, 0.0)
+    return values, vectors * np.sqrt(values) if wide else x @ vectors
 
 
 def _rankme(values: Float[np.ndarray, " r"]) -> float:
     """exp(-sum p log p) with p the singular values over their sum, plus 1e-7."""
-    sizes = np.sqrt(values)
-    if not sizes.any():
-        return float("nan")
-    p = sizes / sizes.sum() + _EPSILON
-    return float(np.exp(-(p * np.log(p)).sum()))
+    return float(effective_rank(torch.from_numpy(values))) if values.any() else float("nan")
 
 
-def _decay(values: Float[np.ndarray, " r"]) -> float:
-    """Slope of the least-squares line log(eigenvalue) = c - alpha log(rank)."""
+def _decay(
+    values: Float[np.ndarray, " r"], scores: Float[np.ndarray, "n r"]
+) -> tuple[float, float]:
+    """Slope of the least-squares line log(eigenvalue) = c - alpha log(rank), and its error."""
     number = min(int((values > _ROUNDING * values[0]).sum()), _RANKS[1])
     if number < _RANKS[0]:
-        return float("nan")
-    rank = np.log(np.arange(1, number + 1))
-    return -float(np.polyfit(rank, np.log(values[:number]), 1)[0])
+        return float("nan"), float("nan")
+    leading = values[:number]
+    error = error_of_spectrum(decay_exponent, leading, scores[:, :number])
+    value = float(decay_exponent(torch.from_numpy(leading)))
+    return value, error if len(scores) >= FEWEST else float("nan")

@@ -24,6 +24,8 @@ from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.pooled import PooledFeatures, Pooling
 from visprism.results.feature_similarity import MEASURES, FeatureSimilarity
 
+FEWEST_OF_RSA = 100  # images; with 50 an interval of RSA contains its mean in 0.89 only
+
 
 @dataclass(frozen=True, eq=False)
 class _Representation:
@@ -61,6 +63,8 @@ def feature_similarity(
     - RSA: Spearman correlation of the dissimilarities 1 - Pearson correlation of all pairs of
       images.
 
+    The standard error of RSA is over images; see `rsa_error`.
+
     Costs n^2 numbers for each block and, for each pair and permutation, singular values of a
     matrix of min(n, d) rows and columns.
 
@@ -93,6 +97,9 @@ def feature_similarity(
     ]
     columns = {name: v.ravel() for name, v in zip(MEASURES, values, strict=True)}
     means = np.mean(nulls, axis=0)
+    columns["rsa_error"] = np.array(
+        [rsa_error(a.ranks, b.ranks) for a in of_first for b in of_second]
+    )
     columns |= {f"{name}_null": v.ravel() for name, v in zip(MEASURES, means, strict=True)}
     return FeatureSimilarity(
         **_pairs(list(first.features), list(second.features)),
@@ -164,6 +171,28 @@ def _ranks(dissimilarity: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
     matrix = np.zeros_like(dissimilarity)
     matrix[rows, columns] = matrix[columns, rows] = ranks / norm if norm > 0 else np.nan
     return matrix
+
+
+def rsa_error(first: Float[np.ndarray, "n n"], second: Float[np.ndarray, "n n"]) -> float:
+    """Standard error of RSA, over images.
+
+    RSA r is a mean over pairs of images. With ranks a and b of mean 0 and variance 1, the
+    influence of image i is 2 mean_j (a_ij b_ij - r / 2 (a_ij^2 + b_ij^2)), as of a correlation
+    that is a U-statistic; ranks count as they are. NaN for fewer than 100 images.
+
+    Args:
+        first: ranks of the pairs; their mean is 0, and their squares add up to 1.
+        second: of the other block.
+
+    Source: Hoeffding (1948), A class of statistics with asymptotically normal distribution.
+    """
+    n = len(first)
+    if n < FEWEST_OF_RSA:
+        return float("nan")
+    product = (first * second).sum(1)
+    squares = (first**2 + second**2).sum(1)
+    influence = 2 * n * (product - product.sum() / 2 * squares)
+    return float(influence.std(ddof=1) / n**0.5)
 
 
 def _unit(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

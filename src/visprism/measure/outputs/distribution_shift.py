@@ -24,10 +24,12 @@ from visprism.results.distribution_shift import DistributionShift
 
 @dataclass(frozen=True)
 class ShiftedImages:
-    """Batches of (images, targets), and the classes that predictions are restricted to."""
+    """Batches of (images, targets), with their classes and, of -C, their condition."""
 
     batches: Iterable[Batch]
-    classes: Sequence[int] = ()  # empty: all
+    classes: Sequence[int] = ()  # that predictions are restricted to; empty: all
+    corruption: str = ""
+    severity: int = 0
 
 
 def distribution_shift(
@@ -76,9 +78,11 @@ def distribution_shift(
             )
         low, high = difference_interval(accuracy[:3], clean[:3], (0.0, 0.0))
         drop = clean[0] - accuracy[0], low, high
-        rows.append((name, len(classes), accuracy[3], *accuracy[:3], clean[3], clean[0], *drop))
+        set_columns = name, shifted.corruption, shifted.severity, len(classes), accuracy[3]
+        rows.append((*set_columns, *accuracy[:3], clean[3], clean[0], *drop))
     names = (
-        "shift", "classes", "images", "accuracy", "accuracy_low", "accuracy_high",
+        "shift", "corruption", "severity", "classes", "images",
+        "accuracy", "accuracy_low", "accuracy_high",
         "reference_images", "reference", "drop", "drop_low", "drop_high",
     )  # fmt: skip
     columns = map(np.array, zip(*rows, strict=True))

@@ -4,7 +4,8 @@ Source: Nagel et al. (2021), A white paper on neural network quantization, sec. 
 uniform quantization, per channel) and sec. 3.5 (sensitivity of single layers).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import nan
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from visprism.anatomy import (
 )
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.linalg import TraceEstimates
 from visprism.measure.batches import Batch, check_evaluation_mode
 from visprism.measure.outputs.block_ablation import ablated_outcomes
 from visprism.results.quantization import QuantizationSensitivity
@@ -29,6 +31,8 @@ def quantization_sensitivity(
     batches: Iterable[Batch],
     *,
     bits: Sequence[int] = BITS,
+    traces: Mapping[str, TraceEstimates] | None = None,
+    without_traces: str = "",
     run: Run = DEFAULT_RUN,
 ) -> QuantizationSensitivity:
     """Accuracy drop and NLL rise with the weights of one block quantized.
@@ -37,6 +41,10 @@ def quantization_sensitivity(
     channel; biases, norms and activations are not. With s = max |w| / (2^(bits - 1) - 1) the
     weights are s round(w / s). Differences are paired by image.
 
+    With the trace T of the Hessian of the mean loss for the p weights of a block, the predicted
+    rise is T / (2 p) |Q(w) - w|^2: the second-order term, if the rounding errors of different
+    weights have no correlation. HAWQ-V2 ranks layers by it.
+
     Costs a forward pass, and for each block and number of bits what follows the block: half a
     pass on average.
 
@@ -44,6 +52,8 @@ def quantization_sensitivity(
         anatomy: of a model in evaluation mode.
         batches: each is (images, targets).
         bits: of a weight; at least 2.
+        traces: of the Hessian for the weights of each block, by its name; None: no prediction.
+        without_traces: why there are none.
         run: device, precision, progress and provenance.
 
     Raises:
@@ -59,6 +69,10 @@ def quantization_sensitivity(
             f"{type(anatomy.model).__name__} must have a block with weights, and has none"
         )
     rows = [(number, block) for number in bits for block in blocks]
+    traces = traces or {}
+    hessian = np.array([_estimate(traces.get(block.name)) for _, block in rows])
+    changes = [_change(anatomy, block, number) for number, block in rows]
+    half_squares = np.array([change / (2 * weights) for change, _, weights in changes])
     paired, _, provenance = ablated_outcomes(
         anatomy,
         batches,
@@ -81,17 +95,32 @@ def quantization_sensitivity(
         drop_high=high,
         nll_rise=columns["nll_rise"],
         nll_rise_error=columns["nll_rise_error"],
-        weight_error=np.array([_weight_error(anatomy, b, number) for number, b in rows]),
+        weight_error=np.array(
+            [change / total if total else nan for change, total, _ in changes]
+        ),
+        trace=hessian[:, 0],
+        trace_error=hessian[:, 1],
+        predicted_rise=hessian[:, 0] * half_squares,
+        predicted_rise_error=hessian[:, 1] * half_squares,
+        probes=max((len(e.values) for e in traces.values()), default=0),
+        without_traces=without_traces,
         baseline_accuracy=paired.accuracy,
         baseline_nll=paired.nll,
         provenance=provenance,
     )
 
 
-def _weight_error(anatomy: Anatomy, block: Block, bits: int) -> float:
-    """Squared norm of the change of the weights, relative to that of the weights."""
+def _estimate(traces: TraceEstimates | None) -> tuple[float, float]:
+    """Mean and standard error; NaN where there is none."""
+    if traces is None:
+        return nan, nan
+    return traces.mean, traces.error if len(traces.values) > 1 else nan
+
+
+def _change(anatomy: Anatomy, block: Block, bits: int) -> tuple[float, float, int]:
+    """Squared norm of the change of the weights, that of the weights, and their number."""
     parameters = dict(anatomy.model.named_parameters(remove_duplicate=False))
     weights = [parameters[n].detach().double() for n in weights_of(anatomy, block)]
     change = sum(float((quantized(w, bits) - w).square().sum()) for w in weights)
     total = sum(float(w.square().sum()) for w in weights)
-    return change / total if total else float("nan")
+    return change, total, sum(w.numel() for w in weights)

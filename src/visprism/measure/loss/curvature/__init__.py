@@ -1,6 +1,6 @@
 """Curvature: second derivatives of the loss with respect to the parameters."""
 
-from visprism.measure.loss.curvature.by_block import hessian_by_block
+from visprism.measure.loss.curvature.by_block import hessian_by_block, traces_by_part
 from visprism.measure.loss.curvature.eigenvalues import top_eigenpairs, top_eigenvalues
 from visprism.measure.loss.curvature.hessian_spectrum import hessian_spectrum
 from visprism.measure.loss.curvature.monitor import CurvatureMonitor
@@ -34,4 +34,5 @@ __all__ = [
     "top_eigenpairs",
     "top_eigenvalues",
     "trace",
+    "traces_by_part",
 ]

@@ -1,19 +1,19 @@
 """Trace and leading eigenvalue of the Hessian with respect to the parameters of each block."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from statistics import mean
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from visprism import linalg
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.linalg import Request
+from visprism.linalg import Request, TraceEstimates
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Products, random_normal, random_signs
 from visprism.results.hessian_by_block import HessianByBlock
@@ -94,6 +94,46 @@ def hessian_by_block(
     )
 
 
+def traces_by_part(
+    model: nn.Module,
+    batches: Iterable,
+    parameters: Mapping[str, Sequence[str]],
+    *,
+    probes: int = 5,
+    run: Run = DEFAULT_RUN,
+) -> dict[str, TraceEstimates]:
+    """Trace of the Hessian of the mean loss with respect to the parameters of each part.
+
+    Cost: `probes` Hessian products for each part, each as much as six forward passes.
+
+    Args:
+        model: a classifier in evaluation mode.
+        batches: of (images, targets), or (images, targets, weights); see `Objective`.
+        parameters: names of the parameters of each part.
+        probes: random signs of Hutchinson's estimator.
+        run: seed, progress, provenance and deadline.
+
+    Raises:
+        InputError: as `Objective`.
+        TimeBudgetError: after the deadline of the run.
+
+    Source: Dong et al. (2020), HAWQ-V2, sec. 3.
+    """
+    data = list(batches)
+    traces = {}
+    for part in run.track(list(parameters), "Hessian traces"):
+        objective = Objective(
+            model, data, parameters=list(parameters[part]), run=replace(run, progress=None)
+        )
+        traces[part] = _trace(objective, Products(objective), probes)
+    return traces
+
+
+def _trace(objective: Objective, products: Products, probes: int) -> TraceEstimates:
+    signs = random_signs(objective, probes, objective.run.seed, "trace by block")
+    return linalg.hutchinson(products, signs)
+
+
 def _parts(anatomy: Anatomy, by: str) -> Parts:
     """Blocks with parameters, by the name of their part, in forward order."""
     if by not in ("block", "kind", "stage"):
@@ -133,15 +173,14 @@ def _first_images(batches: Sequence, number: int) -> Iterator[tuple[Tensor, ...]
 def _curvature(objective: Objective, probes: int, tol: float) -> dict[str, Any]:
     """Trace with its standard error, and the leading eigenvalue with its residual."""
     products, seed = Products(objective), objective.run.seed
-    signs = random_signs(objective, probes, seed, "trace by block")
-    estimates = linalg.hutchinson(products, signs).values.double()
+    estimates = _trace(objective, products, probes)
     start = random_normal(objective, 1, seed, "eigenvalue by block")
     (pairs,) = linalg.eigenpairs(
         products, start[None], [Request(1, "LM")], tol=tol, run=objective.run
     )
     return {
-        "trace": float(estimates.mean()),
-        "trace_error": float(estimates.std() / probes**0.5),
+        "trace": estimates.mean,
+        "trace_error": estimates.error,
         "eigenvalue": float(pairs.values[0, 0]),
         "residual": float(pairs.residuals[0, 0]),
         "converged": bool(pairs.converged[0, 0]),
