@@ -51,7 +51,7 @@ def _chosen(only_first: np.ndarray) -> Int[np.ndarray, " n"]:
     return np.sort(np.concatenate(kinds)[in_turn[:MOST_PICTURES]])
 
 
-def _reduced(pixels: UInt8[Tensor, "c h w"]) -> UInt8[np.ndarray, "h w 3"]:
+def _reduced(pixels: UInt8[Tensor, "c h w"]) -> UInt8[np.ndarray, "rows columns 3"]:
     """The picture with sides of at most 48 pixels; gray in color."""
     height, width = pixels.shape[-2:]
     shrink = min(1.0, _LONGEST / max(height, width))
