@@ -12,6 +12,7 @@ import torch
 from app_cases import RESNET, VIT
 
 from visprism.app.settings import Settings
+from visprism.cli import main
 from visprism.core.errors import InputError
 
 
@@ -372,6 +373,14 @@ def test_a_model_without_attention_is_one_sentence(client):
     response = client.post("api/live/attention", json={**RESNET, "row": 1, "column": 1})
     assert response.status_code == 400
     assert "must have an attention" in response.json()["error"]
+
+
+def test_the_command_names_its_own_flags(tmp_path, capsys):
+    assert main(["view", "--weights", str(tmp_path / "none"), "--out", str(tmp_path)]) == 2
+    assert "--weights must be folders, got" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert main(["view", "--out", str(tmp_path / "file")]) == 2
+    assert "--out must be a folder that can be written to" in capsys.readouterr().err
 
 
 def test_settings_name_folders(tmp_path):

@@ -3,6 +3,7 @@
 import base64
 import io
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -183,6 +184,69 @@ def test_equal_requests_are_computed_once_and_a_full_queue_is_busy():
         return answers[1:]
 
     assert asyncio.run(ask_all()) == [1] * 19 + [2]
+
+
+def test_a_call_that_nobody_waits_for_is_dropped_and_one_that_others_wait_for_is_not():
+    import asyncio
+
+    from visprism.app.live.worker import Worker
+
+    calls, gate = [], threading.Event()
+
+    def slow(name):
+        gate.wait(10)
+        calls.append(name)
+        return name
+
+    async def ask_all():
+        worker = Worker(waiting=4)
+        names = ["running", "left", "shared", "shared"]
+        tasks = [
+            asyncio.ensure_future(worker.answer(name, partial(slow, name))) for name in names
+        ]
+        await asyncio.sleep(0.05)
+        for leaving in tasks[:3]:
+            leaving.cancel()
+        await asyncio.sleep(0.05)
+        again = asyncio.ensure_future(worker.answer("left", partial(slow, "again")))
+        await asyncio.sleep(0.05)
+        gate.set()
+        answers = await asyncio.gather(tasks[3], again)
+        assert await worker.answer("running", partial(slow, "unused")) == "running"
+        worker.close()
+        return answers
+
+    assert asyncio.run(ask_all()) == ["shared", "again"]
+    assert calls == ["running", "shared", "again"]
+
+
+def test_work_ends_when_its_client_leaves():
+    import asyncio
+
+    from starlette.exceptions import HTTPException
+
+    from visprism.app.server import while_connected
+
+    ended = []
+
+    class Client:
+        async def is_disconnected(self):
+            return True
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append(True)
+            raise
+
+    async def leave():
+        with pytest.raises(HTTPException):
+            await while_connected(Client(), work())
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    assert ended == [True]
 
 
 def test_the_pool_holds_a_model_once_and_drops_the_oldest(tmp_path):

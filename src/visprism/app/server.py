@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import jinja2
 from starlette.applications import Starlette
@@ -35,9 +35,11 @@ from visprism.core.errors import InputError, OutputError
 from visprism.report import script_hash, style_sheet
 
 Endpoint = Callable[["Server", Request], Awaitable[Response]]
+Value = TypeVar("Value")
 
 _REQUEST_SECONDS = 15.0  # for the body of a request that is no upload
 _HEARTBEAT = 15.0  # seconds between lines of a stream, by which a lost client is noticed
+_POLL = 0.25  # seconds between looks at whether a live panel still has its client
 _SCRIPTS = frozenset({"app.js", "live.js", "shared.js"})
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
@@ -249,7 +251,8 @@ class Server:
             raise HTTPException(404, "not found")
         values = await self._json(request)
         key = (name, json.dumps(values, sort_keys=True))
-        return JSONResponse(await self.worker.answer(key, partial(self._answer, name, values)))
+        answer = self.worker.answer(key, partial(self._answer, name, values))
+        return JSONResponse(await while_connected(request, answer))
 
     def _answer(self, name: str, values: dict[str, Any]) -> dict[str, Any]:
         """In the thread of the worker."""
@@ -267,6 +270,22 @@ class Server:
         if folder is None:
             raise HTTPException(404, "there is no such study")
         return folder
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Value]) -> Value:
+    """The value of `work`, which is canceled if the client leaves.
+
+    Raises:
+        HTTPException: if the client has left; nobody reads it.
+    """
+    task = asyncio.ensure_future(work)
+    while True:
+        done, _ = await asyncio.wait([task], timeout=_POLL)
+        if done:
+            return task.result()
+        if await request.is_disconnected():
+            task.cancel()
+            raise HTTPException(499, "the client left")
 
 
 async def _stream(states: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:

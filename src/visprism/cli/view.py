@@ -5,8 +5,10 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from visprism.cli.values import folder, nonnegative
+from visprism.core.errors import InputError
 
 _PORT, _LARGEST_PORT = 8765, 65535
+_ARGUMENTS = {"workspace": "out", "checkpoints": "weights"}  # of settings -> of the command
 
 
 def view(arguments: Namespace) -> None:
@@ -14,12 +16,16 @@ def view(arguments: Namespace) -> None:
     from visprism.app import Settings
     from visprism.app.serve import serve
 
-    settings = Settings(
-        workspace=arguments.out,
-        studies=tuple(arguments.studies),
-        checkpoints=tuple(arguments.weights),
-        data=("shapes", *(name for name in arguments.data if name != "shapes")),
-    )
+    try:
+        settings = Settings(
+            workspace=arguments.out,
+            studies=tuple(arguments.studies),
+            checkpoints=tuple(arguments.weights),
+            data=("shapes", *(name for name in arguments.data if name != "shapes")),
+        )
+    except InputError as error:
+        name, text = str(error).split(" ", 1)
+        raise InputError(f"{_ARGUMENTS.get(name, name)} {text}") from error
     serve(settings, arguments.port, ready=lambda url: _announce(url, browser=arguments.browser))
 
 

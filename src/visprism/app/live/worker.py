@@ -3,7 +3,8 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from visprism.app.library import BusyError
@@ -11,19 +12,29 @@ from visprism.app.library import BusyError
 _ANSWERS = 128  # that are remembered
 
 
+@dataclass(eq=False)
+class _Call:
+    """A call of the thread, the value for those who wait for it, and how many these are."""
+
+    work: Future[Any]
+    value: asyncio.Future[Any]
+    clients: int = 0
+
+
 class Worker:
     """Runs functions one after another, so that models and memory are used by one at a time."""
 
     def __init__(self, waiting: int) -> None:
-        self.limit, self.waiting = waiting, 0
+        self.limit = waiting
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="live")
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
-        self._pending: dict[Hashable, asyncio.Future[Any]] = {}
+        self._calls: dict[Hashable, _Call] = {}
 
     async def answer(self, key: Hashable, function: Callable[[], Any]) -> Any:  # noqa: ANN401
         """The value of `function`; equal keys share one call.
 
-        A client that leaves does not end the call, for which others may wait.
+        A call that has not begun is dropped when the last client that waits for it leaves, by
+        canceling this coroutine.
 
         Raises:
             BusyError: if too many requests wait.
@@ -31,24 +42,35 @@ class Worker:
         if key in self._answers:
             self._answers.move_to_end(key)
             return self._answers[key]
-        if key not in self._pending:
-            if self.waiting >= self.limit:
+        call = self._calls.get(key)
+        if call is None:
+            if len(self._calls) >= self.limit:
                 raise BusyError
-            self._pending[key] = asyncio.ensure_future(self._called(key, function))
-        return await asyncio.shield(self._pending[key])
-
-    async def _called(self, key: Hashable, function: Callable[[], Any]) -> Any:  # noqa: ANN401
-        self.waiting += 1
+            call = self._calls[key] = self._begin(key, function)
+        call.clients += 1
         try:
-            loop = asyncio.get_running_loop()
-            value = await loop.run_in_executor(self._thread, function)
+            return await asyncio.shield(call.value)
         finally:
-            self.waiting -= 1
-            self._pending.pop(key, None)
-        self._answers[key] = value
+            call.clients -= 1
+            if not call.clients and call.work.cancel():
+                del self._calls[key]
+
+    def _begin(self, key: Hashable, function: Callable[[], Any]) -> _Call:
+        work = self._thread.submit(function)
+        value = asyncio.wrap_future(work)
+        value.add_done_callback(lambda value: self._end(key, value))
+        return _Call(work, value)
+
+    def _end(self, key: Hashable, value: asyncio.Future[Any]) -> None:
+        """Remember the value of a call that was not dropped."""
+        call = self._calls.get(key)
+        if call is None or call.value is not value:
+            return
+        del self._calls[key]
+        if not value.cancelled() and value.exception() is None:
+            self._answers[key] = value.result()
         while len(self._answers) > _ANSWERS:
             self._answers.popitem(last=False)
-        return value
 
     def close(self) -> None:
         """End the thread after the request that it answers."""

@@ -1,6 +1,8 @@
 "use strict";
 const state = { info: null, subject: null, images: [0], pictures: new Map() };
-const send = (panel, values) => ask(`api/live/${panel}`, { ...state.subject, images: state.images, ...values });
+let subject = new AbortController(); // ends what is asked about a model when another is chosen
+const live = (panel, values) => ask(`api/live/${panel}`, { ...state.subject, ...values }, "application/json", subject.signal);
+const send = (panel, values) => live(panel, { images: state.images, ...values });
 const busy = (box, action) => latest(async (...given) => {
   box.classList.add("busy");
   try { await action(...given); } finally { box.classList.remove("busy"); }
@@ -217,7 +219,7 @@ const strip = async () => {
   state.pictures.clear();
   for (let start = 0; start < number; start += 4) {
     const indices = [...Array(Math.min(4, number - start)).keys()].map((i) => start + i);
-    const { pictures, predictions } = await ask("api/live/images", { ...state.subject, images: indices });
+    const { pictures, predictions } = await live("images", { images: indices });
     indices.forEach((index, i) => {
       state.pictures.set(index, { picture: pictures[i], predictions: predictions[i] });
       const label = state.info.labels?.[index];
@@ -230,6 +232,8 @@ const load = guarded(async () => {
   const form = find("#subject");
   const about = find("#about");
   about.textContent = "Loading the model.";
+  subject.abort();
+  subject = new AbortController();
   find("#panels").removeAttribute("data-ready");
   state.subject = {
     model: { name: form.elements.model.value.trim(), checkpoint: form.elements.checkpoint.value },
@@ -237,7 +241,7 @@ const load = guarded(async () => {
     pretrained: form.elements.pretrained.checked,
   };
   try {
-    state.info = await ask("api/live/model", state.subject);
+    state.info = await live("model", {});
   } catch (error) {
     about.textContent = "";
     throw error;

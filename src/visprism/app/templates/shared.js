@@ -23,8 +23,9 @@ const notice = (text) => {
 };
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 // Ask the server; a server that is busy or starts again is asked again.
-const ask = async (path, body, type = "application/json") => {
-  const options = body === undefined ? {} : {
+const ask = async (path, body, type = "application/json", signal = undefined) => {
+  const options = body === undefined ? { signal } : {
+    signal,
     method: "POST",
     headers: { "content-type": type },
     body: type === "application/json" ? JSON.stringify(body) : body,
@@ -33,7 +34,8 @@ const ask = async (path, body, type = "application/json") => {
     let response;
     try {
       response = await fetch(`${root}/${path}`, options);
-    } catch {
+    } catch (error) {
+      if (signal?.aborted) throw error; // the reader moved on
       if (attempt >= 5) throw new Error("The server does not answer. Is it running?");
       await pause(1000);
       continue;
@@ -52,7 +54,7 @@ const guarded = (action) => async (...given) => {
     notice("");
     return await action(...given);
   } catch (error) {
-    notice(error.message);
+    if (error.name !== "AbortError") notice(error.message);
     return undefined;
   }
 };
