@@ -1,11 +1,13 @@
 """Screenshots of the report and of the app for the docs, by Playwright with Chromium.
 
     python docs/make_screenshots.py
+    python docs/make_screenshots.py --site DIR    # the site in docs/_build/html, into DIR
 
 Writes palette PNGs into docs/figures: the report and the live page, light, dark and narrow, and
 the form of a new study. A demo study is made first, which takes up to four minutes.
 """
 
+import argparse
 import io
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 FIGURES = Path(__file__).parent / "figures"
+SITE = Path(__file__).parent / "_build" / "html"
 VARIANTS = {  # ending of the file: color scheme, width, height
     "": ("light", 1280, 1400),
     "-dark": ("dark", 1280, 1400),
@@ -79,18 +82,38 @@ def shoot(browser: Browser, report: Path, address: str) -> None:
             page.close()
 
 
+def shoot_site(browser: Browser, folder: Path) -> None:
+    """The first page, the gallery and a page of an analysis, light, dark and narrow."""
+    pages = {"landing": "index", "gallery": "generated/gallery", "analysis": "analyses/fourier"}
+    for name, path in pages.items():
+        for ending, (scheme, width, height) in VARIANTS.items():
+            page = browser.new_page(
+                viewport={"width": width, "height": height}, color_scheme=scheme
+            )
+            page.goto((SITE / f"{path}.html").as_uri())
+            page.wait_for_timeout(500)
+            page.screenshot(path=folder / f"site-{name}{ending}.png")
+            page.close()
+
+
 def main() -> None:
     """Make the study, start the app, and write the screenshots."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--site", type=Path, metavar="DIR", help="pictures of the site only")
+    site = parser.parse_args().site
     chromium = which("chromium") or which("chromium-browser")
     with TemporaryDirectory() as text, sync_playwright() as playwright:
-        folder = Path(text)
-        demo = [sys.executable, "-m", "visprism", "demo", "--minutes", "3"]
-        subprocess.run([*demo, "--out", str(folder / "demo")], check=True)
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
         )
-        with server(folder) as address:
-            shoot(browser, folder / "demo" / "report.html", address)
+        if site is not None:
+            shoot_site(browser, site)
+        else:
+            folder = Path(text)
+            demo = [sys.executable, "-m", "visprism", "demo", "--minutes", "3"]
+            subprocess.run([*demo, "--out", str(folder / "demo")], check=True)
+            with server(folder) as address:
+                shoot(browser, folder / "demo" / "report.html", address)
         browser.close()
 
 

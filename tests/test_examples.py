@@ -39,6 +39,13 @@ def test_the_readme_runs(block, capsys):
     assert "ViT" in capsys.readouterr().out
 
 
+def test_training_runs():
+    page = PROJECT / "docs" / "training.md"
+    (block,) = FENCE.findall(page.read_text(encoding="utf-8"))
+    exec(compile(block, page.name, "exec"), {})
+    assert Path("run/model.safetensors").is_file()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_runs(page):
     (block,) = FENCE.findall(page.read_text(encoding="utf-8"))

@@ -48,6 +48,7 @@ class Norms(Result):
                 "Do norms fall?", "norm at the end", value, *limits, claim="C6", verdict=verdict
             ),
             Answer("How bright?", "brightness", value, over="images"),
+            Answer("How bright?", "contrast", 2 * value),
         )
 
 

@@ -6,8 +6,13 @@ import pytest
 
 from visprism.core.errors import InputError
 from visprism.report import drawings
+from visprism.results import questions
+from visprism.results.answers import Answer
+from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.study import Entry
 from visprism.study.report_content import content_of
+
+KINDS = {"a": ["conv"], "b": ["attention", "mlp"]}
 
 
 def test_chapters_follow_the_registry_and_sections_the_declaration(study):
@@ -58,25 +63,67 @@ def test_every_declared_figure_is_drawn_with_the_models_that_have_the_result(stu
 
 def test_a_question_has_a_cell_for_every_model_with_the_verdict_and_the_section(study):
     falls, brightness = content_of(study).questions
-    assert (falls.question, falls.claim) == ("Do norms fall?", "C6")
-    assert {m: (c.text, c.mark, c.anchor) for m, c in falls.cells.items()} == {
-        "a": ("-0.25 [-0.75, 0.25]", "supports", "test-norms"),
-        "b": ("0.75 [0.25, 1.25]", "contradicts", "test-norms"),
+    assert falls.question.text == "Do norms fall?"
+    assert falls.claim == PAPER_CLAIMS["C6"]
+    (measure,) = falls.measures
+    assert {m: [(c.text, c.mark, c.anchor) for c in cs] for m, cs in measure.cells.items()} == {
+        "a": [("-0.25 [-0.75, 0.25]", "supports", "test-norms")],
+        "b": [("0.75 [0.25, 1.25]", "contradicts", "test-norms")],
     }
-    assert falls.difference == ""
+    assert measure.images == "8"
+    assert not measure.differences
     # Half of the 32 images differ by 0.2, half by 0.3: 0.25 ± 2.0395 x 0.05 / sqrt(31).
-    assert brightness.difference == "0.25 [0.232, 0.268]"
-    assert brightness.significant
+    measure, contrast = brightness.measures
+    assert contrast.quantity == "contrast"
+    (difference,) = measure.differences
+    assert difference.text == "0.25 [0.232, 0.268]"
+    assert difference.significant
 
 
 def test_a_model_without_an_answer_has_the_reason_of_its_failure(study):
     without = replace(study, entries=study.entries[:2])
     (falls, _) = content_of(without).questions
-    assert falls.cells["b"].mark == "not applicable"
-    assert falls.cells["b"].reason == "the analysis gives no such number for this model"
+    (cell,) = falls.measures[0].cells["b"]
+    assert cell.mark == "not applicable"
+    assert cell.reason == "the analysis gives no such number for this model"
     failed = replace(study.failures[0], analysis="test-norms", reason="no blocks")
     (falls, _) = content_of(replace(without, failures=(failed,))).questions
-    assert falls.cells["b"].reason == "no blocks"
+    assert falls.measures[0].cells["b"][0].reason == "no blocks"
+
+
+def test_numbers_of_several_parts_of_a_model_are_one_measure(study, monkeypatch):
+    def answers(result):
+        return tuple(
+            Answer(
+                questions.FILTERS.text,
+                f"{measure} of {kind}",
+                value,
+                subject=kind,
+                measure=measure,
+                reading="low-pass",
+            )
+            for kind in KINDS[result.provenance.model]
+            for measure, value in (("amplitude", -0.5), ("phase", 0.25))
+        )
+
+    monkeypatch.setattr(type(study.entries[1].results[0]), "answers", answers)
+    content = content_of(study)
+    (rows,) = content.questions
+    assert rows.question == questions.FILTERS
+    assert [m.quantity for m in rows.measures] == ["amplitude", "phase"]
+    parts = {m: [c.subject for c in cells] for m, cells in rows.measures[0].cells.items()}
+    assert parts == {"a": ["conv"], "b": ["attention", "mlp"]}
+    (sentence,) = content.summary
+    assert sentence.headline == "Filters"
+    assert sentence.text.startswith("a conv: low-pass, ")
+    assert sentence.anchor == "test-norms"
+
+
+def test_the_subtitle_states_data_images_size_seed_and_date(study):
+    subtitle = content_of(study).subtitle
+    assert subtitle.startswith("8 test images of folder:cats (8x8), seed 7, 2026-01-31. ")
+    untrained = replace(study, header={**study.header, "untrained": ["b"]})
+    assert content_of(untrained).subtitle.endswith(" b with random weights.")
 
 
 def test_failures_of_one_reason_are_one_omission_and_errors_come_first(study):

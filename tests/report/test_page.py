@@ -14,6 +14,8 @@ import visprism.study.files
 from visprism.core.errors import InputError
 from visprism.figures import panel, render_formats
 from visprism.report import rendered
+from visprism.report.terms import TERMS, TermLinks
+from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.study import Study
 from visprism.study.files import write_files, write_report
 from visprism.study.report_content import content_of
@@ -66,14 +68,40 @@ def test_the_page_opens_with_the_table_and_every_answer_links_to_its_section(pag
     assert "Do norms fall?" in table
     assert "\N{MINUS SIGN}0.25 [\N{MINUS SIGN}0.75,\N{NO-BREAK SPACE}0.25]" in table
     links = re.findall(r'<a href="#([^"]+)"', table)
-    assert len(links) == 4
+    assert len(links) == 7  # six numbers and a claim
     assert set(links) <= set(Reader(page).values("id"))
 
 
-def test_marks_have_words_beside_their_signs(page):
+def test_the_subtitle_leads_to_the_manifest_and_the_legend_stands_above_the_table(page):
+    subtitle = page[page.index('<p class="subtitle"') : page.index("<h2")]
+    assert "8 test images of folder:cats" in subtitle
+    assert '<a href="#manifest">' in subtitle
+    assert page.index('class="key"') < page.index('<table class="answers"')
+
+
+def test_marks_have_words_beside_their_signs_and_the_claim_its_statement(page):
     table = page[page.index('<table class="answers"') : page.index("</table>")]
-    assert table.count("supports the claim") == 2  # tooltip, and for screen readers
-    assert table.count("contradicts the claim") == 2
+    assert table.count("supports C6") == table.count("contradicts C6") == 1
+    assert PAPER_CLAIMS["C6"].statement in table
+    appendix = page[page.index('<section id="claims"') :]
+    assert all(f'<dt id="{code}"' in appendix for code in PAPER_CLAIMS)
+
+
+def test_a_term_is_explained_once_in_each_part_and_in_the_appendix():
+    linked = TermLinks()
+    first = linked("ECE 2%, debiased ECE 1%, NLL <1", "a")
+    assert first.count('class="term"') == 2
+    assert "&lt;1" in first
+    assert 'class="term"' not in linked("the ECE", "a")
+    assert linked("the ECE", "b").count('href="#term-ECE"') == 1
+    assert [term.name for term in linked.terms] == ["NLL", "ECE"]
+    assert "term" not in linked("RECEPTION and ECE-like", "c")
+
+
+def test_every_term_has_a_page_in_the_documentation():
+    docs = Path(visprism.report.__file__).parents[3] / "docs"
+    missing = [term.page for term in TERMS if not (docs / term.page).is_file()]
+    assert not missing
 
 
 def test_every_section_has_its_title_text_findings_and_figures(page):

@@ -53,9 +53,20 @@ PROBE = """
   seen.hidden = [visible("a"), visible("b")];
   document.querySelector('input[data-show="b"]').click();
   seen.last = visible("b");
-  document.querySelector("[data-tip]").dispatchEvent(
+  document.querySelector("svg [data-tip]").dispatchEvent(
     new PointerEvent("pointermove", { bubbles: true, clientX: 5, clientY: 5 }));
   seen.tip = document.getElementById("tip").textContent;
+  const term = document.querySelector("a.term");
+  term.dispatchEvent(new FocusEvent("focusin", { bubbles: true }));
+  seen.term = [term.dataset.tip, document.getElementById("tip").textContent];
+  const more = () => all(".answers .more").map((row) => row.hidden);
+  const expand = document.querySelector(".answers .expand");
+  const states = () => [expand.getAttribute("aria-expanded"), expand.textContent, more()];
+  seen.measures = [states()];
+  expand.click();
+  seen.measures.push(states());
+  expand.click();
+  seen.measures.push(states());
   let saved = null;
   URL.createObjectURL = (blob) => { saved = blob; return "#"; };
   document.querySelector("figure[data-stem] .tool").click();
@@ -77,28 +88,47 @@ PROBE = """
 """
 
 
+def dom_with(probe, path, anchor=""):
+    """The page as a browser has it after a further script."""
+    page = path.read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(probe.encode()).digest()).decode()
+    page = page.replace("script-src ", f"script-src 'sha256-{digest}' ")
+    page = page.replace("</body>", f"<script>{probe}</script></body>")
+    path.write_text(page, encoding="utf-8")
+    command = [
+        CHROMIUM,
+        *OPTIONS.split(),
+        f"--user-data-dir={path.parent / 'user'}",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+        path.as_uri() + anchor,
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+
+
 @pytest.fixture
 def seen(study, tmp_path):
     if CHROMIUM is None:
         pytest.skip("needs a browser: chromium is not on the path")
     study.to_html(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
-    page = page.replace("script-src ", f"script-src 'sha256-{digest}' ")
-    page = page.replace("</body>", f"<script>{PROBE}</script></body>")
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    command = [
-        CHROMIUM,
-        *OPTIONS.split(),
-        f"--user-data-dir={tmp_path / 'user'}",
-        "--virtual-time-budget=5000",
-        "--dump-dom",
-        (tmp_path / "page.html").as_uri(),
-    ]
-    dom = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=True
-    ).stdout
+    dom = dom_with(PROBE, tmp_path / "page.html")
     return json.loads(unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)[1]))
+
+
+def test_an_address_with_a_section_shows_the_section(study, tmp_path):
+    if CHROMIUM is None:
+        pytest.skip("needs a browser: chromium is not on the path")
+    study.to_html(tmp_path / "page.html")
+    probe = """
+      addEventListener("load", () => requestAnimationFrame(() => {
+        document.body.dataset.top =
+          document.getElementById("test-gaps-title").getBoundingClientRect().top;
+      }));
+    """
+    dom = dom_with(probe, tmp_path / "page.html", "#test-gaps-title")
+    assert 0 <= float(re.search(r'data-top="([^"]+)"', dom)[1]) < 600  # of the window
 
 
 def numbers(texts):
@@ -123,6 +153,10 @@ def test_a_reader_sorts_marks_hides_and_downloads(seen):
     assert seen["hidden"] == [False, True]
     assert seen["last"]  # the last model cannot be hidden
     assert seen["tip"].startswith("stem · conv · ")
+
+    assert seen["term"][0] == seen["term"][1] != ""  # the keyboard's focus explains a term
+    folded = ["false", "1 more measure", [True]]
+    assert seen["measures"] == [folded, ["true", "Fewer measures", [False]], folded]
 
     assert seen["download"]["name"] == "svg"
     assert seen["download"]["uses"] > 10

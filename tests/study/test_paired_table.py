@@ -296,20 +296,22 @@ def outcomes_of_correct(correct):
 
 def test_a_number_of_two_models_has_a_row_after_those_of_the_models():
     result = consistency([1, 1, 1, 0, 0] * 10, [1, 1, 0, 0, 1] * 10)
-    (row,) = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
+    only, row = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
+    assert only.difference.value == 20 / 50
+    assert only.difference.reading == "10 by cnn only, 10 by vit only"
     assert not row.cells
     assert row.difference.value == result.kappa == pytest.approx(1 / 6)
     question, text = row.lines(["cnn", "vit"])
     assert question.endswith("(error consistency (Cohen's kappa))")
-    assert text == f"  {result.answers()[0]} of both models (not significant)"
+    assert text == f"  {result.answers()[1]} of both models (not significant)"
     others = {pair: [result] for pair in (("a", "b"), ("a", "c"), ("b", "c"))}
-    (of_three,) = comparison_rows({name: [] for name in "abc"}, others)
+    _, of_three = comparison_rows({name: [] for name in "abc"}, others)
     assert of_three.difference_text().startswith("a and b: 0.167 [")
 
 
 def test_a_kappa_that_is_0_by_arithmetic_has_the_reason_in_the_table():
     result = consistency([1] * 50, [1] * 40 + [0] * 10)
-    (row,) = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
+    _, row = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
     reason = "no interval: cnn is correct on all images, so that kappa is 0 in any case"
     assert row.difference.remark == reason
     assert row.lines(["cnn", "vit"])[1] == f"  0 of both models ({reason})"
@@ -317,7 +319,7 @@ def test_a_kappa_that_is_0_by_arithmetic_has_the_reason_in_the_table():
 
 def test_an_undefined_number_of_two_models_has_the_reason():
     result = consistency([1] * 50, [1] * 50)
-    (row,) = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
+    _, row = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
     assert row.difference_text() == "undefined (both models are correct on all images)"
 
 

@@ -7,6 +7,7 @@ from visprism.claims.decisions import Direction
 from visprism.claims.runs import END, WARMUP
 from visprism.results.frequency_contrasts import EQUAL_ENERGY, PAPER
 from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE
+from visprism.results.paper_claims import PAPER_CLAIMS
 
 _CLEAN, _AUGMENTED = "NLL of clean images", "NLL + L2 of augmented images"
 _KINDS: dict[str, Direction] = {"attention": "lower", "mlp": "higher", "conv": "higher"}
@@ -42,34 +43,29 @@ def _blocks(change: str, protocol: str) -> tuple[Hypothesis, ...]:
     )
 
 
+def _claim(code: str, hypotheses: tuple[Hypothesis, ...]) -> Claim:
+    """A claim of the paper with what decides it."""
+    stated = PAPER_CLAIMS[code]
+    return Claim(code, stated.statement, stated.source, hypotheses)
+
+
 CLAIMS = {
     claim.code: claim
     for claim in (
-        Claim(
+        _claim(
             "C1",
-            "MSAs reduce the magnitude of Hessian eigenvalues: they flatten the loss",
-            "sec. 2",
             _curvature(["APE"], ("vit", "lower", "cnn"), ("alternet", "lower", "cnn")),
         ),
-        Claim(
+        _claim(
             "C2",
-            "the loss of a ViT has negative Hessian eigenvalues, most of them with little "
-            "training data",
-            "sec. 2",
             _curvature(["NEP"], ("vit", "higher", "cnn"), ("vit 10%", "higher", "vit")),
         ),
-        Claim(
+        _claim(
             "C3",
-            "global average pooling in place of a class token, and SAM, suppress negative "
-            "eigenvalues",
-            "sec. 2",
             _curvature(["NEP"], ("vit, GAP", "lower", "vit"), ("vit, SAM", "lower", "vit")),
         ),
-        Claim(
+        _claim(
             "C4",
-            "a ViT does not overfit small data sets: its training NLL rises as the data set "
-            "shrinks",
-            "sec. 2",
             tuple(
                 Hypothesis(
                     f"vit {fraction}{suffix}",
@@ -85,10 +81,8 @@ CLAIMS = {
                 for fraction in ("10%", "30%")
             ),
         ),
-        Claim(
+        _claim(
             "C5",
-            "local MSAs (3x3, 5x5) have a lower error and training NLL than global ones",
-            "sec. 2",
             tuple(
                 Hypothesis(f"vit, {size} attention", direction, quantity, "vit, full attention")
                 for size in ("3x3", "5x5")
@@ -98,19 +92,15 @@ CLAIMS = {
                 )
             ),
         ),
-        Claim(
+        _claim(
             "C6",
-            "MSAs are low-pass filters; convolutions and MLPs are high-pass filters",
-            "sec. 3, fig. 2a",
             (
                 *_blocks(TO_MEAN, "relative to the mean, as in the paper"),
                 *_blocks(TO_LOWEST, "relative to the lowest frequency"),
             ),
         ),
-        Claim(
+        _claim(
             "C7",
-            "ViTs are robust to high-frequency noise, ResNets to low-frequency noise",
-            "sec. 3, fig. 2b",
             tuple(
                 Hypothesis(
                     arm,
@@ -126,25 +116,19 @@ CLAIMS = {
                 for arm, direction in (("vit", "lower"), ("cnn", "higher"))
             ),
         ),
-        Claim(
+        _claim(
             "C8",
-            "MSAs lower the variance of feature maps; convolutions and MLPs raise it",
-            "sec. 3, fig. 9",
             (*_blocks(VARIANCE, "variance"), *_blocks(SCALE_FREE, "variance over mean square")),
         ),
-        Claim(
+        _claim(
             "C9",
-            "CKA of networks with several stages shows block structure",
-            "sec. 4, app. D.3",
             tuple(
                 Hypothesis(arm, "higher", "block structure of CKA")
                 for arm in ("cnn", "multi-stage transformer")
             ),
         ),
-        Claim(
+        _claim(
             "C10",
-            "removing early convolutions and late MSAs of a stage lowers the accuracy most",
-            "sec. 4, fig. 10",
             (
                 Hypothesis("cnn", "lower", "accuracy drop, late minus early conv of a stage"),
                 Hypothesis(
@@ -154,11 +138,8 @@ CLAIMS = {
                 ),
             ),
         ),
-        Claim(
+        _claim(
             "C11",
-            "a CNN with MSAs at the ends of its stages (AlterNet) is more accurate and more "
-            "robust than the CNN",
-            "sec. 4",
             (
                 Hypothesis("alternet", "higher", "test accuracy", "cnn", "accuracy"),
                 Hypothesis(
@@ -181,10 +162,8 @@ CLAIMS = {
                 Hypothesis("alternet", "lower", _at("APE", _CLEAN, END), "cnn", "eigenvalues"),
             ),
         ),
-        Claim(
+        _claim(
             "C12",
-            "strong augmentation makes predictions underconfident",
-            "app. C",
             (
                 *(
                     Hypothesis(
@@ -208,22 +187,16 @@ CLAIMS = {
                 ),
             ),
         ),
-        Claim(
+        _claim(
             "C13",
-            "more heads reduce negative eigenvalues (NEP) and the size of positive ones (APE)",
-            "sec. 2, app. C",
             _curvature(["NEP", "APE"], ("vit, many heads", "lower", "vit, few heads")),
         ),
-        Claim(
+        _claim(
             "C14",
-            "very small patches lower the accuracy of a ViT",
-            "app. C",
             (Hypothesis("vit, small patches", "lower", "test accuracy", "vit"),),
         ),
-        Claim(
+        _claim(
             "C15",
-            "the loss landscape of a ViT is flatter than that of a ResNet",
-            "sec. 2, fig. 1a",
             tuple(
                 Hypothesis("vit", "lower", quantity, "cnn", protocol)
                 for quantity, protocol in (
@@ -239,11 +212,8 @@ CLAIMS = {
                 )
             ),
         ),
-        Claim(
+        _claim(
             "C16",
-            "the order of the leading Hessian eigenvalues of a ResNet and a ViT depends on the "
-            "objective",
-            "Park & Kim, sec. 2, against Chen et al. (2022)",
             tuple(
                 Hypothesis(
                     "vit", direction, _at("largest eigenvalue", objective, phase), "cnn", phase

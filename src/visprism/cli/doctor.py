@@ -22,6 +22,8 @@ def doctor(arguments: Namespace) -> None:
         return
     for heading, part in values.items():
         print(heading)
+        if not part:
+            print("  none")
         width = max(map(len, part), default=0)
         for name, value in part.items():
             print(f"  {name:<{width}}  {value}")

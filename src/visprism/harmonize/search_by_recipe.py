@@ -20,6 +20,48 @@ VALIDATION = 0.1  # fraction of the training images of each class
 _VALIDATION_BATCH = 250  # images
 
 
+class RecipeTrainer:
+    """Trains candidates by a recipe, and measures their accuracy on held-out images.
+
+    A tenth of the training images of each class is the validation set; candidates are trained
+    on the others.
+
+    Args:
+        job: names of model and data.
+        recipe: of every training.
+        run: device and progress.
+
+    Raises:
+        InputError: as `fit`.
+    """
+
+    def __init__(self, job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> None:
+        prepared = prepare(job, recipe, run)
+        self.network, self.images = prepared.network, prepared.images
+        self._training, validation = held_out(prepared.images, VALIDATION, seed=recipe.seed)
+        self.preprocessing = choose_preprocessing(job, self.network, self._training)
+        self._validation = list(batches(validation, self.preprocessing, _VALIDATION_BATCH))
+        self._job, self._recipe, self._run = job, recipe, run
+        self.provenance = replace(
+            prepared.provenance,
+            images=len(self._training),
+            preprocessing=str(self.preprocessing),
+        )
+
+    def __call__(self, candidate: nn.Module, seed: int) -> float:
+        """Train a candidate in place with a seed; returns its validation accuracy."""
+        recipe = replace(self._recipe, seed=seed, snapshot_every=0)
+        history = fit(
+            candidate,
+            training_feed(self._job, self._training, self.preprocessing, recipe, self._run),
+            recipe,
+            test=self._validation,
+            run=replace(self._run, seed=seed),
+        )
+        candidate.cpu()
+        return float(history.test_accuracy[-1])
+
+
 def search_by_recipe(
     job: Job,
     recipe: Recipe,
@@ -32,8 +74,7 @@ def search_by_recipe(
 ) -> tuple[ReplacementSearch, LoadedModel]:
     """Search for the Conv blocks that MSA blocks should replace; see `search_replacements`.
 
-    A tenth of the training images of each class is the validation set; candidates are trained
-    on the others. The log is ``search.jsonl`` in the job's folder.
+    Candidates are trained by a `RecipeTrainer`. The log is `LOG` in the folder of the job.
 
     Args:
         job: names of model and data, and the folder.
@@ -47,41 +88,23 @@ def search_by_recipe(
     Raises:
         InputError: as `search_replacements` and `fit`.
     """
-    prepared = prepare(job, recipe, run)
-    training, validation = held_out(prepared.images, VALIDATION, seed=recipe.seed)
-    preprocessing = choose_preprocessing(job, prepared.network, training)
-    validation_batches = list(batches(validation, preprocessing, _VALIDATION_BATCH))
-
-    def train(candidate: nn.Module, seed: int) -> float:
-        seeded = replace(recipe, seed=seed, snapshot_every=0)
-        history = fit(
-            candidate,
-            training_feed(job, training, preprocessing, seeded, run),
-            seeded,
-            test=validation_batches,
-            run=replace(run, seed=seed),
-        )
-        candidate.cpu()
-        return float(history.test_accuracy[-1])
-
-    provenance = replace(
-        prepared.provenance, images=len(training), preprocessing=str(preprocessing)
-    )
+    trainer = RecipeTrainer(job, recipe, run)
+    preprocessing = trainer.preprocessing
     height, width = preprocessing.size
     result = search_replacements(
-        prepared.network.model,
+        trainer.network.model,
         torch.zeros(2, 3, height, width),
-        train,
+        trainer,
         repeats=repeats,
         alpha=alpha,
         **asdict(msa or MSAConfig()),
         log=job.folder / LOG,
         settings={
-            "data": prepared.images.name,
-            "images": len(prepared.images),
+            "data": trainer.images.name,
+            "images": len(trainer.images),
             "recipe": as_yaml(recipe),
         },
         report=report,
-        run=replace(run, seed=recipe.seed, provenance=provenance),
+        run=replace(run, seed=recipe.seed, provenance=trainer.provenance),
     )
-    return result, replace(prepared.network, preprocessing=preprocessing)
+    return result, replace(trainer.network, preprocessing=preprocessing)

@@ -3,10 +3,13 @@
 from visprism.report.content import (
     Cell,
     Chapter,
+    Comparison,
     Content,
+    Measure,
     Omission,
-    Question,
+    QuestionRows,
     SectionContent,
+    SummarySentence,
     chapters_of,
 )
 from visprism.report.drawings import Drawing, drawings, rendered
@@ -15,12 +18,15 @@ from visprism.report.page import PageFigures, page_html, script_hash, style_shee
 __all__ = [
     "Cell",
     "Chapter",
+    "Comparison",
     "Content",
     "Drawing",
+    "Measure",
     "Omission",
     "PageFigures",
-    "Question",
+    "QuestionRows",
     "SectionContent",
+    "SummarySentence",
     "chapters_of",
     "drawings",
     "page_html",

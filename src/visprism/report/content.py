@@ -11,6 +11,8 @@ from visprism.core.options import options_of
 from visprism.core.registry import suggestion
 from visprism.results.base import Result
 from visprism.results.findings import Finding
+from visprism.results.paper_claims import PaperClaim
+from visprism.results.questions import Question
 
 Mark = Literal["", "supports", "contradicts", "undecided", "not applicable"]
 Models = tuple[str, ...]  # one model, or two that are compared
@@ -19,26 +21,54 @@ ByModels = Mapping[Models, Sequence[Result]]
 
 @dataclass(frozen=True)
 class Cell:
-    """One model's answer to a question, or why there is none."""
+    """One number of one model, or why there is none."""
 
     text: str = ""  # value with interval
     mark: Mark = ""
     reason: str = ""  # why the model has no answer
     failed: bool = False  # whether the analysis gave no result for the model
     anchor: str = ""  # of the section with the result
+    subject: str = ""  # part of the model that the number is of
+    reading: str = ""  # what the number means, in words
 
 
 @dataclass(frozen=True)
-class Question:
-    """One row of the table: a question, and the answer of each model."""
+class Comparison:
+    """The paired difference of two models."""
 
-    question: str
+    text: str  # value with interval
+    significant: bool = False  # whether the interval excludes 0
+    remark: str = ""  # where it does not: "not significant", or why there is no interval
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One row of the table: a quantity, and its numbers for each model."""
+
     quantity: str
-    cells: Mapping[str, Cell]  # by model, all of them
-    claim: str = ""
-    difference: str = ""  # value with interval; "" where there is none
-    significant: bool = False  # whether the interval of the difference excludes 0
-    remark: str = ""  # where it is not: "not significant", or why there is no interval
+    cells: Mapping[str, Sequence[Cell]]  # by model, all of them
+    differences: Sequence[Comparison] = ()
+    images: str = ""  # how many were measured
+
+
+@dataclass(frozen=True)
+class QuestionRows:
+    """A question with its measures; the first one is always visible."""
+
+    question: Question
+    measures: Sequence[Measure]
+    claim: PaperClaim | None = None  # that its verdicts are about
+
+
+@dataclass(frozen=True)
+class SummarySentence:
+    """What the study answers to one question."""
+
+    headline: str
+    text: str
+    measure: str = ""  # that the numbers are of
+    anchor: str = ""  # of the section with the result
 
 
 @dataclass(frozen=True)
@@ -91,7 +121,7 @@ class Chapter:
     analysis: type[Analysis]
     sections: tuple[SectionContent, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
-    images: int = 0
+    images: str = ""  # how many were measured of how many, and why not all
     seconds: Mapping[str, float] = field(default_factory=dict)  # by model or pair of models
     files: tuple[str, ...] = ()  # tables beside the page, relative to it
 
@@ -129,11 +159,12 @@ class Content:
 
     title: str
     models: Models
-    questions: Sequence[Question]
+    questions: Sequence[QuestionRows]
     chapters: Sequence[Chapter]
     omissions: Sequence[Omission] = ()
     manifest: Mapping[str, str] = field(default_factory=dict)  # fact -> value
-    preparation: Mapping[str, str] = field(default_factory=dict)  # model -> sentence
+    subtitle: str = ""  # data, number of images, seed, date
+    summary: Sequence[SummarySentence] = ()
 
     @property
     def codes(self) -> dict[str, list[tuple[str, str]]]:
@@ -146,6 +177,19 @@ class Content:
                     if place not in places.setdefault(finding.code, []):
                         places[finding.code].append(place)
         return dict(sorted(places.items()))
+
+    @property
+    def topics(self) -> dict[str, list[QuestionRows]]:
+        """The questions of the table by topic."""
+        topics: dict[str, list[QuestionRows]] = {}
+        for rows in self.questions:
+            topics.setdefault(rows.question.topic, []).append(rows)
+        return topics
+
+    @property
+    def claims(self) -> list[PaperClaim]:
+        """The claims of the paper that the questions are about."""
+        return list(dict.fromkeys(rows.claim for rows in self.questions if rows.claim))
 
     def results(self) -> dict[str, list[Result]]:
         """Results by model, without those about two models."""

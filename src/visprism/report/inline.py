@@ -1,12 +1,16 @@
 """Inline figures: compact SVG inside a page, with data for its script."""
 
+import io
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from html import escape as escape_html
 from html import unescape
 
+import numpy as np
 from markupsafe import Markup, escape
+from PIL import Image
 
 from visprism.figures.style import MODEL, TIP
 
@@ -18,21 +22,50 @@ _STANDALONE = re.compile(
 _GLYPH = re.compile(r'<path id="([^"]+)" d="([^"]*)"(?: transform="([^"]*)")?/>')
 _PATH = re.compile(r' d="([^"]*)"')
 _PLACE = re.compile(r' [xy]="[^"]*"|translate\([^)]*\)')
-_STYLE = re.compile(r' style="[^"]*"')
+_STYLE = re.compile(r' style="([^"]*)"')
+_STYLED_TAG = re.compile(r'<\w+[^<>]* style="[^<>]*>')
 _BARE_GROUP = re.compile(r"<g>(<(?:path|use)\b[^>]*/>)</g>")
 _DIGITS = re.compile(r"(\.\d\d)\d+")
+_WORD = re.compile(r'(?:<use href="#g\d+"[^>]*/>){2,}')
+_TENTHS = re.compile(r"(\.\d)\d+")
+_PNG = re.compile(r'(?<=data:image/png;base64,)\s*([^"]+)')
+_COLORS = 256  # of a picture with a palette
 _SEPARATOR = " · "  # between the parts of a tip; the first is the block, where there is one
 
 
 @dataclass
 class Glyphs:
-    """Outlines of letters, which the figures of a page share."""
+    """Outlines of letters, words and styles, which the figures of a page share."""
 
     names: dict[str, str] = field(default_factory=dict)  # definition -> name in the page
+    words: dict[str, str] = field(default_factory=dict)  # letters with their places -> name
+    styles: dict[str, str] = field(default_factory=dict)  # declarations -> class
 
     def name_of(self, definition: str) -> str:
         """The name of a definition in the page."""
         return self.names.setdefault(definition, f"g{len(self.names)}")
+
+    def word(self, letters: str) -> str:
+        """A reference to a word, given its letters; labels repeat in the figures of a page."""
+        letters = _TENTHS.sub(r"\1", letters)  # of a hundredth of the size of the letters
+        name = self.words.setdefault(letters, f"w{len(self.words)}")
+        return f'<use href="#{name}"/>'
+
+    def styled(self, tag: str) -> str:
+        """An opening tag whose style is a class of the page."""
+        match = _STYLE.search(tag)
+        if match is None:
+            return tag
+        name = self.styles.setdefault(match[1], f"s{len(self.styles)}")
+        tag = tag.replace(match[0], "", 1)
+        if ' class="' in tag:
+            return tag.replace(' class="', f' class="{name} ', 1)
+        return re.sub(r"^<\w+", rf'\g<0> class="{name}"', tag)
+
+    def style_sheet(self) -> Markup:
+        """The rules of the classes."""
+        rules = (f".{name}{{{style}}}" for style, name in self.styles.items())
+        return Markup("\n".join(rules))
 
     def markup(self) -> Markup:
         """An invisible element with all definitions."""
@@ -40,9 +73,10 @@ class Glyphs:
             definition.replace("<path", f'<path id="{name}"', 1)
             for definition, name in self.names.items()
         )
+        words = "".join(f'<g id="{name}">{word}</g>' for word, name in self.words.items())
         return Markup(
             '<svg id="glyphs" width="0" height="0" aria-hidden="true">'
-            f"<defs>{paths}</defs></svg>"
+            f"<defs>{paths}{words}</defs></svg>"
         )
 
 
@@ -75,7 +109,9 @@ def inline_svg(
     svg = _single_paths(svg)
     svg = _without_unused_identifiers(svg)
     svg = re.sub(r'(\bid="|href="#(?!g\d)|url\(#)', rf"\g<1>{prefix}-", svg)
-    svg = _compact(svg)
+    svg = _WORD.sub(lambda m: glyphs.word(m[0]), _compact(svg))
+    svg = _STYLED_TAG.sub(lambda m: glyphs.styled(m[0]), svg)
+    svg = _PNG.sub(lambda m: small_png(m[1]), svg)
     opening = (
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}" '
         f'style="--natural: {float(width) / 72:.3g}in">'
@@ -130,6 +166,23 @@ def _compact(svg: str) -> str:
     while count:
         svg, count = _BARE_GROUP.subn(r"\1", svg)
     return svg
+
+
+def small_png(data: str) -> str:
+    """The same pixels with a palette, where these are at most 256 colors and it is smaller."""
+    content = b64decode(data)
+    pixels = np.array(Image.open(io.BytesIO(content)).convert("RGBA"))
+    colors, indices = np.unique(pixels.view("<u4"), return_inverse=True)
+    if len(colors) <= _COLORS:
+        palette = colors.view(np.uint8).reshape(-1, 4)
+        picture = Image.fromarray(indices.reshape(pixels.shape[:2]).astype(np.uint8), "P")
+        picture.putpalette(palette[:, :3].tobytes())
+        opaque = bool((palette[:, 3] == 255).all())
+        alpha = {} if opaque else {"transparency": palette[:, 3].tobytes()}
+        buffer = io.BytesIO()
+        picture.save(buffer, "PNG", optimize=True, **alpha)
+        content = min(content, buffer.getvalue(), key=len)
+    return b64encode(content).decode()
 
 
 def _without_unused_identifiers(svg: str) -> str:

@@ -16,14 +16,16 @@ from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.inline import Glyphs, inline_svg
 from visprism.report.tables import DASH, Table, table_cell, table_of, typeset
+from visprism.report.terms import TermLinks
 from visprism.results.findings import CODES
+from visprism.results.paper_claims import PAPER_CLAIMS
 
 _MARKS = {"supports": "✓", "contradicts": "✗", "undecided": "?", "not applicable": DASH}
 _MEANINGS = {
-    "supports": "supports the claim",
-    "contradicts": "contradicts the claim",
-    "undecided": "undecided",
-    "not applicable": "no answer",
+    "supports": "supports the claim of the paper",
+    "contradicts": "contradicts it",
+    "undecided": "undecided: the interval contains 0, or measures disagree",
+    "not applicable": "no number, for the reason in the cell",
 }
 
 
@@ -78,8 +80,10 @@ def page_html(content: Content, figures: PageFigures) -> str:
     It needs no network, and its script has no access to it. It links only to the
     tables next to it, if the content names any.
     """
+    links = TermLinks()
     return _template().render(
         content=content,
+        linked=links,
         figures=figures,
         script=Markup(_template_text("script.js")),
         style=Markup(style_sheet()),
@@ -90,6 +94,7 @@ def page_html(content: Content, figures: PageFigures) -> str:
         codes={code: (CODES[code], places) for code, places in content.codes.items()},
         marks=_MARKS,
         meanings=_MEANINGS,
+        claims=PAPER_CLAIMS.values(),
     )
 
 

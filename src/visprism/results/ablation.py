@@ -6,6 +6,7 @@ import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import NORMAL_95
+from visprism.results import questions
 from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.chance import at_chance, chance_findings
@@ -45,7 +46,14 @@ def experiment_text(part: str, replacement: str) -> str:
 
 def mean_drop_label(part: str, comparison: str, replacement: str) -> str:
     """Name of a mean accuracy drop, or of a difference of two means."""
-    return f"mean accuracy drop, {experiment_text(part, replacement)}, {comparison}"
+    names = "mean accuracy drop", experiment_text(part, replacement), comparison
+    return ", ".join(filter(None, names))
+
+
+def _part_text(rows: "Ablations", row: int) -> str:
+    """Name of the ablated block, with the part of it where that is not all."""
+    part = str(rows.ablated[row])
+    return f"{rows.block[row]}{'' if part == 'block' else f', {part}'}"
 
 
 _EARLY_CONV, _LATE_ATTENTION = "conv, late minus early", "attention, late minus early"
@@ -191,7 +199,7 @@ class Ablations(Result):
                 f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
                 f"{self.baseline_accuracy:.1%} in "
                 f"{_share(significant, len(rows))} ablations ({images}{tests})"
-                f"{rows._largest(name) if significant or len(rows) == 1 else ''}"
+                f"{rows._largest() if significant or len(rows) == 1 else ''}"
             )
         if not self.partial.all():
             texts.append(
@@ -200,12 +208,11 @@ class Ablations(Result):
             )
         return (*(Finding(text) for text in texts), *_chance(self))
 
-    def _largest(self, experiment: str) -> str:
+    def _largest(self) -> str:
         """The ablation with the largest drop, a selected maximum."""
         worst = int(self.drop.argmax())
-        part = "" if experiment == "block" else f", {self.ablated[worst]}"
         return (
-            f"; largest drop of {len(self)}: {self.block[worst]}{part} ({self.kind[worst]}), "
+            f"; largest drop of {len(self)}: {_part_text(self, worst)} ({self.kind[worst]}), "
             f"{points_text(self.drop[worst], self.drop_low[worst], self.drop_high[worst])}"
             f"{selection_text(len(self))}"
         )
@@ -219,7 +226,7 @@ class Ablations(Result):
                 worst = int(rows.drop.argmax())
                 answers.append(
                     Answer(
-                        question="How much does accuracy drop when one part is ablated?",
+                        question=questions.IMPORTANCE.text,
                         quantity="largest accuracy drop, "
                         + experiment_text(name, self.replacement),
                         value=float(rows.drop[worst]),
@@ -228,6 +235,7 @@ class Ablations(Result):
                         unit=POINTS,
                         over="images",
                         selected=len(rows),
+                        subject=_part_text(rows, worst),
                     )
                 )
         return tuple(answers)
@@ -281,7 +289,7 @@ class KindAblations(Result):
         """Means by kind, and late minus early blocks, of which claim C10 is about."""
         return tuple(
             Answer(
-                question="Which blocks does the accuracy depend on?",
+                question=questions.KINDS.text,
                 quantity=mean_drop_label(str(ablated), str(comparison), self.replacement),
                 value=float(self.drop[i]),
                 low=float(self.drop_low[i]),
@@ -290,6 +298,8 @@ class KindAblations(Result):
                 over="images",
                 claim="C10" if comparison in (_EARLY_CONV, _LATE_ATTENTION) else "",
                 verdict=self._verdict(i),
+                subject=str(comparison),
+                measure=mean_drop_label(str(ablated), "", self.replacement),
             )
             for i, (ablated, comparison) in enumerate(
                 zip(self.ablated.tolist(), self.comparison.tolist(), strict=True)

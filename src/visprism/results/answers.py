@@ -18,7 +18,7 @@ class Answer:
     Models are compared by the answers that have the same question and quantity.
     """
 
-    question: str  # "Is attention low-pass?"; one row of the table of a study
+    question: str  # text of a `Question`; one entry of the table of a study
     quantity: str  # "high-frequency log amplitude, change across attention blocks"
     value: float
     low: float = nan  # 95 % interval; NaN where there is none
@@ -32,22 +32,28 @@ class Answer:
     missing: str = ""  # why there is no interval
     in_pixels: bool = False  # whether it depends on the size of the images in pixels
     selected: int = 1  # number of values of which this is the largest; 1 if it is not selected
+    subject: str = ""  # part of the model that the number is of: "conv blocks", "layer1.0"
+    measure: str = ""  # the quantity without the subject; "" where it does not name the subject
+    reading: str = ""  # what the number means, in words: "low-pass"
 
     def __str__(self) -> str:
-        """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``.
+        """The number, which is named if it is a selected maximum.
 
-        A selected maximum is named: ``2 [1, 3] (largest of 9, interval not adjusted)``.
+        For example ``2 [1, 3] (largest of 9, interval not adjusted)``.
         """
+        interval = ", interval not adjusted" if isfinite(self.low) else ""
+        selection = f" (largest of {self.selected}{interval})" if self.selected > 1 else ""
+        return f"{self.number}{selection}"
+
+    @property
+    def number(self) -> str:
+        """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""
         scale = 100 if self.unit in ("%", POINTS) else 1
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
         value, low, high = (scale * number for number in (self.value, self.low, self.high))
         form = resolved(value, low, high, ".3g")
         if not (isfinite(low) and isfinite(high)):
-            return f"{value:{form}}{unit}{self._selection()}"
+            return f"{value:{form}}{unit}"
         percent = "%" if self.unit == "%" else ""
         interval = f"[{low:{form}}{percent}, {high:{form}}{percent}]"
-        return f"{value:{form}}{unit} {interval}{self._selection(', interval not adjusted')}"
-
-    def _selection(self, interval: str = "") -> str:
-        """How the value was selected; empty if it was not."""
-        return f" (largest of {self.selected}{interval})" if self.selected > 1 else ""
+        return f"{value:{form}}{unit} {interval}"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from visprism.core.statistics import t_quantile
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, result_type, scalar
 from visprism.results.base import column as quantity
@@ -133,8 +134,8 @@ class AttentionStatistics(Result):
     def answers(self) -> tuple[Answer, ...]:
         """Mean distance and mutual information over all heads."""
         rows = (
-            ("How far does attention reach?", "distance", "pixels"),
-            ("Do queries attend to different keys?", "nmi", ""),
+            (questions.ATTENTION_DISTANCE.text, "distance", "pixels"),
+            (questions.ATTENTION_NMI.text, "nmi", ""),
         )
         answers = []
         for question, name, unit in rows:

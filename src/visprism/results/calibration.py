@@ -8,6 +8,7 @@ import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.calibration_error import FEWEST_IMAGES
@@ -111,12 +112,12 @@ class Calibration(Result):
 
     def answers(self) -> tuple[Answer, ...]:
         """Accuracy, NLL, debiased ECE and signed ECE."""
-        questions = {
-            "accuracy": ("How accurate is the model?", "accuracy", "%", ""),
-            "nll": ("How likely are the targets?", "NLL", "nats", ""),
-            "debiased_ece": ("Is the model calibrated?", "debiased ECE", "%", ""),
+        rows = {
+            "accuracy": (questions.ACCURACY.text, "accuracy", "%", ""),
+            "nll": (questions.LIKELIHOOD.text, "NLL", "nats", ""),
+            "debiased_ece": (questions.CALIBRATION.text, "debiased ECE", "%", ""),
             "signed_ece": (
-                "Is the model over- or underconfident?",
+                questions.CONFIDENCE.text,
                 "signed ECE (mean confidence - accuracy)",
                 "%",
                 "C12",
@@ -131,10 +132,20 @@ class Calibration(Result):
                 unit=unit,
                 over="images",
                 claim=claim,
+                reading=self._confidence() if metric in ("debiased_ece", "signed_ece") else "",
             )
-            for metric, (question, quantity, unit, claim) in questions.items()
+            for metric, (question, quantity, unit, claim) in rows.items()
             if metric in self.metric
         )
+
+    def _confidence(self) -> str:
+        """Whether the model is over- or underconfident, by the sign of the signed ECE."""
+        if "signed_ece" not in self.metric:
+            return ""
+        low, high = self.interval("signed_ece")
+        if low <= 0 <= high:
+            return "neither over- nor underconfident"
+        return "overconfident" if self.of("signed_ece") > 0 else "underconfident"
 
     def _row(self, metric: str, cutoff: float | None) -> int:
         at = np.isnan(self.cutoff) if cutoff is None else np.isclose(self.cutoff, cutoff)
@@ -331,7 +342,7 @@ class Temperature(Result):
         if self.reason:
             return ()
         temperature = Answer(
-            "Which temperature calibrates the model?",
+            questions.TEMPERATURE.text,
             "temperature",
             self.temperature,
             self.temperature_low,
@@ -340,7 +351,7 @@ class Temperature(Result):
             claim="C12",
         )
         remainder = Answer(
-            "Is the model calibrated?",
+            questions.CALIBRATION.text,
             "debiased ECE after temperature scaling",
             self.debiased_after,
             self.debiased_after_low,

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from visprism.core.statistics import t_quantile
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -124,7 +125,7 @@ class ClassSeparability(ScalarPerBlock):
         low, high = self.intervals
         return (
             Answer(
-                question="Do the features of a class collapse?",
+                question=questions.COLLAPSE.text,
                 quantity="NC1, variation within over between classes, last block",
                 value=float(self.nc1[-1]),
                 low=float(low[-1]),

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
@@ -109,7 +110,7 @@ class DistributionShift(Result):
         rows = range(len(self)) if len(self) <= 6 else ()
         return tuple(
             Answer(
-                question="How much does accuracy drop on shifted images?",
+                question=questions.SHIFTED_IMAGES.text,
                 quantity=f"accuracy drop, {self.shift[i]}",
                 value=float(self.drop[i]),
                 low=float(self.drop_low[i]),

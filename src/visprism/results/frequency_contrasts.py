@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from visprism.core.errors import InputError
+from visprism.results import questions
 from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.chance import at_chance, chance_findings
@@ -78,7 +79,7 @@ class FrequencyContrasts(Result):
         """The contrast under each noise, with its verdict on claim C7."""
         return tuple(
             Answer(
-                question="Is the model more sensitive to high- or to low-frequency noise?",
+                question=questions.NOISE_FREQUENCY.text,
                 quantity=contrast_name(noise),
                 value=float(self.contrast[i]),
                 low=float(self.low[i]),
@@ -88,6 +89,7 @@ class FrequencyContrasts(Result):
                 in_pixels=True,
                 claim="C7",
                 verdict=self.verdict(i),
+                reading=self._reading(i),
             )
             for i, noise in enumerate(self.noise.tolist())
         )
@@ -103,6 +105,13 @@ class FrequencyContrasts(Result):
             return ""
         low, high = sorted((expected * self.low[row], expected * self.high[row]))
         return "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
+
+    def _reading(self, row: int) -> str:
+        if self.low[row] > 0:
+            return "high frequencies cost more accuracy"
+        if self.high[row] < 0:
+            return "low frequencies cost more accuracy"
+        return "not significant" if np.isfinite(self.low[row]) else ""
 
     def _text(self, row: int) -> str:
         text = points_text(self.contrast[row], self.low[row], self.high[row])

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from visprism.results import questions
 from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
@@ -156,7 +157,7 @@ class ReplacementSearch(Result):
         verdict: Verdict = "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
         return (
             Answer(
-                question="Do MSA blocks raise the accuracy of the CNN?",
+                question=questions.GAIN.text,
                 quantity="validation accuracy, selected network minus CNN",
                 value=gain,
                 low=low,

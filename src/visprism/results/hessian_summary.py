@@ -5,12 +5,12 @@ Source: Park & Kim (2022), How do vision transformers work?, sec. 2 and app. C: 
 
 import numpy as np
 
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.hessian_statistics import MIN_BATCHES, MIN_BATCHES_APE
 from visprism.results.loss import (
-    SHARPNESS_QUESTION,
     objective_label,
     stability_findings,
 )
@@ -106,7 +106,7 @@ class HessianSummary(Result):
             name = self.name_of(row)
             answers += [
                 Answer(
-                    SHARPNESS_QUESTION,
+                    questions.FLATNESS.text,
                     f"{quantity}, {name}",
                     float(getattr(self, field)[row]),
                     float(getattr(self, f"{field}_low")[row]),
@@ -123,11 +123,11 @@ class HessianSummary(Result):
             if self.largest_converged[row] == 1:
                 largest = float(self.largest[row])
                 answers.append(
-                    Answer(SHARPNESS_QUESTION, f"{LARGEST}, {name}", largest, claim="C1")
+                    Answer(questions.FLATNESS.text, f"{LARGEST}, {name}", largest, claim="C1")
                 )
             answers.append(
                 Answer(
-                    "Is the loss convex?",
+                    questions.CURVATURE.text,
                     f"{NEP}, {name}",
                     float(self.nep[row]),
                     float(self.nep_low[row]),

@@ -6,12 +6,14 @@ replicated over trained seeds (`replicate_by_kind`).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from visprism.core.statistics import t_quantile
+from visprism.results import questions
 from visprism.results.answers import Answer, Verdict
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
@@ -30,6 +32,13 @@ _RATIOS = {VARIANCE: "variance", SCALE_FREE: "variance over mean square"}
 # What the paper claims of each kind: C6, attention is low-pass and the others high-pass; C8,
 # attention lowers the variance and the others raise it.
 EXPECTED = {"attention": -1, "conv": 1, "mlp": 1}
+
+
+# What a change means that both measures of a claim agree on: -1 it falls, 1 it rises.
+_READINGS = {
+    "C6": {-1: "low-pass", 1: "high-pass"},
+    "C8": {-1: "lower it", 1: "raise it"},
+}
 
 
 class Quantity(NamedTuple):
@@ -261,39 +270,39 @@ def _answers(summary: KindSummary) -> tuple[Answer, ...]:
     for kind in dict.fromkeys(summary.kind.tolist()):
         rows = {q: int(i) for i, q in enumerate(summary.quantity) if summary.kind[i] == kind}
         for pair, question, claim in (
-            ((TO_MEAN, TO_LOWEST), f"Are {kind} blocks low-pass or high-pass?", "C6"),
-            ((VARIANCE, SCALE_FREE), f"Do {kind} blocks lower the variance?", "C8"),
+            ((TO_MEAN, TO_LOWEST), questions.FILTERS, "C6"),
+            ((VARIANCE, SCALE_FREE), questions.VARIANCE, "C8"),
         ):
             signs = [int(directions[rows[q]]) for q in pair if q in rows]
             agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
-            for quantity in pair:
-                if quantity in rows:
-                    answers.append(
-                        _answer(summary, rows[quantity], kind, question, claim, agreed)
-                    )
+            unclear = "the measures disagree" if {-1, 1} <= {*signs} else "not significant"
+            about = {
+                "question": question.text,
+                "claim": claim if kind in EXPECTED else "",
+                "verdict": _verdict(agreed, EXPECTED[kind]) if kind in EXPECTED else "",
+                "reading": _READINGS[claim].get(agreed, f"undecided ({unclear})"),
+            }
+            numbers = [_answer(summary, rows[q], kind) for q in pair if q in rows]
+            answers += [replace(answer, **about) for answer in numbers]
     return tuple(answers)
 
 
-def _answer(
-    summary: KindSummary, row: int, kind: str, question: str, claim: str, agreed: int
-) -> Answer:
+def _answer(summary: KindSummary, row: int, kind: str) -> Answer:
+    """The mean change in one row, not yet of a question."""
     values = [float(v[row]) for v in (summary.mean, summary.low, summary.high)]
     quantity = str(summary.quantity[row])
     in_logs = quantity in _RATIOS
     if in_logs:
         values = [exp(v) - 1 for v in values]
-    expected = EXPECTED.get(kind)
     return Answer(
-        question=question,
-        quantity=mean_change(quantity, kind),
-        value=values[0],
-        low=values[1],
-        high=values[2],
+        "",
+        mean_change(quantity, kind),
+        *values,
         unit="%" if in_logs else "",
         average="geometric" if in_logs else "arithmetic",
         over="images",
-        claim=claim if expected else "",
-        verdict=_verdict(agreed, expected) if expected else "",
+        subject=f"{kind} blocks",
+        measure=f"{_RATIOS.get(quantity, quantity)}, mean change across the blocks of a kind",
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.core.statistics import t_interval
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
@@ -228,7 +229,7 @@ class Rings(Result):
         data = objective_label(self.provenance.split)
         return tuple(
             Answer(
-                "Is the loss landscape flat?",
+                questions.FLATNESS.text,
                 f"{rise_label(ring.radius, treatment)}, {data}",
                 ring.rise,
                 ring.low,

@@ -6,13 +6,13 @@ import numpy as np
 
 from visprism.core.heavy_tails import heavy_tailed_interval
 from visprism.core.statistics import t_interval
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, renaming, result_type, scalar
 from visprism.results.findings import Finding
 from visprism.results.per_image import PerImage
 from visprism.results.text import images_text, missing_interval
 
-SHARPNESS_QUESTION = "How sharp is the loss?"
 WHICH_LABELS = {
     "LM": "largest in magnitude",
     "LA": "largest",
@@ -100,7 +100,7 @@ class Eigenvalues(Curvature):
         if self.which == "SA" or not self.converged[0]:
             return ()
         quantity = f"leading Hessian eigenvalue, {self.objective}"
-        return (Answer(SHARPNESS_QUESTION, quantity, float(self.value[0]), claim="C16"),)
+        return (Answer(questions.FLATNESS.text, quantity, float(self.value[0]), claim="C16"),)
 
 
 def stability_findings(largest: float, learning_rate: float) -> list[Finding]:
@@ -202,7 +202,9 @@ class Trace(Curvature):
         low, high = t_interval(self.mean, self.error, len(self.estimate))
         quantity = f"trace of the Hessian, {self.objective}"
         return (
-            Answer(SHARPNESS_QUESTION, quantity, self.mean, low, high, over="random vectors"),
+            Answer(
+                questions.FLATNESS.text, quantity, self.mean, low, high, over="random vectors"
+            ),
         )
 
 
@@ -310,7 +312,7 @@ class Sharpness(Result):
         """The mean increase by measure."""
         return tuple(
             Answer(
-                SHARPNESS_QUESTION,
+                questions.FLATNESS.text,
                 _increase_label(measure, rho),
                 mean,
                 low,

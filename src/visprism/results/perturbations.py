@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from visprism.core.statistics import NORMAL_95, wilson
+from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, renaming, result_type, scalar
 from visprism.results.chance import chance_findings
@@ -125,7 +126,7 @@ class FrequencyRobustness(Result):
         """The mean drop over bands; `FrequencyContrasts` has high against low frequencies."""
         return (
             Answer(
-                question="How much does noise in one frequency band reduce accuracy?",
+                question=questions.NOISE.text,
                 quantity=MEAN_DROP,
                 value=float(self.drop.mean()),
                 low=self.mean_drop_low,
@@ -194,7 +195,7 @@ class FourierSensitivity(Result):
         """The mean rise over frequencies."""
         return (
             Answer(
-                question="How sensitive is the model to noise of single frequencies?",
+                question=questions.FREQUENCY_SENSITIVITY.text,
                 quantity="rise of the error rate, mean over frequencies",
                 value=self.mean_rise,
                 low=self.mean_rise_low,
@@ -306,7 +307,7 @@ class Adversarial(Result):
         """Robust accuracy of each size of perturbation, over the strongest attacks measured."""
         return tuple(
             Answer(
-                question="How robust is the model to adversarial perturbations?",
+                question=questions.ADVERSARIAL.text,
                 quantity=quantity,
                 value=float(self.accuracy[row]),
                 low=float(self.low[row]),

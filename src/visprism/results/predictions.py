@@ -7,7 +7,8 @@ import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.core.kappa import kappa_interval
-from visprism.core.statistics import FEWEST_DIFFERENT, correlation, difference_interval
+from visprism.core.statistics import FEWEST_DIFFERENT, correlation, difference_interval, wilson
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.calibration_error import (
@@ -116,10 +117,21 @@ class ErrorConsistency(Result):
         )
 
     def answers(self) -> tuple[Answer, ...]:
-        """Cohen's kappa."""
+        """How many images one model alone classifies correctly, and Cohen's kappa."""
+        first, second = self._names
+        only = int(self.only_first.sum())
         return (
             Answer(
-                "Do the models err on the same images?",
+                questions.DISAGREEMENT.text,
+                "fraction of images that only one model classifies correctly",
+                len(self) / self.images if self.images else nan,
+                *self._differing_interval(),
+                unit="%",
+                over="images",
+                reading=f"{only} by {first} only, {len(self) - only} by {second} only",
+            ),
+            Answer(
+                questions.ERRORS.text,
                 "error consistency (Cohen's kappa)",
                 self.kappa,
                 self.low,
@@ -128,6 +140,13 @@ class ErrorConsistency(Result):
                 missing=self._missing_interval(),
             ),
         )
+
+    def _differing_interval(self) -> tuple[float, float]:
+        """95 % Wilson interval of the fraction of images on which the models differ."""
+        if not self.images:
+            return nan, nan
+        (low,), (high,) = wilson(np.array([len(self)]), np.array([self.images]))
+        return float(low), float(high)
 
     @property
     def _names(self) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from visprism.core.statistics import rank_correlation, t_quantile
+from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -137,7 +138,7 @@ class QuantizationSensitivity(SeriesPerBlock):
             worst = int(rows[self.drop[rows].argmax()])
             answers.append(
                 Answer(
-                    question="How much does accuracy drop when one block is quantized?",
+                    question=questions.QUANTIZATION.text,
                     quantity=f"largest accuracy drop, one block at {name}",
                     value=float(self.drop[worst]),
                     low=float(self.drop_low[worst]),

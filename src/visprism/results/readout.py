@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.core.statistics import wilson
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -64,7 +65,7 @@ class Readouts(SeriesPerBlock):
         low, high = (float(ends[rows[-1]]) for ends in self.intervals)
         return (
             Answer(
-                question="Can the classes be read linearly from the last block?",
+                question=questions.READOUT.text,
                 quantity=LAST_PROBE,
                 value=float(self.accuracy[rows[-1]]),
                 low=low,

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, result_type, scalar
 from visprism.results.base import column as quantity
@@ -92,7 +93,7 @@ class ReceptiveField(ScalarPerBlock):
         value, margin = float(self.sigma[rows[-1]]), float(self.margins[rows[-1]])
         return (
             Answer(
-                question="How large is the receptive field?",
+                question=questions.RECEPTIVE_FIELD.text,
                 quantity=LAST_SIGMA,
                 value=value,
                 low=value - margin,

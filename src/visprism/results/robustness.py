@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from visprism.core.errors import InputError
+from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.chance import chance_findings
@@ -137,7 +138,7 @@ class Robustness(Result):
 
     def answers(self) -> tuple[Answer, ...]:
         """Mean accuracy on corrupted images, and its drop from clean images."""
-        question = "How robust is the model to corruptions?"
+        question = questions.CORRUPTIONS.text
         quantities = {
             MEAN_ACCURACY: (
                 self.mean_accuracy,
@@ -327,7 +328,7 @@ class CorruptionErrors(Result):
         """Mean corruption error, where it is defined."""
         if np.isnan(self.mce):
             return ()
-        return (Answer("How robust is the model to corruptions?", "mCE", self.mce, unit="%"),)
+        return (Answer(questions.CORRUPTIONS.text, "mCE", self.mce, unit="%"),)
 
 
 def _mean(rows: Robustness, metric: str) -> float:

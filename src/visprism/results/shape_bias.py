@@ -3,6 +3,7 @@
 import numpy as np
 
 from visprism.core.statistics import wilson
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
@@ -63,7 +64,7 @@ class ShapeBias(Result):
         """The shape bias of all images."""
         return (
             Answer(
-                "Does the model classify by shape or by texture?",
+                questions.SHAPE_BIAS.text,
                 SHAPE_BIAS,
                 float(self.bias[-1]),
                 float(self.low[-1]),

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import t_quantile
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
@@ -119,6 +120,23 @@ class Similarity(BlockMatrix):
                     )
                 )
         return tuple(findings)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """Of two models, the mean over pairs of blocks with the most similar pair."""
+        pairs = np.flatnonzero(self._different_pairs())
+        if not self.other_model or not len(pairs):
+            return ()
+        most = pairs[np.argmax(self.cka[pairs])]
+        return (
+            Answer(
+                question=questions.SIMILARITY.text,
+                quantity=f"debiased CKA, mean over {len(pairs)} pairs of blocks",
+                value=float(self.cka[pairs].mean()),
+                missing="pairs share blocks and images",
+                reading=f"largest {self.cka[most]:.3g}, of {self.block[most]} and "
+                f"{self.other[most]}",
+            ),
+        )
 
     def _different_pairs(self) -> Bool[np.ndarray, "rows"]:
         """Each unordered pair of different blocks once; of two models every pair."""
@@ -250,7 +268,7 @@ class BlockStructure(Result):
         verdict = "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
         return (
             Answer(
-                question="Does CKA show block structure?",
+                question=questions.BLOCK_STRUCTURE.text,
                 quantity="block structure: CKA within minus between stages, at equal distance",
                 value=self.score,
                 low=low,

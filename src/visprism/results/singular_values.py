@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type
 from visprism.results.findings import Finding
@@ -110,7 +111,7 @@ class EffectiveRanks(ScalarPerBlock):
         value = float(self.token_rank[rows[-1]] / self.channels[rows[-1]])
         return (
             Answer(
-                question="How many directions do the features use?",
+                question=questions.RANK.text,
                 quantity="effective rank of the last block's tokens / channels",
                 value=value,
                 unit="%",

@@ -5,6 +5,7 @@ from math import nan
 import numpy as np
 
 from visprism.core.errors import InputError
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
@@ -57,7 +58,7 @@ class Stability(Result):
         """The mean flip rate."""
         return (
             Answer(
-                "Are predictions stable along perturbation sequences?",
+                questions.STABILITY.text,
                 "mean flip rate",
                 self.mean_flip_rate,
                 self.mean_flip_low,

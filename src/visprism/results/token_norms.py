@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from visprism.core.statistics import mean_fraction_interval
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -93,7 +94,7 @@ class OutlierTokens(ScalarPerBlock):
         """The share, mean over blocks."""
         return (
             Answer(
-                question="Are there outlier tokens?",
+                question=questions.OUTLIERS.text,
                 quantity=MEAN_SHARE,
                 value=self.mean_share,
                 low=self.mean_share_low,

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type
 from visprism.results.shapes import SeriesPerBlock
@@ -39,7 +40,7 @@ class TokenSimilarity(SeriesPerBlock):
         value, half = float(self.cosine[rows[-1]]), float(self.margins[rows[-1]])
         return (
             Answer(
-                question="How similar are the tokens of an image in the last block?",
+                question=questions.TOKEN_SIMILARITY.text,
                 quantity=LAST_BLOCK,
                 value=value,
                 low=value - half,

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.findings import Finding
@@ -106,7 +107,7 @@ class History(Result):
         low, high = self.accuracy_interval(row)
         return (
             Answer(
-                question="How accurate is the model after training?",
+                question=questions.TRAINED_ACCURACY.text,
                 quantity="test accuracy",
                 value=float(self.test_accuracy[row]),
                 low=low,

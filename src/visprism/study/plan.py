@@ -78,14 +78,20 @@ class Plan:
         """The plan as text, a line per step."""
         width = max((len(step.label) for step in self.steps), default=0)
         rows = [
-            f"{step.label:<{width}}  {step.images:>6} images  "
+            f"{step.label:<{width}}  {step.images:>6} image{'s' if step.images != 1 else ' '}  "
             + "  ".join(f"{name}: {s:.1f} s" for name, s in step.seconds.items())
             for step in self.steps
         ]
         limit = "" if self.budget is None else f" of {self.budget:.0f} s"
         if limit and self.spent >= 1:
             limit += f", of which reading and timing took {self.spent:.0f} s"
-        return [*rows, f"{'total':<{width}}  expected {self.seconds:.0f} s{limit}"]
+        rows.append(f"{'total':<{width}}  expected {self.seconds:.0f} s{limit}")
+        if self.budget is not None and self.budget <= self.spent:
+            rows.append(
+                "No time is left for measurements: reading and timing took the whole budget. "
+                "Use a longer one."
+            )
+        return rows
 
 
 def plan_of(workload: Workload, analyses: Iterable[Analysis], budget: float | None) -> Plan:

@@ -1,17 +1,15 @@
 """What the report shows of a study: its table, its results by section, its manifest."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 
+from visprism.analyses import Analysis, Needs
 from visprism.core.provenance import Provenance
-from visprism.report import Cell, Chapter, Content, Omission, Question, chapters_of
+from visprism.report import Chapter, Content, Omission, chapters_of
 from visprism.report.content import label_of
-from visprism.results.base import Result
+from visprism.study.report_table import ReportTable
 from visprism.study.store import file_names
 from visprism.study.study import Entry, Study
-from visprism.study.table import Row
-
-Origin = tuple[str, type[Result]]  # analysis, and type of the result with the answer
 
 
 def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) -> Content:
@@ -29,22 +27,27 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
     for entry in study.entries:
         by_analysis.setdefault(entry.analysis, []).append(entry)
     chapters = [
-        _described(chapter, by_analysis[chapter.analysis.name], files)
+        _described(chapter, by_analysis[chapter.analysis.name], files, _offered(study))
         for chapter in chapters_of(
             {name: {e.models: e.results for e in es} for name, es in by_analysis.items()}
         )
     ]
+    table = ReportTable(study, {c.analysis.name: c for c in chapters})
     return Content(
         title=title or ", ".join(study.models),
         models=study.models,
-        questions=_questions(study, {c.analysis.name: c for c in chapters}),
+        questions=table.questions(),
+        summary=table.summary(),
+        subtitle=_subtitle(study),
         chapters=chapters,
         omissions=_omissions(study),
         manifest=_manifest(study),
     )
 
 
-def _described(chapter: Chapter, entries: list[Entry], files: Collection[str]) -> Chapter:
+def _described(
+    chapter: Chapter, entries: list[Entry], files: Collection[str], offered: int
+) -> Chapter:
     tables = [
         name.removesuffix(".npz") + ".csv"
         for entry in entries
@@ -53,67 +56,64 @@ def _described(chapter: Chapter, entries: list[Entry], files: Collection[str]) -
     return replace(
         chapter,
         options=entries[0].options,
-        images=entries[0].images,
+        images=_images_text(chapter.analysis, entries, offered),
         seconds={label_of(e.models): e.seconds for e in entries},
         files=tuple(name for name in tables if name in files),
     )
 
 
-def _questions(study: Study, chapters: dict[str, Chapter]) -> list[Question]:
-    origins = dict(_origins(study))
-    reasons = {(f.model, f.analysis): f.reason for f in study.failures}
-    return [
-        _question(row, study, origins[row.question, row.quantity], chapters, reasons)
-        for row in study.table()
+def _offered(study: Study) -> int:
+    """Number of evaluation images that analyses could use."""
+    measured = [r.provenance.images for e in study.entries for r in e.results]
+    return len(study.positions) or max(measured, default=0)
+
+
+def _images_text(analysis: type[Analysis], entries: list[Entry], offered: int) -> str:
+    """How many images were measured of how many, and why not all."""
+    used = max(r.provenance.images for e in entries for r in e.results)
+    if not used:
+        return "none"
+    if Needs.TRAINING_IMAGES in analysis.needs:
+        return f"{used} training images"
+    if used == offered:
+        return f"all {offered}"
+    most = analysis.max_images
+    reason = "at most, by design" if most is not None and used == most else "by the time budget"
+    return f"{used} of {offered}, {reason}"
+
+
+def _subtitle(study: Study) -> str:
+    """Data, number of images, classes, size, seed and date, and what differences are about."""
+    results = [r for e in study.entries for r in e.results]
+    if not results:
+        return ""
+    origin = results[0].provenance
+    classes = next((c for r in results if (c := getattr(r, "classes", 0))), 0)
+    name = origin.data.removesuffix(f" ({origin.split})") or "unnamed data"
+    details = [
+        f"{classes} classes" if classes else "",
+        "x".join(map(str, origin.image_shape[-2:])),
     ]
+    details = ", ".join(filter(None, details))
+    phrases = [
+        f"{_offered(study)}{f' {origin.split}' if origin.split else ''} images of {name}"
+        + (f" ({details})" if details else ""),
+        f"seed {study.header.get('seed', origin.seed)}",
+        origin.created,
+    ]
+    return f"{', '.join(filter(None, phrases))}. {_networks(study)}"
 
 
-def _origins(study: Study) -> Iterator[tuple[tuple[str, str], Origin]]:
-    for entry in reversed(study.entries):  # the first one that answers a question decides
-        for result in reversed(entry.results):
-            for answer in result.answers():
-                yield (answer.question, answer.quantity), (entry.analysis, type(result))
-
-
-def _question(
-    row: Row,
-    study: Study,
-    origin: Origin,
-    chapters: dict[str, Chapter],
-    reasons: dict[tuple[str, str], str],
-) -> Question:
-    analysis, kind = origin
-    anchor = chapters[analysis].anchor_of(kind)
-    cells = {}
-    for model in study.models:
-        answer = row.cells.get(model)
-        if answer is None:
-            failure = reasons.get((model, analysis))
-            cells[model] = Cell(
-                mark="not applicable",
-                reason=failure or _without_number(row),
-                failed=failure is not None,
-                anchor=anchor,
-            )
-        else:
-            cells[model] = Cell(str(answer), answer.verdict, anchor=anchor)
-    claims = [answer.claim for answer in row.cells.values() if answer.claim]
-    return Question(
-        row.question,
-        row.quantity,
-        cells,
-        claim=claims[0] if claims else "",
-        difference=row.difference_value(),
-        significant=row.difference is not None and row.difference.significant,
-        remark="" if row.difference is None else row.difference.remark,
+def _networks(study: Study) -> str:
+    """Which networks the study is about."""
+    untrained = study.header.get("untrained", ())
+    random = f" {' and '.join(untrained)} with random weights." if untrained else ""
+    if len(study.models) == 1:
+        return f"One network: numbers are its own, not those of an architecture.{random}"
+    return (
+        "One network of each kind: differences are those of these networks, not of "
+        f"architectures.{random}"
     )
-
-
-def _without_number(row: Row) -> str:
-    """Why a model without a failure has no number in a row."""
-    if not row.cells:
-        return "a number of both models"
-    return "the analysis gives no such number for this model"
 
 
 def _omissions(study: Study) -> list[Omission]:

@@ -70,7 +70,10 @@ def write_study_file(folder: Path, values: Mapping[str, Any]) -> None:
     Raises:
         OutputError: if it cannot be written.
     """
-    head = "# `visprism examine study.yaml` runs this study; --out names another folder.\n"
+    head = (
+        "# In the folder in which the study was started, `visprism examine` with the path of\n"
+        "# this file resumes it; --out names another folder for the results.\n"
+    )
     write_text(folder / STUDY_FILE, head + yaml_text(dict(values)))
 
 

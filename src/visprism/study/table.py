@@ -12,6 +12,7 @@ from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result
 from visprism.results.differences import Differences, paired_differences
 from visprism.results.per_image import PerImage
+from visprism.results.questions import place_of
 from visprism.results.text import interval_text
 
 DASH = "\N{EN DASH}"  # where there is no number
@@ -39,6 +40,7 @@ class Difference:
     form: Form = "difference"
     over: str = "images"  # what the interval is taken over
     missing: str = ""  # why there is no interval
+    reading: str = ""  # of a number of both models: what it means in words
 
     @property
     def significant(self) -> bool:
@@ -60,18 +62,24 @@ class Difference:
         return f"{self.text(unit)} ({self.remark})" if self.remark else self.text(unit)
 
     def text(self, unit: str) -> str:
+        """The number, and where that is not clear, of what and over what it is taken."""
+        over = "" if self.over in ("", "images") else f" over {self.over}"
+        if self.form == "joint" and not isnan(self.value):
+            reading = f"; {self.reading}" if self.reading else ""
+            return f"{self.number(unit)}{over} of both models{reading}"
+        return f"{self.number(unit)}{'' if isnan(self.value) else over}"
+
+    def number(self, unit: str) -> str:
         """Value and interval, in the unit of the answers; percentage points for percents."""
-        over = "" if self.over == "images" else f" over {self.over}"
         if isnan(self.value):
             return "undefined"
         if self.form == "joint":
-            number = Answer("", "", self.value, self.low, self.high, unit)
-            return f"{number}{over} of both models"
+            return str(Answer("", "", self.value, self.low, self.high, unit))
         if self.form == "ratio":
             number = interval_text(self.value, self.low, self.high, null=1.0)
-            return f"ratio of 1 + change {number}{over}"
+            return f"ratio of 1 + change {number}"
         points = POINTS if unit == "%" else unit
-        return f"{Answer('', '', self.value, self.low, self.high, points)}{over}"
+        return str(Answer("", "", self.value, self.low, self.high, points))
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,12 @@ class Row:
     unit: str
     cells: Mapping[str, Answer]  # by model; a model without the number is missing
     differences: Mapping[Pair, Difference] = field(default_factory=dict)  # second less first
+    images: Mapping[str, int] = field(default_factory=dict)  # by model: how many were measured
+
+    @property
+    def measure(self) -> str:
+        """The quantity without the part of a model that it is of."""
+        return next((a.measure for a in self.cells.values() if a.measure), self.quantity)
 
     @property
     def difference(self) -> Difference | None:
@@ -99,7 +113,9 @@ class Row:
 
     def lines(self, models: Sequence[str]) -> list[str]:
         """The row as text."""
-        cells = [f"  {name}: {self.cells[name]}" for name in models if name in self.cells]
+        cells = [
+            f"  {name}: {cell_text(self.cells[name])}" for name in models if name in self.cells
+        ]
         if self.differences:
             label = "difference: " if self.cells else ""
             cells.append(f"  {label}{self.difference_text()}")
@@ -108,7 +124,8 @@ class Row:
     def html(self, models: Sequence[str]) -> str:
         """The row as a table row."""
         cells = "".join(
-            f"<td>{escape(str(self.cells.get(name, DASH)))}</td>" for name in models
+            f"<td>{escape(cell_text(self.cells[name]) if name in self.cells else DASH)}</td>"
+            for name in models
         )
         return (
             f"<tr><th>{escape(self.question)}<br><small>{escape(self.quantity)}</small></th>"
@@ -157,7 +174,9 @@ def comparison_rows(
     results: Mapping[str, Sequence[Result]],
     compared: Mapping[Pair, Sequence[Result]] = MappingProxyType({}),
 ) -> list[Row]:
-    """A row for each question and quantity that any model answers, in the order of results.
+    """A row for each question and quantity that any model answers, in the order of questions.
+
+    The rows of a question are in the order of results.
 
     Args:
         results: of each model.
@@ -166,7 +185,7 @@ def comparison_rows(
     """
     answered = {
         name: {
-            (a.question, a.quantity): (a, r.provenance.image_shape)
+            (a.question, a.quantity): (a, r.provenance)
             for r in rs
             for a in r.answers()
             if not isnan(a.value)
@@ -174,7 +193,7 @@ def comparison_rows(
         for name, rs in results.items()
     }
     answers = {name: {k: a for k, (a, _) in d.items()} for name, d in answered.items()}
-    shapes = {name: {k: s for k, (_, s) in d.items()} for name, d in answered.items()}
+    origins = {name: {k: p for k, (_, p) in d.items()} for name, d in answered.items()}
     keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
     differences = {
         (first, second): _differences(
@@ -192,16 +211,17 @@ def comparison_rows(
                 pair: _comparable(
                     next(iter(cells.values())),
                     by_quantity[key[1]],
-                    [shapes[name][key] for name in pair if key in shapes[name]],
+                    [origins[name][key].image_shape for name in pair if key in origins[name]],
                 )
                 for pair, by_quantity in differences.items()
                 if key[1] in by_quantity
             },
+            images={name: origins[name][key].images for name in cells},
         )
         for key in keys
         for cells in [{name: a[key] for name, a in answers.items() if key in a}]
     ]
-    return rows + _joint_rows(compared)
+    return sorted([*rows, *_joint_rows(compared)], key=lambda row: place_of(row.question))
 
 
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
@@ -218,7 +238,7 @@ def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
             unit=next(by_key[key].unit for by_key in answers.values() if key in by_key),
             cells={},
             differences={
-                pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing)
+                pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing, a.reading)
                 for pair, by_key in answers.items()
                 if key in by_key
                 for a in [by_key[key]]
@@ -226,6 +246,13 @@ def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
         )
         for key in keys
     ]
+
+
+def cell_text(answer: Answer) -> str:
+    """An answer with its subject and what it means, where it has them."""
+    subject = f"{answer.subject}: " if answer.subject and not answer.measure else ""
+    reading = f"{answer.reading}, " if answer.reading else ""
+    return f"{subject}{reading}{answer}"
 
 
 def _pair_text(pair: Pair, difference: Difference) -> str:

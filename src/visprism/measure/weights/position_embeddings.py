@@ -95,7 +95,7 @@ def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width chann
         on_grid = node.layout.to_map(table.detach().double().cpu().reshape(shape))
         return name, on_grid[0].permute(1, 2, 0).numpy()
     raise InputError(
-        "model must add position embeddings that are a parameter, as ViT does, and its first "
+        "model must add position embeddings that are a parameter, as ViT does, but its first "
         f"block, {stem.name}, adds none"
     )
 

@@ -85,26 +85,60 @@
     });
   }
 
-  // Figures: values at the pointer, and a file of each.
+  // Questions: further measures of a question are shown on demand.
+  for (const first of all(".answers tr:not(.more)")) {
+    const rest = [];
+    let row = first.nextElementSibling;
+    for (; row?.classList.contains("more"); row = row.nextElementSibling) rest.push(row);
+    if (!rest.length) continue;
+    const label = `${rest.length} more measure${rest.length > 1 ? "s" : ""}`;
+    const toggle = (open) => {
+      for (const row of rest) row.hidden = !open;
+      made.setAttribute("aria-expanded", open);
+      made.textContent = open ? "Fewer measures" : label;
+    };
+    const question = first.cells[0].firstChild.textContent.trim();
+    const made = button(label, `${label}: ${question}`, () => toggle(rest[0].hidden));
+    made.classList.add("expand");
+    first.cells[0].append(made);
+    toggle(false);
+  }
+
+  // Figures and terms: values at the pointer or the keyboard's focus, and a file of each figure.
   const tip = document.getElementById("tip");
-  document.addEventListener("pointermove", (event) => {
-    const artist = event.target.closest?.("[data-tip]");
+  const explain = (artist, x, y) => {
     tip.hidden = !artist;
     if (!artist) return;
     tip.textContent = artist.dataset.tip;
-    const left = Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8);
-    const above = event.clientY - tip.offsetHeight - 12;
+    const left = Math.min(x + 12, innerWidth - tip.offsetWidth - 8);
+    const above = y - tip.offsetHeight - 12;
     tip.style.left = `${Math.max(left, 8)}px`;
-    tip.style.top = `${above < 8 ? event.clientY + 16 : above}px`;
+    tip.style.top = `${above < 8 ? y + 20 : above}px`;
+  };
+  document.addEventListener("pointermove", (event) =>
+    explain(event.target.closest?.("[data-tip]"), event.clientX, event.clientY));
+  document.addEventListener("focusin", (event) => {
+    const term = event.target.closest?.("[data-tip]");
+    const box = event.target.getBoundingClientRect();
+    explain(term, box.left, box.top);
   });
   const standalone = (svg) => {
     const made = svg.cloneNode(true);
-    const names = new Set(all("use", made).map((use) => use.getAttribute("href").slice(1)));
     const defs = document.createElementNS("http://www.w3.org/2000/svg", "defs");
-    for (const name of names) {
-      const glyph = document.querySelector(`#glyphs [id="${name}"]`);
-      if (glyph) defs.append(glyph.cloneNode(true));
-    }
+    const names = new Set();
+    const define = (root) => { // letters, and words with theirs
+      for (const name of all("use", root).map((use) => use.getAttribute("href").slice(1))) {
+        const glyph = names.has(name) ? null : document.querySelector(`#glyphs [id="${name}"]`);
+        names.add(name);
+        if (!glyph) continue;
+        defs.append(glyph.cloneNode(true));
+        define(glyph);
+      }
+    };
+    define(made);
+    const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
+    style.textContent = document.getElementById("figure-styles").textContent;
+    made.prepend(style);
     made.prepend(defs);
     const [, , width, height] = made.getAttribute("viewBox").split(" ");
     made.setAttribute("width", `${width}pt`);

@@ -1,0 +1,122 @@
+"""AlterNet from a trained ResNet-20: blocks chosen by accuracy, and blocks of the fixed rule.
+
+The search starts from the weights of `resnet20.cifar10` that ship with the package and trains
+every candidate for a few epochs. Then the CNN, the network that the search chose and the
+network of the fixed rule (every second block from the end of the network) are trained with
+seeds that chose nothing. An interrupted run is resumed from OUT.
+
+    python benchmarks/replacement_search.py --data parquet:DIR
+    python benchmarks/replacement_search.py --data parquet:DIR --write   # and writes results/
+
+Claim: none; these are the figures of docs/harmonize.md.
+"""
+
+import argparse
+import json
+import os
+import platform
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from visprism.claims.decisions import decide
+from visprism.core.run import Run
+from visprism.harmonize import conv_blocks, harmonize_model, search_by_recipe, select_blocks
+from visprism.harmonize.convert import MSAConfig
+from visprism.harmonize.search import SearchLog
+from visprism.harmonize.search_by_recipe import RecipeTrainer
+from visprism.training import RECIPES, Job, Recipe, as_yaml
+
+RESULTS = Path(__file__).parent / "results" / "replacement_search.json"
+MSA = MSAConfig(head_dim=16)  # ResNet-20 has 16, 32 and 64 channels
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True, metavar="DATA")
+    parser.add_argument("--out", type=Path, default=Path("runs/replacement_search"))
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--subset", type=float, default=0.2, help="of the training images")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    recipe = RECIPES["quick"]().replace(
+        epochs=arguments.epochs, eval_every=arguments.epochs, snapshot_every=0
+    )
+    job = Job(
+        "resnet20",
+        arguments.data,
+        arguments.out,
+        pretrained=True,
+        subset=arguments.subset,
+        logs=(),
+    )
+    say = lambda text: print(text, flush=True)  # noqa: E731
+    result, _ = search_by_recipe(
+        job, recipe, msa=MSA, repeats=arguments.repeats, report=say, run=Run()
+    )
+    values = fresh_seeds(job, recipe, result.best, arguments.repeats)
+    rows = [
+        {
+            "blocks": list(candidate.placement[0].split(",")) if candidate.msas[0] else [],
+            "seeds": candidate.seed.tolist(),
+            "validation accuracy": candidate.accuracy.tolist(),
+            "selected": bool(candidate.selected[0]),
+        }
+        for candidate in result.candidates()
+    ]
+    content = {
+        "created": datetime.now(UTC).date().isoformat(),
+        "versions": {name: version(name) for name in ("visprism", "torch", "timm")},
+        "python": platform.python_version(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "recipe": as_yaml(recipe),
+        "subset": arguments.subset,
+        "search": rows,
+        "chosen": list(result.best),
+        "fresh seeds": values,
+        "differences": {
+            name: asdict(decide(values[name]["validation accuracy"], cnn, "higher"))
+            for name in values
+            if name != "CNN" and (cnn := values["CNN"]["validation accuracy"])
+        },
+    }
+    print(json.dumps(content, indent=1))
+    if arguments.write:
+        RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def fresh_seeds(
+    job: Job, recipe: Recipe, chosen: tuple[str, ...], repeats: int
+) -> dict[str, dict]:
+    """Validation accuracies of each network with seeds that chose nothing."""
+    trainer = RecipeTrainer(job, recipe)
+    model, size = trainer.network.model, trainer.preprocessing.size
+    images = torch.zeros(2, 3, *size)
+    fixed = select_blocks(conv_blocks(model, images), "alternate")
+    log = SearchLog(job.folder / "fresh_seeds.jsonl", model, {"recipe": as_yaml(recipe)})
+    values = {}
+    for name, blocks in {"CNN": (), "search": chosen, "fixed rule": fixed}.items():
+        accuracies = []
+        seeds = range(recipe.seed + repeats, recipe.seed + 2 * repeats)
+        for seed in seeds:
+            accuracy = log.find(blocks, seed)
+            if accuracy is None:
+                candidate = harmonize_model(model, images, blocks, **asdict(MSA), seed=seed)
+                accuracy = log.append(blocks, seed, trainer(candidate, seed))
+                print(f"{name}, seed {seed}: {accuracy:.4f}", flush=True)
+            accuracies.append(accuracy)
+        values[name] = {
+            "blocks": list(blocks),
+            "seeds": list(seeds),
+            "validation accuracy": accuracies,
+        }
+    return values
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Terms of a report with an explanation of one line, linked where a part of the page begins."""
+
+import re
+from dataclasses import dataclass, field
+
+from markupsafe import Markup, escape
+
+from visprism.core.files import slug
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term, what it means, and the page of the documentation that defines it."""
+
+    name: str
+    meaning: str
+    page: str  # in docs/
+    pattern: str = ""  # of its spellings in texts; "" for the name itself
+
+    @property
+    def anchor(self) -> str:
+        """Of its entry in the page."""
+        return f"term-{slug(self.name)}"
+
+
+TERMS = (
+    Term(
+        "95% interval",
+        "The range that contains the true value in 95% of repetitions, for example of drawing "
+        "other images.",
+        "numbers.md",
+        r"95\s?% intervals?",
+    ),
+    Term(
+        "paired",
+        "Both models are measured on the same images, and compared image by image.",
+        "numbers.md",
+    ),
+    Term(
+        "NLL",
+        "Negative log-likelihood: minus the logarithm of the probability of the true class. "
+        "Lower is better.",
+        "analyses/calibration.md",
+    ),
+    Term(
+        "nats",
+        "Unit of logarithms to base e: one nat less NLL is a probability 2.7 times as large.",
+        "analyses/calibration.md",
+    ),
+    Term(
+        "ECE",
+        "Expected calibration error: mean distance of confidence and accuracy. The debiased "
+        "ECE corrects for the number of images; the signed ECE is positive if overconfident.",
+        "analyses/calibration.md",
+        r"(?:debiased |signed )?ECE",
+    ),
+    Term(
+        "temperature",
+        "The number by which logits are divided before the softmax. Above 1 it lowers the "
+        "confidence.",
+        "analyses/calibration.md",
+        r"[Tt]emperature",
+    ),
+    Term(
+        "low-pass",
+        "A low-pass filter weakens fine detail (high spatial frequencies); a high-pass filter "
+        "strengthens it.",
+        "analyses/fourier.md",
+        r"(?:low|high)-pass",
+    ),
+    Term(
+        "high-frequency log amplitude",
+        "Logarithm of the Fourier amplitude of a feature map at the highest frequency, minus "
+        "that at a reference frequency.",
+        "analyses/fourier.md",
+    ),
+    Term(
+        "identity ablation",
+        "A block is replaced by the identity, so that its input passes on unchanged, without "
+        "training again. The accuracy drop is how much the model depends on it.",
+        "analyses/ablation.md",
+        r"identity ablation|replaced by the identity",
+    ),
+    Term(
+        "Hessian eigenvalue",
+        "Curvature of the loss along one direction of the weights. Large values are sharp "
+        "directions, negative values bend downward.",
+        "analyses/hessian.md",
+        r"Hessian eigenvalues?",
+    ),
+    Term(
+        "APE",
+        "Average of the positive ones among the leading Hessian eigenvalues. Lower is flatter.",
+        "analyses/hessian.md",
+    ),
+    Term(
+        "NEP",
+        "Negative eigenvalue proportion: the fraction of the leading Hessian eigenvalues, by "
+        "magnitude, that are negative.",
+        "analyses/hessian.md",
+    ),
+    Term(
+        "SAM",
+        "Sharpness-aware minimization: the loss increase one step along the gradient, at a "
+        "fixed distance in the space of the weights.",
+        "analyses/sharpness.md",
+        r"SAM|along the gradient",
+    ),
+    Term(
+        "BatchNorm re-estimated",
+        "The running statistics of BatchNorm are computed again after the weights are changed; "
+        "frozen ones no longer fit the changed weights.",
+        "analyses/landscape.md",
+        r"BatchNorm (?:re-estimated|frozen)",
+    ),
+    Term(
+        "CKA",
+        "Centered kernel alignment, a similarity of two sets of features: 1 for equal ones, "
+        "about 0 for unrelated ones.",
+        "analyses/cka.md",
+    ),
+    Term(
+        "Cohen's kappa",
+        "Agreement of two models in which images they classify correctly, beyond chance: 0 for "
+        "independent errors, 1 for the same errors.",
+        "analyses/calibration.md",
+    ),
+    Term(
+        "NC1",
+        "Variation of features within classes over that between classes. Near 0 the features "
+        "of a class have collapsed to a point.",
+        "analyses/class-separability.md",
+    ),
+    Term(
+        "effective rank",
+        "Number of directions that the features of a block use, as a fraction of those "
+        "available.",
+        "analyses/singular-values.md",
+    ),
+    Term(
+        "ridge probe",
+        "A linear classifier that is fitted to the features of a block, the model unchanged.",
+        "analyses/readout.md",
+    ),
+    Term(
+        "outlier tokens",
+        "Tokens whose norm is far above that of the others, often in the background.",
+        "analyses/token-norms.md",
+    ),
+)
+
+_BY_TEXT = re.compile(
+    "|".join(
+        rf"(?P<t{i}>(?<![\w-])(?:{t.pattern or re.escape(t.name)})(?![\w-]))"
+        for i, t in enumerate(TERMS)
+    )
+)
+
+
+@dataclass
+class TermLinks:
+    """Links terms to their explanation where they first occur in a part of a page."""
+
+    used: dict[str, set[str]] = field(default_factory=dict)  # by part: names of terms
+
+    def __call__(self, text: str, part: str) -> Markup:
+        """The text as HTML; terms that the part of the page does not have yet are links."""
+        pieces, end = [], 0
+        seen = self.used.setdefault(part, set())
+        for match in _BY_TEXT.finditer(text):
+            term = TERMS[int((match.lastgroup or "t0")[1:])]
+            if term.name in seen:
+                continue
+            seen.add(term.name)
+            pieces += [escape(text[end : match.start()]), _link(term, match[0])]
+            end = match.end()
+        return Markup("").join([*pieces, escape(text[end:])])
+
+    @property
+    def terms(self) -> list[Term]:
+        """The terms that the page has so far."""
+        names = set().union(*self.used.values())
+        return [term for term in TERMS if term.name in names]
+
+
+def _link(term: Term, text: str) -> Markup:
+    return Markup('<a class="term" href="#{}" data-tip="{}">{}</a>').format(
+        term.anchor, f"{term.name}: {term.meaning}", text
+    )

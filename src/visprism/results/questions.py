@@ -1,0 +1,95 @@
+"""Questions that the answers of results belong to, in the order in which readers ask them."""
+
+from dataclasses import dataclass
+
+OTHER = "other questions"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about models: one entry of the table of a study.
+
+    Answers of a question that is not declared, such as those of a plug-in, come last.
+    """
+
+    text: str
+    topic: str  # group of the table
+    headline: str = ""  # of its sentence in the summary; "" where it has none
+    lower: str = ""  # adjective of the model with the lower values, "flatter"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+ACCURACY = Question("How accurate is the model?", "accuracy", "Accuracy")
+LIKELIHOOD = Question("How likely are the targets?", "accuracy")
+TRAINED_ACCURACY = Question("How accurate is the model after training?", "accuracy")
+GAIN = Question("Do MSA blocks raise the accuracy of the CNN?", "accuracy")
+
+CALIBRATION = Question("Is the model calibrated?", "calibration", "Calibration")
+CONFIDENCE = Question("Is the model over- or underconfident?", "calibration")
+TEMPERATURE = Question("Which temperature calibrates the model?", "calibration")
+
+NOISE_FREQUENCY = Question(
+    "Is the model more sensitive to high- or to low-frequency noise?", "robustness", "Noise"
+)
+NOISE = Question("How much does noise in one frequency band reduce accuracy?", "robustness")
+FREQUENCY_SENSITIVITY = Question(
+    "How sensitive is the model to noise of single frequencies?", "robustness"
+)
+CORRUPTIONS = Question("How robust is the model to corruptions?", "robustness")
+SHIFTED_IMAGES = Question("How much does accuracy drop on shifted images?", "robustness")
+ADVERSARIAL = Question("How robust is the model to adversarial perturbations?", "robustness")
+STABILITY = Question("Are predictions stable along perturbation sequences?", "robustness")
+SHAPE_BIAS = Question("Does the model classify by shape or by texture?", "robustness")
+QUANTIZATION = Question(
+    "How much does accuracy drop when one block is quantized?", "robustness"
+)
+
+FILTERS = Question("Are blocks low-pass or high-pass filters?", "filters", "Filters")
+
+VARIANCE = Question("Do blocks lower or raise the variance?", "variance of feature maps")
+
+IMPORTANCE = Question(
+    "Which block matters most to the accuracy?", "importance of blocks", "Most important block"
+)
+KINDS = Question("Which kinds of blocks does the accuracy depend on?", "importance of blocks")
+
+FLATNESS = Question(
+    "How flat is the loss?", "curvature of the loss", "Flatness", lower="flatter"
+)
+CURVATURE = Question(
+    "Does the loss have negative curvature?", "curvature of the loss", "Negative curvature"
+)
+
+SIMILARITY = Question(
+    "How similar are the features of two models?", "similarity of models", "Similarity"
+)
+DISAGREEMENT = Question(
+    "Which images does only one model classify correctly?",
+    "similarity of models",
+    "Disagreement",
+)
+ERRORS = Question("Do the models err on the same images?", "similarity of models")
+BLOCK_STRUCTURE = Question("Does CKA show block structure?", "similarity of blocks")
+
+READOUT = Question("Can the classes be read linearly from the last block?", OTHER)
+COLLAPSE = Question("Do the features of a class collapse?", OTHER)
+RECEPTIVE_FIELD = Question("How large is the receptive field?", OTHER)
+RANK = Question("How many directions do the features use?", OTHER)
+OUTLIERS = Question("Are there outlier tokens?", OTHER)
+TOKEN_SIMILARITY = Question("How similar are the tokens of an image in the last block?", OTHER)
+ATTENTION_DISTANCE = Question("How far does attention reach?", OTHER)
+ATTENTION_NMI = Question("Do queries attend to different keys?", OTHER)
+
+QUESTIONS = {q.text: q for q in list(globals().values()) if isinstance(q, Question)}
+
+
+def question_of(text: str) -> Question:
+    """The declared question; one of the other questions where it is not declared."""
+    return QUESTIONS.get(text) or Question(text, OTHER)
+
+
+def place_of(text: str) -> int:
+    """Place of a question in the table; those that are not declared come last."""
+    return list(QUESTIONS).index(text) if text in QUESTIONS else len(QUESTIONS)

@@ -1,0 +1,113 @@
+"""The summary of a study: a sentence for each question that has a headline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from visprism.results.answers import Answer
+from visprism.results.questions import Question, question_of
+from visprism.study.table import Row
+
+_ALL_MODELS = 3  # that a sentence lists; of more, the lowest and the highest value
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What a study answers to one question."""
+
+    question: Question
+    text: str
+    row: Row  # the first one that it is taken from
+    measure: str = ""  # that its numbers are of; "" where the headline says it
+
+
+def summary_of(rows: Sequence[Row], models: Sequence[str]) -> list[Sentence]:
+    """A sentence for each question with a headline, in the order of the rows.
+
+    It is about the first measure of the question. Where low values have an adjective, such as
+    "flatter", it counts the measures by the model with the lowest value.
+    """
+    by_question: dict[str, list[Row]] = {}
+    for row in rows:
+        by_question.setdefault(row.question, []).append(row)
+    sentences = (_sentence(question_of(q), of_q, models) for q, of_q in by_question.items())
+    return [sentence for sentence in sentences if sentence.text]
+
+
+def _sentence(question: Question, rows: Sequence[Row], models: Sequence[str]) -> Sentence:
+    """The sentence of one question, without a text if it has none."""
+    if not question.headline:
+        return Sentence(question, "", rows[0])
+    if question.lower and len(models) > 1:
+        return Sentence(question, _counts(question, rows, models), rows[0])
+    measure = rows[0].measure
+    parts = [p for row in rows if row.measure == measure for p in _parts(row, models)]
+    text = f"{'; '.join(parts)}." if parts else ""
+    return Sentence(
+        question, text, rows[0], "" if measure == question.headline.lower() else measure
+    )
+
+
+def _parts(row: Row, models: Sequence[str]) -> list[str]:
+    """The answers of a row and its difference."""
+    cells = {name: row.cells[name] for name in models if name in row.cells}
+    if not cells:
+        return [_joint(row)] if row.differences else []
+    if len(cells) > _ALL_MODELS:
+        names = sorted(cells, key=lambda name: cells[name].value)
+        return [" to ".join(_model_text(name, cells[name]) for name in (names[0], names[-1]))]
+    parts = [_model_text(name, answer) for name, answer in cells.items()]
+    difference = row.difference
+    if difference is not None and isfinite(difference.value):
+        parts.append(f"difference {difference.labeled(row.unit)}")
+    return parts
+
+
+def _model_text(name: str, answer: Answer) -> str:
+    """One answer: ``ResNet-20 conv blocks: low-pass, -0.18 [-0.19, -0.17]``."""
+    if answer.subject and not answer.reading:  # a part that was selected, such as a block
+        return f"{name}: {answer.subject}, {answer.number}"
+    words = " ".join(filter(None, (name, answer.subject)))
+    reading = f": {answer.reading}," if answer.reading else ""
+    return f"{words}{reading} {answer.number}"
+
+
+def _joint(row: Row) -> str:
+    """A number of two models together."""
+    if row.difference is None:
+        return row.difference_text()
+    return "; ".join(filter(None, (row.difference.number(row.unit), row.difference.reading)))
+
+
+def _counts(question: Question, rows: Sequence[Row], models: Sequence[str]) -> str:
+    """By how many measures each model has the lowest value."""
+    lowest: dict[str, list[Row]] = {}
+    compared = [row for row in rows if len(row.cells) == len(models)]
+    for row in compared:
+        values = {name: row.cells[name].value for name in models}
+        if all(map(isfinite, values.values())) and len({*values.values()}) > 1:
+            lowest.setdefault(min(values, key=values.__getitem__), []).append(row)
+    if not lowest:
+        return ""
+    total = sum(map(len, lowest.values()))
+    (most, first), *others = sorted(lowest.items(), key=lambda item: -len(item[1]))
+    word = f"{question.lower}{'' if len(models) == 2 else ' than all others'}"
+    counts = [f"{most} is {word} by {len(first)} of {total} measures{_examples(first)}"]
+    counts += [f"{name} by {len(by)}{_examples(by)}" for name, by in others]
+    depends = "depends on the measure: " if others else ""
+    return f"{depends}{', '.join(counts)}; {_tests(compared)}."
+
+
+def _tests(rows: Sequence[Row]) -> str:
+    """How many differences are significant."""
+    tested = [d for row in rows for d in row.differences.values() if isfinite(d.low)]
+    if not tested:
+        return "no difference has an interval"
+    significant = sum(d.significant for d in tested)
+    verb = "is" if significant == 1 else "are"
+    return f"{significant} of {len(tested)} differences with an interval {verb} significant"
+
+
+def _examples(rows: Sequence[Row]) -> str:
+    """The measures in parentheses, if they are at most two."""
+    return f" ({'; '.join(row.measure for row in rows)})" if len(rows) <= 2 else ""
