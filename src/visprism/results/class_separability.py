@@ -151,12 +151,16 @@ class FeatureRanks(ScalarPerBlock):
     rankme: np.ndarray = column(
         "RankMe", "", "exp(entropy) of the singular values of the features, not centered"
     )
-    rankme_error: np.ndarray = column("Standard error of RankMe", "", "over images")
+    rankme_error: np.ndarray = column(
+        "Standard error of RankMe", "", "over images; NaN for fewer than 1.5 for each feature"
+    )
     rankme_centered: np.ndarray = column(
         "RankMe, centered", "", "the same after the mean over images was subtracted"
     )
     rankme_centered_error: np.ndarray = column(
-        "Standard error of RankMe, centered", "", "over images"
+        "Standard error of RankMe, centered",
+        "",
+        "over images; NaN for fewer than 1.5 for each feature",
     )
     alpha: np.ndarray = column(
         "alpha-ReQ",

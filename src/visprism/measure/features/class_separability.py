@@ -35,6 +35,7 @@ from visprism.results.class_separability import ClassSeparability, FeatureRanks
 
 _ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
 _RANKS = (5, 50)  # fewest and most eigenvalues of the fit of alpha-ReQ
+ENOUGH = 1.5  # images for each feature of an interval of RankMe; with 0.5 it contains 0.86
 FEWEST = 100  # images of an interval of NC4 and of alpha; with 50 it contains 0.90 and 0.92
 
 
@@ -208,13 +209,16 @@ def _ranks(x: Float[np.ndarray, "n d"]) -> dict[str, Any]:
     values, scores = _spectrum(x)
     centered_values, centered_scores = _spectrum(x - x.mean(0))
     alpha, alpha_error = _decay(centered_values, centered_scores)
+    enough = len(x) >= ENOUGH * x.shape[1]
+    errors = [
+        error_of_spectrum(effective_rank, *spectrum) if enough else float("nan")
+        for spectrum in ((values, scores), (centered_values, centered_scores))
+    ]
     return {
         "rankme": _rankme(values),
-        "rankme_error": error_of_spectrum(effective_rank, values, scores),
+        "rankme_error": errors[0],
         "rankme_centered": _rankme(centered_values),
-        "rankme_centered_error": error_of_spectrum(
-            effective_rank, centered_values, centered_scores
-        ),
+        "rankme_centered_error": errors[1],
         "alpha": alpha,
         "alpha_error": alpha_error,
         "dimension": x.shape[1],

@@ -6,9 +6,9 @@ P^-1/2 H P^-1/2 is below (2 + 2 beta) / ((1 - tau) lr). Gradient descent has P =
 beta = tau = 0: the threshold is 2 / lr.
 
 Sources: Cohen et al. (2021), Gradient descent on neural networks typically occurs at the edge
-of stability, sec. 2 and app. B; Cohen et al. (2022), Adaptive gradient methods at the edge of
-stability, eq. 2; Long & Bartlett (2024), Sharpness-aware minimization and the edge of
-stability.
+of stability (gradient descent, momentum); Cohen et al. (2022), Adaptive gradient methods at the
+edge of stability (preconditioner and threshold of Adam); Long & Bartlett (2024),
+Sharpness-aware minimization and the edge of stability.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def sam_threshold(threshold: float, rho: float, gradient_norm: float) -> float:
 
         lambda = |g| / (2 rho) (sqrt(1 + 4 rho threshold / |g|) - 1).
 
-    Source: Long & Bartlett (2024), eq. 1, for gradient descent with threshold 2 / lr.
+    Source: Long & Bartlett (2024), the SAM-edge, for gradient descent with threshold 2 / lr.
 
     Example:
         >>> sam_threshold(6.0, rho=0.5, gradient_norm=0.5)  # 2 + 2^2 = 6
