@@ -135,9 +135,20 @@ class HessianSummary(Result):
                     unit="%",
                     over="mini-batches",
                     claim="C2",
+                    reading=self._negative_curvature(row),
                 )
             )
         return tuple(answers)
+
+    def _negative_curvature(self, row: int) -> str:
+        """Whether there is any, by the smallest eigenvalue; leading ones may all be positive.
+
+        The smallest eigenvalue is known where it converged in all mini-batches.
+        """
+        smallest = float(self.smallest[row])
+        if np.isfinite(smallest):
+            return f"{'yes' if smallest < 0 else 'no'} (smallest eigenvalue {smallest:.3g})"
+        return "yes" if self.nep[row] > 0 else "open (smallest eigenvalue not converged)"
 
     def name_of(self, row: int) -> str:
         """Objective, images, phase and data of a row."""

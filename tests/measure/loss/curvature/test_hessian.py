@@ -214,6 +214,18 @@ def test_the_smallest_eigenvalue_is_withheld_unless_it_converged():
     assert vague.summary().smallest_converged[0] == 0.5
 
 
+def test_negative_curvature_is_open_where_no_smallest_eigenvalue_converged():
+    mixed = spectrum_at_end([[4, -3, 2], [8, 6, -1]])
+    positive = spectrum_at_end([[4, 3, 2], [8, 6, 1]])
+    vague = replace(positive, converged=positive.which != "SA")
+    readings = [s.summary().answers()[-1].reading for s in (mixed, positive, vague)]
+    assert readings == [
+        "yes (smallest eigenvalue -2)",
+        "no (smallest eigenvalue 1.5)",
+        "open (smallest eigenvalue not converged)",
+    ]
+
+
 def test_without_a_positive_eigenvalue_there_is_no_mean_of_them():
     summary = spectrum_at_end([[-4, -3]]).summary()
     assert summary.nep[0] == 1
