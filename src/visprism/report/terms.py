@@ -69,6 +69,12 @@ TERMS = (
         r"(?:low|high)-pass",
     ),
     Term(
+        "MSA",
+        "Multi-head self-attention, the operation of an attention block.",
+        "analyses/attention.md",
+        r"MSAs?",
+    ),
+    Term(
         "high-frequency log amplitude",
         "Logarithm of the Fourier amplitude of a feature map at the highest frequency, minus "
         "that at a reference frequency.",
