@@ -123,7 +123,7 @@ def test_the_subtitle_states_data_images_size_seed_and_date(study):
     subtitle = content_of(study).subtitle
     assert subtitle.startswith("8 test images of folder:cats (8x8), seed 7, 2026-01-31. ")
     untrained = replace(study, header={**study.header, "untrained": ["b"]})
-    assert content_of(untrained).subtitle.endswith(" b with random weights.")
+    assert content_of(untrained).subtitle.endswith(" 1 of 2 has random weights.")
 
 
 def test_failures_of_one_reason_are_one_omission_and_errors_come_first(study):

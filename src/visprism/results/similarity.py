@@ -130,11 +130,11 @@ class Similarity(BlockMatrix):
         return (
             Answer(
                 question=questions.SIMILARITY.text,
-                quantity=f"debiased CKA, mean over {len(pairs)} pairs of blocks",
+                quantity="debiased CKA, mean over pairs of blocks",
                 value=float(self.cka[pairs].mean()),
                 missing="pairs share blocks and images",
-                reading=f"largest {self.cka[most]:.3g}, of {self.block[most]} and "
-                f"{self.other[most]}",
+                reading=f"largest of {len(pairs)} pairs {self.cka[most]:.3g} "
+                f"({self.block[most]}, {self.other[most]})",
             ),
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from visprism.analyses import Analysis, Needs
+from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.core.provenance import Provenance
 from visprism.report import Chapter, Content, Omission, chapters_of
 from visprism.report.content import label_of
@@ -11,13 +11,15 @@ from visprism.study.report_table import ReportTable
 from visprism.study.store import file_names
 from visprism.study.study import Entry, Study
 
+_MOST_NAMES = 3  # of models in a title
+
 
 def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) -> Content:
     """The content of the report of a study.
 
     Args:
         study: what to show.
-        title: heading of the page; the names of the models where it is empty.
+        title: heading of the page; the names or the number of the models where it is empty.
         files: tables that stand beside the page, relative to it; those of the study are linked.
 
     Raises:
@@ -34,7 +36,7 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
     ]
     table = ReportTable(study, {c.analysis.name: c for c in chapters})
     return Content(
-        title=title or ", ".join(study.models),
+        title=title or _title(study),
         models=study.models,
         questions=table.questions(),
         summary=table.summary(),
@@ -43,6 +45,13 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
         omissions=_omissions(study),
         manifest=_manifest(study),
     )
+
+
+def _title(study: Study) -> str:
+    """Names of the models; their number where there are many."""
+    if len(study.models) > _MOST_NAMES:
+        return f"{len(study.models)} models"
+    return ", ".join(study.models)
 
 
 def _described(
@@ -66,6 +75,18 @@ def _offered(study: Study) -> int:
     """Number of evaluation images that analyses could use."""
     measured = [r.provenance.images for e in study.entries for r in e.results]
     return len(study.positions) or max(measured, default=0)
+
+
+def _measured(study: Study) -> str:
+    """The largest number of evaluation images that an analysis measured, of how many."""
+    numbers = [
+        result.provenance.images
+        for entry in study.entries
+        for result in entry.results
+        if Needs.TRAINING_IMAGES not in ANALYSES[entry.analysis].needs
+    ]
+    most, offered = max(numbers, default=0), _offered(study)
+    return f"{offered}" if most in (0, offered) else f"Up to {most} of {offered}"
 
 
 def _images_text(analysis: type[Analysis], entries: list[Entry], offered: int) -> str:
@@ -108,7 +129,7 @@ def _subtitle(study: Study) -> str:
     ]
     details = ", ".join(filter(None, details))
     phrases = [
-        f"{_offered(study)}{f' {origin.split}' if origin.split else ''} images of {name}"
+        f"{_measured(study)}{f' {origin.split}' if origin.split else ''} images of {name}"
         + (f" ({details})" if details else ""),
         f"seed {study.header.get('seed', origin.seed)}",
         origin.created,
@@ -118,8 +139,9 @@ def _subtitle(study: Study) -> str:
 
 def _networks(study: Study) -> str:
     """Which networks the study is about."""
-    untrained = study.header.get("untrained", ())
-    random = f" {' and '.join(untrained)} with random weights." if untrained else ""
+    untrained = len(study.header.get("untrained", ()))
+    verb = "has" if untrained == 1 else "have"
+    random = f" {untrained} of {len(study.models)} {verb} random weights." * bool(untrained)
     if len(study.models) == 1:
         return f"One network: numbers are its own, not those of an architecture.{random}"
     return (
