@@ -35,6 +35,7 @@ from visprism.core.auroc import auroc_interval
 from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
 from visprism.core.kappa import kappa_interval
 from visprism.core.statistics import (
+    log_interval,
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
@@ -707,6 +708,9 @@ class FeatureSample:
             for name in FEATURE_INTERVALS
             if name not in ("nc4", "rsa")
         }
+        margin = t_quantile(self.units) * np.array([row["nc1_error"]])
+        low, high = log_interval(np.array([row["nc1"]]), margin)
+        values["nc1"] = row["nc1"], (float(low[0]), float(high[0]))
         value, low, high = nc4.values()
         return values | {"nc4": (value, (low, high))}
 
@@ -768,6 +772,7 @@ def features() -> Iterator[Case]:
             "rectified features of 10 classes", 500, 10, 64, 2.0, 0.0, rectified=True
         ),
         FeatureSample("10 separated classes", 100, 10, 64, 0.3, 1.0),
+        FeatureSample("10 classes that overlap", 500, 10, 16, 8.0, 0.0),
         FeatureSample("more features than images", 100, 10, 200, 2.0, 0.5),
         PairSample("one cluster of images", 100, 1, 20, 0.5, 0.7),
         PairSample("one cluster of images", 200, 1, 20, 0.5, 0.7),

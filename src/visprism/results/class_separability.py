@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from visprism.core.statistics import t_quantile
+from visprism.core.statistics import log_interval, t_quantile
 from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
@@ -90,6 +90,11 @@ class ClassSeparability(ScalarPerBlock):
     )
     pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
     classes: int = scalar("Classes", "", "number of classes of the images, k")
+
+    @property
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the 95 % intervals of NC1, which is positive: those of its logarithm."""
+        return log_interval(self.values, self.margins)
 
     def findings(self) -> tuple[Finding, ...]:
         """NC1 by block, and all four for the last block."""
