@@ -48,7 +48,6 @@ from visprism.measure.features.class_separability import (
     _class_means,
     _collapse,
     _ranks,
-    disagreement,
 )
 from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
 from visprism.measure.features.feature_similarity import rsa_error
@@ -699,20 +698,18 @@ class FeatureSample:
         x = means[index] + scales * g.normal(size=(self.units, self.width))
         x = np.maximum(x, 0) if self.rectified else x
         row = _collapse(x, index) | _ranks(x)
-        nc4 = disagreement(row["nearest"], (x @ head.T).argmax(1))
         duality = partial(self_duality, weights=torch.from_numpy(head))
         row["nc3"] = float(duality(torch.from_numpy(_class_means(x, index))))
         row["nc3_error"] = error_of_class_means(duality, x, index)
         values = {
             name: (row[name], self.around(row[name], row[f"{name}_error"]))
             for name in FEATURE_INTERVALS
-            if name not in ("nc4", "rsa")
+            if name != "rsa"
         }
         margin = t_quantile(self.units) * np.array([row["nc1_error"]])
         low, high = log_interval(np.array([row["nc1"]]), margin)
         values["nc1"] = row["nc1"], (float(low[0]), float(high[0]))
-        value, low, high = nc4.values()
-        return values | {"nc4": (value, (low, high))}
+        return values
 
     def around(self, value: float, error: float) -> Ends:
         """The interval as results print it."""
@@ -744,7 +741,6 @@ FEATURE_INTERVALS = {
     "equiangularity": "NC2",
     "maximal_angle": "NC2",
     "nc3": "NC3",
-    "nc4": "NC4",
     "rankme": "RankMe",
     "rankme_centered": "RankMe",
     "alpha": "alpha-ReQ",
