@@ -113,7 +113,7 @@ def test_a_kappa_without_an_interval_has_the_reason(first, second, reason):
     result = error_consistency(outcomes(first), outcomes(second), names=("vit", "cnn"))
     assert result.kappa == 0 or "kappa is 0" not in reason
     assert reason in result.findings()[0].text
-    (answer,) = result.answers()
+    _, answer = result.answers()
     assert answer.missing.startswith(reason)
     assert np.isnan(answer.low)
 
@@ -129,7 +129,7 @@ def test_error_consistency_survives_a_file(tmp_path):
     result = error_consistency(outcomes([1, 0, 1]), outcomes([1, 1, 0]))
     result.save(tmp_path / "kappa.npz")
     assert Result.load(tmp_path / "kappa.npz") == result
-    (answer,) = result.answers()
+    _, answer = result.answers()
     assert answer.value == result.kappa
 
 

@@ -10,6 +10,7 @@ from visprism.core.run import Run
 from visprism.measure.outputs import (
     Predictions,
     calibration,
+    differing_pictures,
     outcomes,
     predict,
     reliability,
@@ -19,6 +20,7 @@ from visprism.measure.outputs.temperature import temperature_if_finite
 from visprism.results.base import Result
 from visprism.results.calibration import Calibration as CalibrationResult
 from visprism.results.calibration import Reliability, RiskCoverage, Temperature
+from visprism.results.differing_pictures import DifferingPictures
 from visprism.results.predictions import (
     ErrorConsistency,
     Outcomes,
@@ -69,6 +71,13 @@ class Calibration(Analysis):
             figures={},
         ),
         Section(
+            DifferingPictures,
+            "Images that only one model classifies correctly",
+            "The first of these images, with their class and the predictions of the first (1) "
+            "and the second (2) model of the title. The next table lists all of them.",
+            table=False,
+        ),
+        Section(
             ErrorConsistency,
             "Error consistency of two models",
             "Whether two models err on the same images: Cohen's kappa is 0 for independent "
@@ -99,11 +108,20 @@ class Calibration(Analysis):
         return predict(subject.model, subject.batches(), samples=self.samples, run=run)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002
-        """Error consistency, and the difference of the debiased ECE."""
+        """Error consistency, the images that differ, and the difference of the debiased ECE."""
         a, b = _outcomes(first), _outcomes(second)
         difference = calibration_differences(a, b, bins=self.bins)
-        names = first.subject.name, second.subject.name
-        return error_consistency(a, b, names=names), difference
+        subject = first.subject
+        consistency = error_consistency(
+            a,
+            b,
+            names=(subject.name, second.subject.name),
+            class_names=subject.images.class_names,
+            positions=subject.images.positions,
+        )
+        if subject.preprocessing is None or not len(consistency):
+            return consistency, difference  # pixels are not known
+        return consistency, differing_pictures(consistency, subject.pixels_of), difference
 
     def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
         """One pass per sample."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import torch
+from jaxtyping import UInt8
 from torch import Tensor, nn
 
 from visprism.analyses.output_passes import OutputPasses
@@ -137,6 +138,10 @@ class Subject:
         for start in range(0, self.num_images, step):
             stop = min(start + step, self.num_images)
             yield range(start, stop), self.images.pixels(self.preprocessing, start, stop)
+
+    def pixels_of(self, index: int) -> UInt8[Tensor, "c h w"]:
+        """Pixels of one evaluation image in eight bits."""
+        return self.images.pixels(self.preprocessing, index, index + 1)[0]
 
     def named(self, run: Run, *, training: bool = False) -> Run:
         """The run with this model and its data in the provenance."""

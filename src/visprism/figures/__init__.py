@@ -12,6 +12,7 @@ from visprism.figures import (  # noqa: F401 (each registers its figure)
     attention_maps,
     cka,
     claims,
+    differing_pictures,
     distribution_shift,
     fourier,
     frequency_noise,

@@ -276,14 +276,18 @@ def _answers(summary: KindSummary) -> tuple[Answer, ...]:
             signs = [int(directions[rows[q]]) for q in pair if q in rows]
             agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
             unclear = "the measures disagree" if {-1, 1} <= {*signs} else "not significant"
-            about = {
-                "question": question.text,
-                "claim": claim if kind in EXPECTED else "",
-                "verdict": _verdict(agreed, EXPECTED[kind]) if kind in EXPECTED else "",
-                "reading": _READINGS[claim].get(agreed, f"undecided ({unclear})"),
-            }
+            verdict = _verdict(agreed, EXPECTED[kind]) if kind in EXPECTED else ""
             numbers = [_answer(summary, rows[q], kind) for q in pair if q in rows]
-            answers += [replace(answer, **about) for answer in numbers]
+            answers += [
+                replace(
+                    answer,
+                    question=question.text,
+                    claim=claim if kind in EXPECTED else "",
+                    verdict=verdict,
+                    reading=_READINGS[claim].get(agreed, f"undecided ({unclear})"),
+                )
+                for answer in numbers
+            ]
     return tuple(answers)
 
 

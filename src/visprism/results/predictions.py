@@ -1,9 +1,12 @@
 """Results of predictions: the outcome of each image, and how two models differ in outcomes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite, nan
+from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from visprism.core.errors import InputError
 from visprism.core.kappa import kappa_interval
@@ -57,7 +60,21 @@ class Outcomes(Result):
         )
 
 
-@result_type("error-consistency")
+def _without_classes(values: dict[str, Any]) -> dict[str, Any]:
+    """Files of schema 1 have neither classes nor positions."""
+    rows = len(values["image"])
+    unknown = np.full(rows, "")
+    position = np.full(rows, -1)
+    return {
+        **values,
+        "position": position,
+        "target": unknown,
+        "first": unknown,
+        "second": unknown,
+    }
+
+
+@result_type("error-consistency", schema=2, upgrades={1: _without_classes})
 class ErrorConsistency(Result):
     """Whether two models err on the same images; one row per image on which they differ."""
 
@@ -67,6 +84,12 @@ class ErrorConsistency(Result):
     only_first: np.ndarray = column(
         "First only", "", "whether only the first model classifies the image correctly"
     )
+    position: np.ndarray = column(
+        "Position", "", "index of the image in the data; -1 where it is not known"
+    )
+    target: np.ndarray = column("Target", "", "class of the image")
+    first: np.ndarray = column("First prediction", "", "class that the first model predicts")
+    second: np.ndarray = column("Second prediction", "", "class that the second model predicts")
     images: int = scalar("Images", "", "number of images", default=0)
     both_correct: int = scalar(
         "Both correct", "", "images that both classify correctly", default=0
@@ -174,7 +197,12 @@ class ErrorConsistency(Result):
 
 
 def error_consistency(
-    first: Outcomes, second: Outcomes, *, names: tuple[str, str] | None = None
+    first: Outcomes,
+    second: Outcomes,
+    *,
+    names: tuple[str, str] | None = None,
+    class_names: Sequence[str] = (),
+    positions: Int64[np.ndarray, " n"] | None = None,
 ) -> ErrorConsistency:
     """Agreement of two models in which images they classify correctly, beyond chance.
 
@@ -189,6 +217,8 @@ def error_consistency(
         first: outcomes of the first model.
         second: outcomes of the second model on the same images.
         names: of the two models; those in the provenance by default.
+        class_names: names of the classes; their numbers by default.
+        positions: index of each image in the data.
 
     Raises:
         InputError: if the two are not of the same images.
@@ -211,6 +241,10 @@ def error_consistency(
     return ErrorConsistency(
         image=differ,
         only_first=a[differ],
+        position=np.full(len(differ), -1) if positions is None else positions[differ],
+        target=_class_texts(first.target[differ], class_names),
+        first=_class_texts(first.predicted[differ], class_names),
+        second=_class_texts(second.predicted[differ], class_names),
         images=n,
         both_correct=int((a & b).sum()),
         both_wrong=int((~a & ~b).sum()),
@@ -223,6 +257,12 @@ def error_consistency(
         second_model=names[1],
         provenance=replace(first.provenance, model=" and ".join(filter(None, names))),
     )
+
+
+def _class_texts(classes: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Names of classes, or their numbers where they have none."""
+    texts = [names[i] if 0 <= i < len(names) else str(i) for i in classes.tolist()]
+    return np.array(texts, dtype=str)
 
 
 def calibration_differences(

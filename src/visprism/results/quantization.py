@@ -106,10 +106,8 @@ class QuantizationSensitivity(SeriesPerBlock):
                 return ()
             return (Finding(f"no Hessian traces of the weights: {self.without_traces}"),)
         largest = int(rows[np.nanargmax(self.trace[rows])])
-        low, high = self.intervals_of("trace")
-        trace = interval_text(
-            float(self.trace[largest]), float(low[largest]), float(high[largest])
-        )
+        low, high = (float(ends[largest]) for ends in self.intervals_of("trace"))
+        trace = interval_text(float(self.trace[largest]), low, high)
         several = ", not adjusted for this selection" * (len(rows) > 1)
         text = (
             f"largest Hessian trace of the weights of {len(rows)} blocks: {trace} at "

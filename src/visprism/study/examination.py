@@ -12,6 +12,7 @@ from visprism.core.errors import InputError, OutputError
 from visprism.core.inference import Inference
 from visprism.core.options import option_values, parsed_options
 from visprism.core.processes import gather
+from visprism.core.revision import revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.features.observe import observations
 from visprism.results.base import Result
@@ -87,6 +88,8 @@ class Examination:
         self.store.header["models"] = [s.name for s in self.subjects]
         self.store.header["keys"] = [e.key for e in entries]
         self.store.header["untrained"] = [s.name for s in self.subjects if not s.trained]
+        self.store.header["weights"] = self._weights()
+        self.store.header["revision"] = revision()
         self.store.header["seconds"] = seconds
         self.store.header["positions"] = self.subjects[0].images.positions.tolist()
         self.store.write()
@@ -94,6 +97,16 @@ class Examination:
         return Study(
             tuple(s.name for s in self.subjects), tuple(entries), tuple(self.failures), header
         )
+
+    def _weights(self) -> dict[str, dict[str, str]]:
+        """Where the weights of each model come from, and the fingerprint of the model."""
+        return {
+            subject.name: {
+                "source": subject.spec or "a module from Python",
+                "fingerprint": self.identities.get(subject.name, ("", 0))[0],
+            }
+            for subject in self.subjects
+        }
 
     def _workload(self) -> Workload:
         applicable: dict[str, frozenset[str]] = {}

@@ -82,6 +82,18 @@ def _images_text(analysis: type[Analysis], entries: list[Entry], offered: int) -
     return f"{used} of {offered}, {reason}"
 
 
+def _weights_text(study: Study) -> str:
+    """Source and fingerprint of each model."""
+    weights = study.header.get("weights", {})
+    texts = [
+        f"{name}: {stored['source']}{', random' * (name in study.header.get('untrained', ()))}"
+        + (f", fingerprint {stored['fingerprint']}" if stored["fingerprint"] else "")
+        for name, stored in weights.items()
+    ]
+    note = "Fingerprints are BLAKE2b of parameters, buffers, structure and code."
+    return f"{'; '.join(texts)}. {note}" if texts else ""
+
+
 def _subtitle(study: Study) -> str:
     """Data, number of images, classes, size, seed and date, and what differences are about."""
     results = [r for e in study.entries for r in e.results]
@@ -133,8 +145,10 @@ def _manifest(study: Study) -> dict[str, str]:
     origin = next((r.provenance for e in study.entries for r in e.results), Provenance())
     entries = {
         "Models": ", ".join(study.models),
+        "Weights": _weights_text(study),
         "Data": origin.data,
         "Split": origin.split,
+        "Images": f"{_offered(study)}, in a random order that is balanced over classes",
         "Image shape": "x".join(map(str, origin.image_shape)),
         "Images, digest": str(study.header.get("images", "")),
         "Training images, digest": str(study.header.get("training images", "")),
@@ -146,6 +160,7 @@ def _manifest(study: Study) -> dict[str, str]:
         "Date": origin.created,
         "Seconds": f"{study.header['seconds']:.1f}" if "seconds" in study.header else "",
         "visprism": origin.visprism,
+        "Git revision": study.header.get("revision", ""),
         "torch": origin.torch,
         "Python": origin.python,
     }

@@ -6,12 +6,28 @@ from results_by_hand.base import BLOCKS, PROVENANCE, complete
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.claims import ClaimEffects
+from visprism.results.differing_pictures import DifferingPictures
 from visprism.results.distribution_shift import DistributionShift
 from visprism.results.harmonize import ReplacementSearch
 from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
 from visprism.results.robustness import CorruptionErrors, Robustness
 from visprism.results.shape_bias import ShapeBias
 from visprism.results.stability import Stability
+
+
+def differing_pictures():
+    return complete(
+        DifferingPictures,
+        image=np.array([3, 5]),
+        target=np.array(["disk", "star"]),
+        first=np.array(["disk", "cross"]),
+        second=np.array(["heart", "star"]),
+        height=np.array([1, 1]),
+        width=np.array([2, 2]),
+        pixels=np.array(["ff0000" + "00ff00", "0000ff" + "ffffff"]),
+        images=2,
+        provenance=PROVENANCE,
+    )
 
 
 def reliability():

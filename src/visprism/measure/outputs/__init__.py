@@ -4,6 +4,7 @@ from visprism.measure.outputs.adversarial import adversarial
 from visprism.measure.outputs.block_ablation import ablation
 from visprism.measure.outputs.calibration import calibration
 from visprism.measure.outputs.categories import classes_of
+from visprism.measure.outputs.differing_pictures import differing_pictures
 from visprism.measure.outputs.fourier_sensitivity import fourier_sensitivity
 from visprism.measure.outputs.frequency_noise import frequency_noise
 from visprism.measure.outputs.outcomes import outcomes
@@ -25,6 +26,7 @@ __all__ = [
     "by_category",
     "calibration",
     "classes_of",
+    "differing_pictures",
     "fourier_sensitivity",
     "frequency_noise",
     "outcomes",

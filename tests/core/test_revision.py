@@ -1,0 +1,44 @@
+"""Laws of the git revision: that of a checkout, with a remark if files differ."""
+
+import subprocess
+
+import pytest
+
+from visprism.core.revision import revision
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    def git(*arguments):
+        name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        command = ["git", "-C", str(tmp_path), *name, *arguments]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "code.py").write_text("1")
+    git("add", ".")
+    git("commit", "-qm", "code")
+    yield tmp_path, git("rev-parse", "HEAD")
+    revision.cache_clear()
+
+
+def test_the_revision_is_the_commit_of_the_checkout(checkout):
+    root, commit = checkout
+    assert revision(root) == commit[:12]
+
+
+def test_a_changed_file_is_named_and_an_untracked_one_is_not(checkout):
+    root, commit = checkout
+    (root / "notes.txt").write_text("2")
+    assert revision(root) == commit[:12]
+    revision.cache_clear()
+    (root / "code.py").write_text("2")
+    assert revision(root) == f"{commit[:12]}, with changes that are not committed"
+
+
+def test_an_installed_package_has_no_revision(tmp_path):
+    assert revision(tmp_path) == ""
+    (tmp_path / ".git").mkdir()  # of a broken checkout
+    assert revision(tmp_path / ".git") == ""
