@@ -27,6 +27,23 @@ def test_there_are_axes_for_each_model_with_its_name_and_one_vertical_scale(resu
     assert pyplot.get_fignums() == before
 
 
+def row_labels(figure):
+    """The labels of the rows of each axes."""
+    figure.draw_without_rendering()
+    return [[label.get_text() for label in ax.get_yticklabels()] for ax in figure.axes]
+
+
+def test_models_with_other_rows_have_their_own_labels(made):
+    result = made["kind_ablations"]
+    results = {"A": result, "B": result.select(np.arange(len(result)) > 0)}
+    figure = panel(results)
+    alone = [row_labels(panel({name: r}))[0] for name, r in results.items()]
+    assert row_labels(figure) == alone
+    assert alone[0][1:] == alone[1] != []
+    first, other = figure.axes
+    assert first.get_xlim() == other.get_xlim()
+
+
 def test_a_key_of_several_lines_takes_no_room_from_the_axes(made):
     result = made["high_frequency"]
     heights = []

@@ -39,7 +39,10 @@ def _key(figure: Figure, axes: Sequence[Axes]) -> None:
 
 @figure(width=3.2, height=2.1, key=_key, key_height=0.45, share=False)
 def _(result: HessianCurves, ax: Axes) -> Axes:
-    """Magnitudes of negative eigenvalues on the left, of positive ones on the right."""
+    """Magnitudes of negative eigenvalues on the left, of positive ones on the right.
+
+    Fewer than 10 eigenvalues are drawn as marks, without a density.
+    """
     ax.set_axis_off()
     quantity = HessianCurves.infos()["value"].label
     below = ax.inset_axes((0.0, 0.0, _WIDTHS[0], 1.0))
@@ -51,6 +54,12 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
                 np.array([label == name for label in _labels(rows)], dtype=bool)
             )
             if not len(curve.value):
+                continue
+            if np.isnan(curve.density).any():  # too few eigenvalues for a density
+                part.plot(
+                    np.abs(curve.value), np.zeros(len(curve.value)), "|", color=color,
+                    markersize=9, label=name, gid=tip(name), clip_on=False,
+                )  # fmt: skip
                 continue
             part.plot(
                 np.abs(curve.value), curve.density, color=color, linestyle=style, linewidth=1.2,
@@ -71,7 +80,7 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
     return ax
 
 
-@figure(width=2.4, height=2.2, key=_key, key_height=0.45)
+@figure(width=2.4, height=2.2, key=_key, key_height=0.45, share_values=True)
 def _(result: HessianSummary, ax: Axes) -> Axes:
     """NEP against APE, with their intervals over mini-batches where there are any."""
     for row, (name, (color, _)) in enumerate(_styles(result).items()):
@@ -90,7 +99,7 @@ def _(result: HessianSummary, ax: Axes) -> Axes:
             gid=tip(name),
         )
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.update_datalim([(result.ape[0], 0.0), (result.ape[0], 0.1)])
+    ax.update_datalim([(0.0, 0.0), (1.15 * np.nanmax([*result.ape, 0.0]), 0.1)])
     ax.autoscale_view()
     ax.set(xlabel="Average positive eigenvalue (APE)", ylabel="Negative eigenvalues (NEP)")
     return ax

@@ -83,7 +83,9 @@ def _side_by_side(
     with paper_style():
         layout = ConstrainedLayoutEngine(wspace=0.04, hspace=0.06)
         figure = make_figure(figsize=(width, height), layout=layout)
-        grid = figure.subplots(rows, columns, sharey=frame.share, squeeze=False).ravel()
+        grid = figure.subplots(
+            rows, columns, sharex=frame.share_values, sharey=frame.share, squeeze=False
+        ).ravel()
         axes = grid[: len(results)]
         for unused in grid[len(results) :]:
             unused.remove()

@@ -28,6 +28,7 @@ class Frame:
     height: float = 2.4
     across: int = 3  # models per row
     share: bool = True  # whether models share the vertical axis
+    share_values: bool = False  # whether models share the horizontal axis
     key: Key = no_legend
     key_width: float = 0.0  # room for the key at the side,
     key_height: float = 0.0  # or above

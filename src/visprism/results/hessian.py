@@ -21,6 +21,8 @@ from visprism.results.hessian_summary import HessianSummary
 
 Key = tuple[str, str, float]  # phase, data, weight decay
 
+FEWEST_OF_A_DENSITY = 10  # eigenvalues
+
 
 @result_type("hessian-spectrum")
 class HessianSpectrum(Result):
@@ -115,6 +117,8 @@ class HessianSpectrum(Result):
     def curves(self, *, points: int = 120) -> "HessianCurves":
         """Gaussian kernel densities of log10 |eigenvalue|, with Silverman's bandwidth.
 
+        Fewer than 10 eigenvalues have no density: their values stand beside NaN.
+
         Raises:
             InputError: if there are fewer than two points.
 
@@ -127,7 +131,9 @@ class HessianSpectrum(Result):
             values = part.value[part.rank > 0]
             for sign in (-1, 1):
                 of_sign = values[np.sign(values) == sign]
-                if len(of_sign):
+                if len(of_sign) > 0 and len(values) < FEWEST_OF_A_DENSITY:
+                    rows += [(*key, sign, value, float("nan")) for value in np.sort(of_sign)]
+                elif len(of_sign):
                     x, density = kernel_density(np.log10(np.abs(of_sign)), points)
                     scaled = density * len(of_sign) / len(values)
                     rows += [
@@ -162,8 +168,12 @@ class HessianCurves(Result):
     data: np.ndarray = column("Data", "", "as the caller names it, such as clean or augmented")
     weight_decay: np.ndarray = column("Weight decay", "", "of the L2 term; 0 for the NLL alone")
     sign: np.ndarray = column("Sign", "", "-1 for negative eigenvalues, 1 for positive ones")
-    value: np.ndarray = column("Hessian eigenvalue", "", "where the density is evaluated")
-    density: np.ndarray = column("Density", "1/decade", "of the leading eigenvalues")
+    value: np.ndarray = column(
+        "Hessian eigenvalue", "", "where the density is evaluated; itself without a density"
+    )
+    density: np.ndarray = column(
+        "Density", "1/decade", "of the leading eigenvalues; NaN for fewer than 10 of them"
+    )
 
 
 def _summary_of(part: HessianSpectrum) -> tuple[int | float, ...]:

@@ -242,6 +242,13 @@ def test_the_two_parts_of_a_curve_have_the_area_one():
     assert areas[-1] == pytest.approx(0.27, abs=0.05)  # P(N(3, 25) < 0)
 
 
+def test_few_eigenvalues_have_no_density():
+    values = [5.0, 3.0, -1.0]
+    curves = spectrum_at_end([values]).curves()
+    assert sorted(curves.value) == sorted(values)
+    assert np.isnan(curves.density).all()
+
+
 def test_a_loss_without_curvature_has_no_curve():
     flat = spectrum_at_end([[0.0, 0.0]])
     assert len(flat.curves()) == 0
