@@ -35,6 +35,7 @@ from visprism.core.auroc import auroc_interval
 from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
 from visprism.core.kappa import kappa_interval
 from visprism.core.statistics import (
+    log_interval,
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
@@ -47,7 +48,6 @@ from visprism.measure.features.class_separability import (
     _class_means,
     _collapse,
     _ranks,
-    disagreement,
 )
 from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
 from visprism.measure.features.feature_similarity import rsa_error
@@ -698,17 +698,18 @@ class FeatureSample:
         x = means[index] + scales * g.normal(size=(self.units, self.width))
         x = np.maximum(x, 0) if self.rectified else x
         row = _collapse(x, index) | _ranks(x)
-        nc4 = disagreement(row["nearest"], (x @ head.T).argmax(1))
         duality = partial(self_duality, weights=torch.from_numpy(head))
         row["nc3"] = float(duality(torch.from_numpy(_class_means(x, index))))
         row["nc3_error"] = error_of_class_means(duality, x, index)
         values = {
             name: (row[name], self.around(row[name], row[f"{name}_error"]))
             for name in FEATURE_INTERVALS
-            if name not in ("nc4", "rsa")
+            if name != "rsa"
         }
-        value, low, high = nc4.values()
-        return values | {"nc4": (value, (low, high))}
+        margin = t_quantile(self.units) * np.array([row["nc1_error"]])
+        low, high = log_interval(np.array([row["nc1"]]), margin)
+        values["nc1"] = row["nc1"], (float(low[0]), float(high[0]))
+        return values
 
     def around(self, value: float, error: float) -> Ends:
         """The interval as results print it."""
@@ -740,7 +741,6 @@ FEATURE_INTERVALS = {
     "equiangularity": "NC2",
     "maximal_angle": "NC2",
     "nc3": "NC3",
-    "nc4": "NC4",
     "rankme": "RankMe",
     "rankme_centered": "RankMe",
     "alpha": "alpha-ReQ",
@@ -768,6 +768,7 @@ def features() -> Iterator[Case]:
             "rectified features of 10 classes", 500, 10, 64, 2.0, 0.0, rectified=True
         ),
         FeatureSample("10 separated classes", 100, 10, 64, 0.3, 1.0),
+        FeatureSample("10 classes that overlap", 500, 10, 16, 8.0, 0.0),
         FeatureSample("more features than images", 100, 10, 200, 2.0, 0.5),
         PairSample("one cluster of images", 100, 1, 20, 0.5, 0.7),
         PairSample("one cluster of images", 200, 1, 20, 0.5, 0.7),

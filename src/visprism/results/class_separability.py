@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from visprism.core.statistics import t_quantile
+from visprism.core.statistics import log_interval, t_quantile
 from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
@@ -26,7 +26,6 @@ def _without_intervals(*names: str, scalars: tuple[str, ...] = ()) -> Any:  # no
 
 _COLLAPSE = (
     "nc1_error", "equinorm_error", "equiangularity_error", "maximal_angle_error",
-    "disagreement_low", "disagreement_high",
 )  # fmt: skip
 
 
@@ -38,7 +37,8 @@ _COLLAPSE = (
 class ClassSeparability(ScalarPerBlock):
     """Neural collapse of pooled features; one row for each block. All are 0 in the collapse.
 
-    Standard errors and intervals are over samples of as many images of each class.
+    Standard errors are over samples of as many images of each class. NC4 has none: where class
+    means are close, their noise changes many decisions together.
     """
 
     value_name: ClassVar[str] = "nc1"
@@ -71,12 +71,6 @@ class ClassSeparability(ScalarPerBlock):
         "fraction of images whose nearest class mean is not the class the model predicts; NaN "
         "for a model without these classes",
     )
-    disagreement_low: np.ndarray = column(
-        "NC4, low", "", "lower end of the 95 % interval over images"
-    )
-    disagreement_high: np.ndarray = column(
-        "NC4, high", "", "upper end of the 95 % interval over images"
-    )
     accuracy: np.ndarray = column(
         "Accuracy of the nearest class mean", "", "on the images that the means are taken over"
     )
@@ -91,6 +85,11 @@ class ClassSeparability(ScalarPerBlock):
     pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
     classes: int = scalar("Classes", "", "number of classes of the images, k")
 
+    @property
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the 95 % intervals of NC1, which is positive: those of its logarithm."""
+        return log_interval(self.values, self.margins)
+
     def findings(self) -> tuple[Finding, ...]:
         """NC1 by block, and all four for the last block."""
         margin = t_quantile(self.units) * self.self_duality_error
@@ -104,8 +103,8 @@ class ClassSeparability(ScalarPerBlock):
             f"{self._last('maximal_angle')}"
         )
         images = images_text(self.provenance.images, self.provenance.split)
-        disagrees = np.isfinite(self.disagreement[-1])
-        agreement = f", NC4 {self._last('disagreement', '.1%')}" if disagrees else ""
+        decided = self.disagreement[-1]
+        agreement = "" if np.isnan(decided) else f", NC4 {decided:.1%} (no interval)"
         return (
             *super().findings(),
             Finding(
@@ -115,10 +114,10 @@ class ClassSeparability(ScalarPerBlock):
             ),
         )
 
-    def _last(self, name: str, form: str = ".3g") -> str:
+    def _last(self, name: str) -> str:
         """A column at the last block, with its interval."""
         low, high = self.intervals_of(name)
-        return interval_text(getattr(self, name)[-1], low[-1], high[-1], form)
+        return interval_text(getattr(self, name)[-1], low[-1], high[-1])
 
     def answers(self) -> tuple[Answer, ...]:
         """NC1 of the last block."""

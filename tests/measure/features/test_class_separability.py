@@ -209,14 +209,23 @@ def test_errors_are_those_of_the_jackknife_over_images():
         assert error == pytest.approx(np.std(values) * np.sqrt(n - 1), rel=0.15), name
 
 
-def test_intervals_of_fractions_and_exponents_need_100_images():
-    for n, finite in ((60, False), (100, True)):
-        x, targets = clusters(n=n)
-        collapse, ranks = measured(x, targets, logits=np.eye(4)[(targets + 1) % 4])
-        assert collapse.disagreement[0] > 0.9
-        assert np.isfinite(collapse.disagreement_low[0]) == finite
-        assert np.isfinite(ranks.alpha_error[0]) == finite
-        assert np.isfinite(ranks.rankme_error[0])
+def test_an_exponent_has_an_error_from_100_images_and_a_rank_from_enough_for_its_features():
+    for n, width, alpha, rank in (
+        (60, 7, False, True),
+        (100, 7, True, True),
+        (100, 70, True, False),
+    ):
+        _, ranks = measured(*clusters(n=n, width=width))
+        assert np.isfinite(ranks.alpha_error[0]) == alpha
+        assert np.isfinite(ranks.rankme_error[0]) == rank
+
+
+def test_the_interval_of_nc1_is_positive():
+    x, targets = clusters(n=40)
+    collapse, _ = measured(x / 50 + np.random.default_rng(1).normal(size=x.shape), targets)
+    low, high = collapse.intervals
+    assert 0 < low[0] < collapse.nc1[0] < high[0]
+    assert low[0] * high[0] == pytest.approx(collapse.nc1[0] ** 2)
 
 
 # The whole analysis.

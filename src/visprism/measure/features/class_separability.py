@@ -16,7 +16,6 @@ from torch import nn
 from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.run import Run
-from visprism.core.statistics import wilson
 from visprism.measure.batches import image_shape
 from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.pooled import PooledFeatures, Pooling
@@ -36,7 +35,7 @@ from visprism.results.class_separability import ClassSeparability, FeatureRanks
 _ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
 _RANKS = (5, 50)  # fewest and most eigenvalues of the fit of alpha-ReQ
 ENOUGH = 1.5  # images for each feature of an interval of RankMe; with 0.5 it contains 0.86
-FEWEST = 100  # images of an interval of NC4 and of alpha; with 50 it contains 0.90 and 0.92
+FEWEST = 100  # images of an interval of alpha; with 50 it contains the mean in 0.92
 
 
 def classifier_of(model: nn.Module, classes: int) -> nn.Linear | None:
@@ -91,7 +90,9 @@ def class_separability(
             **columns,
             **_stacked(rows),
             accuracy=np.array([(n == pooled.targets).mean() for n in nearest]),
-            **_stacked([disagreement(n, decided) for n in nearest]),
+            disagreement=np.array(
+                [np.nan if decided is None else (n != decided).mean() for n in nearest]
+            ),
             self_duality=duality,
             self_duality_error=duality_error,
             pooling=pooling,
@@ -100,19 +101,6 @@ def class_separability(
         ),
         FeatureRanks(**columns, **_stacked(ranks), pooling=pooling, provenance=origin),
     )
-
-
-def disagreement(
-    nearest: Int[np.ndarray, " n"], decided: Int[np.ndarray, " n"] | None
-) -> dict[str, float]:
-    """NC4, with Wilson's interval from 100 images on; NaN without decisions of the model."""
-    names = ("disagreement", "disagreement_low", "disagreement_high")
-    if decided is None:
-        return dict.fromkeys(names, float("nan"))
-    number, images = int((nearest != decided).sum()), len(decided)
-    low, high = wilson(np.array([number]), np.array([images]))
-    ends = (low.item(), high.item()) if images >= FEWEST else (float("nan"), float("nan"))
-    return dict(zip(names, (number / images, *ends), strict=True))
 
 
 def _stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

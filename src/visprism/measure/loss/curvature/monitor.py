@@ -54,7 +54,7 @@ class CurvatureMonitor:
     Lanczos iteration starts from the last eigenvectors and a random part. The model, its mode,
     gradients, running statistics and the random state of training stay as they are.
 
-    Cost: 8 to 20 Hessian products over the batches for each matrix and point, at k = 1, each as
+    Cost: 7 to 19 Hessian products over the batches for each matrix and point, at k = 1, each as
     much as six forward passes.
 
     Args:
