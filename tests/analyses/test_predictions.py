@@ -80,7 +80,12 @@ def test_calibration_measures_everything_on_one_pass():
 def test_two_models_are_compared_by_their_errors_and_their_calibration():
     analysis = ANALYSES["calibration"]()
     pair = [Measured(s, measure(analysis, s)) for s in (subject(0), subject(1))]
-    consistency, difference = analysis.compare(*pair, Run())
+    consistency, pictures, difference = analysis.compare(*pair, Run())
+    assert set(pictures.image) <= set(consistency.image)
+    given = pair[0].subject
+    for index, picture in zip(pictures.image, pictures.pictures(), strict=True):
+        (_, pixels), *_ = given.pixel_batches(24)
+        assert np.array_equal(picture, pixels[index].permute(1, 2, 0))
     assert consistency.images == 24
     assert -1 <= consistency.kappa <= 1
     assert difference.quantity.tolist() == ["debiased ECE"]

@@ -1,5 +1,8 @@
 """Laws of the summary: its sentences say what the rows of the table say."""
 
+import pytest
+from results_by_hand import MAKERS
+
 from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.questions import QUESTIONS, Question, place_of, question_of
@@ -64,6 +67,11 @@ def test_of_many_models_the_lowest_and_the_highest_are_named():
 def test_questions_without_a_headline_have_no_sentence():
     assert not summary_of([row(questions.NOISE, "drop", {"cnn": 1.0})], MODELS)
     assert not summary_of([row(Question("New?", "new"), "x", {"cnn": 1.0})], MODELS)
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_the_answers_of_every_result_belong_to_a_declared_question(make):
+    assert {answer.question for answer in make().answers()} <= set(QUESTIONS)
 
 
 def test_questions_that_are_not_declared_come_last():

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.core.auroc import auroc_interval
+from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar
 from visprism.results.findings import Finding
@@ -89,11 +90,12 @@ class OutOfDistribution(SeriesPerBlock):
         low, high = (float(ends[rows[0]]) for ends in self.intervals)
         return (
             Answer(
-                question=f"Does the confidence detect images of {self.other_data}?",
+                question=questions.OTHER_DATA.text,
                 quantity="AUROC of the maximum softmax probability",
                 value=float(self.auroc[rows[0]]),
                 low=low,
                 high=high,
                 over="images",
+                subject=self.other_data,
             ),
         )

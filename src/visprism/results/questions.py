@@ -41,6 +41,7 @@ CORRUPTIONS = Question("How robust is the model to corruptions?", "robustness")
 SHIFTED_IMAGES = Question("How much does accuracy drop on shifted images?", "robustness")
 ADVERSARIAL = Question("How robust is the model to adversarial perturbations?", "robustness")
 STABILITY = Question("Are predictions stable along perturbation sequences?", "robustness")
+OTHER_DATA = Question("Does the confidence detect images of other data?", "robustness")
 SHAPE_BIAS = Question("Does the model classify by shape or by texture?", "robustness")
 QUANTIZATION = Question(
     "How much does accuracy drop when one block is quantized?", "robustness"
