@@ -34,8 +34,9 @@ class Adversarial(Analysis):
             "Adversarial robustness",
             "Fraction of images that are classified correctly without and under each attack, "
             "with its 95% interval. The worst case counts images that are correct under all "
-            "attacks of one size; it is an upper bound of the true robust accuracy. APGD is "
-            "two of the four attacks of AutoAttack, without FAB and Square.",
+            "attacks of one size; it is an upper bound of the true robust accuracy. apgd and "
+            "apgd-t, where chosen, are two of the four attacks of AutoAttack, without FAB and "
+            "Square.",
         ),
     )
 

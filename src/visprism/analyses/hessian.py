@@ -44,10 +44,10 @@ class Hessian(Analysis):
         Section(
             HessianCurves,
             "Hessian eigenvalues",
-            "Density of the leading Hessian eigenvalues of the mini-batches, by magnitude; fewer "
-            "than 10 are marks without a density. Large positive eigenvalues mean a sharp loss. "
-            "Negative ones, on the left, are "
-            "directions of negative curvature: the weights are not at a local minimum.",
+            "Density of the leading Hessian eigenvalues of the mini-batches, by magnitude. Up "
+            "to 9 of them are marks without a density. Large positive eigenvalues mean a sharp "
+            "loss. Negative ones, on the left, are directions of negative curvature: the "
+            "weights are not at a local minimum.",
             table=False,
         ),
         Section(

@@ -38,15 +38,17 @@ class Landscape(Analysis):
             "Increase of the loss with distance",
             "Mean increase of the NLL on circles around the weights, in several random planes "
             "(thin) and on average (bold). For a model with BatchNorm both frozen and "
-            "re-estimated statistics are shown: compare models with the same treatment.",
+            "re-estimated statistics are shown. This figure orders two models only where both "
+            "treatments give the same order.",
         ),
         Section(
             LandscapeResult,
             "Loss landscape",
             "The NLL at the weights (cross) and around them along two random filter-normalized "
-            "directions. The bold contour is chance level, log(classes); beyond it, in gray, "
-            "the loss depends only on the scale of the logits. Compare models by the increase "
-            "on circles, not by the look of a surface.",
+            "directions, with frozen BatchNorm statistics. The bold contour is chance level, "
+            "log(classes); beyond it, in gray, predictions are worse than a guess, and the "
+            "loss grows with the scale of the logits. Compare models by the increase on "
+            "circles, not by the look of a surface.",
             figures={
                 "": {},
                 "-surface": {"view": "surface"},

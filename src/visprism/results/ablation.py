@@ -56,7 +56,8 @@ def _part_text(rows: "Ablations", row: int) -> str:
     return f"{rows.block[row]}{'' if part == 'block' else f', {part}'}"
 
 
-_EARLY_CONV, _LATE_ATTENTION = "conv, late minus early", "attention, late minus early"
+LATE_MINUS_EARLY = "late minus early"
+_EARLY_CONV, _LATE_ATTENTION = (f"{kind}, {LATE_MINUS_EARLY}" for kind in ("conv", "attention"))
 
 
 def _renumbered(removed: str) -> str:
@@ -247,7 +248,8 @@ class KindAblations(Result):
 
     One row for each mean or difference within one experiment. Intervals are over images: the
     drops of each image are averaged over blocks first. "early" and "late" are the first and the
-    second half of the blocks of a kind within each stage.
+    last half of the blocks of a kind within each stage, without the middle one of an odd
+    number. Where several stages have both, each has a row, too.
     """
 
     ablated: np.ndarray = column("Ablated part", "", "'block' or 'convolution'")
@@ -282,6 +284,8 @@ class KindAblations(Result):
             text += missing_interval(float(self.drop_low[i]), self.provenance.images)
             if self.drop_low[i] <= 0 <= self.drop_high[i]:
                 text += ", not significant"
+            if {-1, 1} <= {self._sign(stage) for stage in self._stages(i)}:
+                text += "; stages disagree"
             texts.append(text)
         return (*(Finding(text) for text in texts), *_chance(self))
 
@@ -298,6 +302,7 @@ class KindAblations(Result):
                 over="images",
                 claim="C10" if comparison in (_EARLY_CONV, _LATE_ATTENTION) else "",
                 verdict=self._verdict(i),
+                reading=self._reading(i),
                 subject=str(comparison),
                 measure=mean_drop_label(str(ablated), "", self.replacement),
             )
@@ -316,10 +321,34 @@ class KindAblations(Result):
         sign = {_EARLY_CONV: -1, _LATE_ATTENTION: 1}.get(str(self.comparison[row]))
         if sign is None:
             return ""
-        low, high = sorted((sign * self.drop_low[row], sign * self.drop_high[row]))
-        if low > 0:
-            return "supports"
-        return "contradicts" if high < 0 else "undecided"
+        signs = {self._sign(i) for i in [row, *self._stages(row)]} - {0}
+        if len(signs) > 1 or not self._sign(row):
+            return "undecided"
+        return "supports" if self._sign(row) == sign else "contradicts"
+
+    def _stages(self, row: int) -> list[int]:
+        """The rows of the single stages of a row over all stages."""
+        prefix = f"{self.comparison[row]}, stage "
+        return [
+            i
+            for i, comparison in enumerate(self.comparison.tolist())
+            if comparison.startswith(prefix) and self.ablated[i] == self.ablated[row]
+        ]
+
+    def _sign(self, row: int) -> int:
+        """1 or -1 where the interval lies above or below 0, 0 elsewhere."""
+        return int(self.drop_low[row] > 0) - int(self.drop_high[row] < 0)
+
+    def _reading(self, row: int) -> str:
+        """Whether late or early blocks cost more, and whether stages disagree."""
+        if LATE_MINUS_EARLY not in self.comparison[row]:
+            return ""
+        signs = {self._sign(i) for i in self._stages(row)}
+        if {-1, 1} <= signs:
+            return "undecided (stages disagree)"
+        return {1: "late blocks cost more", -1: "early blocks cost more"}.get(
+            self._sign(row), "undecided (not significant)"
+        )
 
 
 def _from_joint_lesions(values: dict[str, Any]) -> dict[str, Any]:

@@ -266,10 +266,10 @@ class Rings(Result):
         number = rings["frozen", worst].pairs
         text = (
             f"the NLL increase depends on BatchNorm at {len(beyond)} of {len(ratios)} "
-            f"distances, most at {worst:g}: {frozen} with frozen, {estimated} with "
+            f"distances, by ratio most at {worst:g}: {frozen} with frozen, {estimated} with "
             f"re-estimated statistics, over {number} direction "
             f"pair{'s' * (number > 1)} and {images}; "
-            "compare models with the same treatment"
+            "another model is flatter or sharper only if it is so under both treatments"
         )
         return [Finding(text, code="VP105")]
 

@@ -57,6 +57,25 @@ def test_early_and_late_are_halves_of_each_stage():
     at = kinds.comparison.tolist().index("conv, late minus early")
     assert kinds.drop[at] == 2.0  # (1 + 3) / 2 - 0: the middle and the single one in none
     assert kinds.num_blocks[at] == 4
+    stages = [f"conv, late minus early, stage {stage}" for stage in (1, 2)]
+    assert kinds.comparison[at + 1 :].tolist() == stages
+    assert kinds.drop[at + 1 :].tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("stages", "verdict"),
+    [((-1, -1), "supports"), ((1, 1), "contradicts"), ((1, -3), "undecided")],
+)
+def test_claim_c10_is_undecided_where_stages_disagree(stages, verdict):
+    """Early convolutions cost more: late minus early is below 0."""
+    parts = [part("conv", stage) for stage in (1, 1, 2, 2)]
+    drops = np.zeros((60, 4))
+    drops[:, [1, 3]] = np.random.default_rng(0).normal(stages, 0.1, size=(60, 2))
+    kinds, _ = summarize_by_kind(parts, drops, np.arange(60), Provenance(images=60))
+    answers = {a.subject: a for a in kinds.answers()}
+    assert answers["conv, late minus early"].verdict == verdict
+    disagree = verdict == "undecided"
+    assert any("stages disagree" in f.text for f in kinds.findings()) == disagree
 
 
 @pytest.mark.parametrize(("early", "late"), [(0.3, 0.1), (0.05, 0.4)])

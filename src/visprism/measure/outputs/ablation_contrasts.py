@@ -9,7 +9,7 @@ from jaxtyping import Float
 from visprism.anatomy import Ablation
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import mean_interval
-from visprism.results.ablation import KindAblations, mean_drop_label
+from visprism.results.ablation import LATE_MINUS_EARLY, KindAblations, mean_drop_label
 from visprism.results.per_image import PerImage
 
 # Experiment, comparison, number of blocks, and its value for each image.
@@ -73,19 +73,28 @@ def _contrasts(
             values = drops[:, both[0]].mean(1) - drops[:, both[1]].mean(1)
             yield experiment, f"{first} minus {second}", sum(map(len, both)), values
         for kind, group in groups.items():
-            early, late = _halves(ablations, group)
-            if early and late:
-                values = drops[:, late].mean(1) - drops[:, early].mean(1)
-                name = f"{kind}, late minus early"
-                yield experiment, name, len(early) + len(late), values
+            halves = _halves(ablations, group)
+            early = [i for first, _ in halves.values() for i in first]
+            late = [i for _, second in halves.values() for i in second]
+            if not halves:
+                continue
+            name = f"{kind}, {LATE_MINUS_EARLY}"
+            values = drops[:, late].mean(1) - drops[:, early].mean(1)
+            yield experiment, name, len(early) + len(late), values
+            if len(halves) > 1:
+                for stage, (first, second) in halves.items():
+                    values = drops[:, second].mean(1) - drops[:, first].mean(1)
+                    yield experiment, f"{name}, stage {stage}", 2 * len(first), values
 
 
-def _halves(ablations: Sequence[Ablation], group: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The first and the second half of the blocks within each stage, the middle one in none."""
-    early, late = [], []
+def _halves(
+    ablations: Sequence[Ablation], group: Sequence[int]
+) -> dict[int, tuple[list[int], list[int]]]:
+    """The first and the last half of the blocks of each stage, the middle one in neither."""
+    halves = {}
     for stage in dict.fromkeys(ablations[i].blocks[0].stage for i in group):
         members = [i for i in group if ablations[i].blocks[0].stage == stage]
         half = len(members) // 2
-        early += members[:half]
-        late += members[len(members) - half :]
-    return early, late
+        if half:
+            halves[stage] = members[:half], members[-half:]
+    return halves

@@ -124,9 +124,9 @@ def _best(predictions: Predictions) -> float:
         )
     if slope(_WIDEST) <= 0:
         raise InputError(
-            f"at least one of the {len(predictions)} images that the temperature is fitted on "
-            "must be classified incorrectly, got a likelihood that is highest at temperature 0."
-            " Use more images."
+            f"at least one of the {len(predictions)} images on which the temperature is fitted "
+            "must be classified incorrectly: without an error the likelihood grows as the "
+            "temperature falls to 0. Use more images."
         )
     root: float = brentq(slope, -_WIDEST, _WIDEST, xtol=1e-9)  # pyrefly: ignore
     return float(np.exp(-root))
