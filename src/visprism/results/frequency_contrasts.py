@@ -69,8 +69,8 @@ class FrequencyContrasts(Result):
                 blocks = "attention" if self.mixing == "attention" else "convolutional"
                 end = "high" if self.mixing == "attention" else "low"
                 text += (
-                    f"; claim C7, that noise of {end} frequency costs {blocks} models less "
-                    f"accuracy: {verdict}"
+                    f"; claim C7 within one model, that noise of {end} frequency costs "
+                    f"{blocks} models less accuracy: {verdict}"
                 )
             findings.append(Finding(text))
         return tuple(findings)

@@ -179,10 +179,6 @@ def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
         f" and by {_number(summary, lowest)} relative to the lowest frequency "
         f"{_counts(summary, lowest)}"
     )
-    signs = summary.directions()[[mean, lowest]]
-    if signs[0] == signs[1] != 0:
-        filter_ = "low-pass" if signs[0] < 0 else "high-pass"
-        return Finding(f"{kind} blocks are {filter_}: {text}; {_over(summary)}")
     highest = summary.mean[rows[ABSOLUTE]] if ABSOLUTE in rows else np.nan
     if np.isfinite(highest):
         zero, low = highest - summary.mean[mean], highest - summary.mean[lowest]
@@ -190,6 +186,10 @@ def _fourier(summary: KindSummary, kind: str, rows: dict[str, int]) -> Finding:
             f"; the log amplitude itself changes by {zero:+.2g} at frequency 0, {low:+.2g} at "
             f"the lowest and {highest:+.2g} at the highest frequency"
         )
+    signs = summary.directions()[[mean, lowest]]
+    if signs[0] == signs[1] != 0:
+        filter_ = "low-pass" if signs[0] < 0 else "high-pass"
+        return Finding(f"{kind} blocks are {filter_}: {text}; {_over(summary)}")
     code = "VP107" if _disagree(summary, mean, lowest) else ""
     without = np.isnan(summary.low[[mean, lowest]]).any()  # `_over` says so
     end = "" if signs.any() or without else "; the mean change is not significant"
