@@ -19,7 +19,7 @@ from visprism.results.intrinsic_dimension import IntrinsicDimensions
 @ANALYSES.register
 @dataclass(frozen=True)
 class IntrinsicDimension(Analysis):
-    """Intrinsic dimension of the features of each block (TwoNN), and their export."""
+    """Intrinsic dimension of the features of each block (TwoNN), and export of the features."""
 
     name = "intrinsic-dimension"
     needs = Needs.FEATURES

@@ -21,7 +21,7 @@ _TRACE_IMAGES = 32  # training images of the Hessian traces, at most
 @ANALYSES.register
 @dataclass(frozen=True)
 class Quantization(Analysis):
-    """NLL rise with the weights of one block at a few bits, beside its Hessian trace."""
+    """NLL rise after rounding one block to a few bits, beside its Hessian trace."""
 
     name = "quantization"
     group = "robustness"

@@ -1,4 +1,4 @@
-"""Quantization sensitivity: accuracy and NLL with the weights of one block at a few bits.
+"""Quantization sensitivity: accuracy and NLL with one block rounded to a few bits.
 
 Source: Nagel et al. (2021), A white paper on neural network quantization, sec. 2 (symmetric
 uniform quantization, per channel) and sec. 3.5 (sensitivity of single layers).
