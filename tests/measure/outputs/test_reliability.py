@@ -175,9 +175,7 @@ def test_parts_that_cannot_be_are_refused(random_predictions):
 def test_where_no_finite_temperature_is_best_it_says_why():
     right = torch.eye(4).repeat(5, 1)
     targets = torch.arange(4).repeat(5)
-    with pytest.raises(
-        InputError, match=r"at least one of the 20 images .* falls to 0"
-    ):
+    with pytest.raises(InputError, match=r"at least one of the 20 images .* falls to 0"):
         temperature(Predictions(2 * right, targets))
     with pytest.raises(InputError, match=r"better than by chance, .* infinite temperature"):
         temperature(Predictions(-2 * right, targets))

@@ -187,7 +187,10 @@ def test_the_largest_disagreement_is_reported_with_what_it_is_over():
     }
     result = replace(result, **columns, provenance=Provenance(images=64, split="test"))
     (finding,) = (f for f in result.findings() if f.code)
-    assert "at 3 of 3 distances, by ratio most at 0.5: 9 [9, 9] with frozen, 1 [1, 1]" in finding.text
+    assert (
+        "at 3 of 3 distances, by ratio most at 0.5: 9 [9, 9] with frozen, 1 [1, 1]"
+        in finding.text
+    )
     assert "over 3 direction pairs and 64 test images" in finding.text
 
 
