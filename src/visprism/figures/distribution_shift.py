@@ -11,7 +11,7 @@ from visprism.results.distribution_shift import DistributionShift
 _MOST = 40  # labels that fit
 
 
-@figure(width=3.2, height=2.4)
+@figure(width=3.2, height=2.4, share=False)
 def _(result: DistributionShift, ax: Axes) -> Axes:
     """Accuracy on each set with its interval, and a mark for that on the data."""
     rows = np.arange(len(result))

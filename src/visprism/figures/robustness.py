@@ -15,7 +15,7 @@ from visprism.results.stability import Stability
 _WHITE_BELOW = 0.6  # error rate below which the cell is dark
 
 
-@figure(width=2.9, height=3.3, key=error_rate_bar, key_width=0.7)
+@figure(width=2.9, height=3.3, key=error_rate_bar, key_width=0.7, share=False)
 def _(result: Robustness, ax: Axes) -> Axes:
     """Error rate of each corruption and severity, in percent."""
     rows = result.select(result.metric == "accuracy")
@@ -49,7 +49,7 @@ def _(result: Robustness, ax: Axes) -> Axes:
     return ax
 
 
-@figure(width=2.9, height=2.9)
+@figure(width=2.9, height=2.9, share=False)
 def _(result: CorruptionErrors, ax: Axes) -> Axes:
     """Error rate of each corruption, with that of clean images and of the reference."""
     place = np.arange(len(result))[::-1]

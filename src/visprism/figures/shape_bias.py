@@ -8,7 +8,7 @@ from visprism.figures.style import FAINT, INK, KIND_COLORS, tip
 from visprism.results.shape_bias import ShapeBias
 
 
-@figure(width=2.6, height=2.8)
+@figure(width=2.6, height=2.8, share=False)
 def _(result: ShapeBias, ax: Axes) -> Axes:
     """Shape bias of each category with its 95 % interval, and of all images."""
     place = np.arange(len(result))[::-1]

@@ -143,12 +143,18 @@ class HessianSummary(Result):
     def _negative_curvature(self, row: int) -> str:
         """Whether there is any, by the smallest eigenvalue; leading ones may all be positive.
 
-        The smallest eigenvalue is known where it converged in all mini-batches.
+        The smallest eigenvalue is known where it converged in all mini-batches. A mean below 0
+        takes at least one mini-batch with negative curvature; a mean above 0 of several
+        mini-batches excludes none.
         """
-        smallest = float(self.smallest[row])
-        if np.isfinite(smallest):
-            return f"{'yes' if smallest < 0 else 'no'} (smallest eigenvalue {smallest:.3g})"
-        return "yes" if self.nep[row] > 0 else "open (smallest eigenvalue not converged)"
+        smallest, batches = float(self.smallest[row]), int(self.batches[row])
+        mean = f", mean of {batches} mini-batches" if batches > 1 else ", 1 mini-batch"
+        reason = f"(smallest eigenvalue {smallest:.3g}{mean})"
+        if not np.isfinite(smallest):
+            reason = "(smallest eigenvalue not converged)"
+        if self.nep[row] > 0 or smallest < 0:
+            return f"yes {reason}" if np.isfinite(smallest) else "yes"
+        return f"no {reason}" if smallest >= 0 and batches == 1 else f"open {reason}"
 
     def name_of(self, row: int) -> str:
         """Objective, images, phase and data of a row."""

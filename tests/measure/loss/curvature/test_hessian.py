@@ -217,11 +217,13 @@ def test_the_smallest_eigenvalue_is_withheld_unless_it_converged():
 def test_negative_curvature_is_open_where_no_smallest_eigenvalue_converged():
     mixed = spectrum_at_end([[4, -3, 2], [8, 6, -1]])
     positive = spectrum_at_end([[4, 3, 2], [8, 6, 1]])
+    single = spectrum_at_end([[4, 3, 2]])
     vague = replace(positive, converged=positive.which != "SA")
-    readings = [s.summary().answers()[-1].reading for s in (mixed, positive, vague)]
+    readings = [s.summary().answers()[-1].reading for s in (mixed, single, positive, vague)]
     assert readings == [
-        "yes (smallest eigenvalue -2)",
-        "no (smallest eigenvalue 1.5)",
+        "yes (smallest eigenvalue -2, mean of 2 mini-batches)",
+        "no (smallest eigenvalue 2, 1 mini-batch)",
+        "open (smallest eigenvalue 1.5, mean of 2 mini-batches)",
         "open (smallest eigenvalue not converged)",
     ]
 
