@@ -7,7 +7,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from visprism.core.errors import InputError
-from visprism.figures import panel, plot, save_figure
+from visprism.figures import panel, plot, save_figure, shapes
 from visprism.figures.registry import frame_of
 
 
@@ -42,6 +42,13 @@ def test_models_with_other_rows_have_their_own_labels(made):
     assert alone[0][1:] == alone[1] != []
     first, other = figure.axes
     assert first.get_xlim() == other.get_xlim()
+
+
+def test_one_color_means_one_value_in_all_models():
+    figure = Figure()
+    images = [ax.imshow(scale * np.eye(2)) for scale, ax in enumerate(figure.subplots(1, 2), 1)]
+    shapes._picture_bar(figure, [image.axes for image in images])
+    assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
 
 
 def test_a_key_of_several_lines_takes_no_room_from_the_axes(made):

@@ -101,10 +101,11 @@ def test_a_comparison_of_two_models_is_refused():
 # The interval over batches.
 
 
-def structure(score, error, groups):
+def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
     columns = {name: np.array([1, 1, 2]) for name in ("stage", "other_stage", "pairs")}
     columns["other_stage"] = np.array([1, 2, 2])
-    floats = {name: np.zeros(3) for name in ("cka", "expected", "excess")}
+    floats = {name: np.zeros(3) for name in ("cka", "expected")}
+    floats["excess"] = np.array(excess)
     return BlockStructure(**columns, **floats, score=score, score_error=error, groups=groups)
 
 
@@ -112,8 +113,16 @@ def structure(score, error, groups):
     ("score", "words", "verdict"),
     [
         (0.02, "not significant", "undecided"),
-        (0.05, "CKA is higher within stages than between", "supports"),
-        (-0.05, "CKA is lower within stages than between", "contradicts"),
+        (
+            0.05,
+            "CKA is higher within stages than between",
+            "supports",
+        ),
+        (
+            -0.05,
+            "CKA is lower within stages than between",
+            "contradicts",
+        ),
     ],
 )
 def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdict):
@@ -121,9 +130,9 @@ def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdi
     margin = 2.262157 * 0.01  # the 97.5 % point of t with 9 degrees of freedom
     assert result.interval() == pytest.approx((score - margin, score + margin))
     (finding,) = result.findings()
-    assert finding.text.endswith(
-        f"at equal distance): {words}; interval over 10 groups of batches"
-    )
+    assert finding.text.endswith("; interval over 10 groups of batches")
+    above = ", above that at equal distance in 2 of 2 stages" if "CKA" in words else ""
+    assert f"at equal distance): {words}{above}; interval" in finding.text
     (answer,) = result.answers()
     assert (answer.claim, answer.verdict, answer.over) == ("C9", verdict, "batches")
 
@@ -180,3 +189,8 @@ def test_the_interval_covers_the_population_score(batches):
         low, high = probe.result().block_structure().interval()
         covered += low <= truth <= high
     assert 0.92 <= covered / repeats <= 0.975
+
+
+def test_a_score_that_most_stages_contradict_is_undecided():
+    (answer,) = structure(0.05, 0.01, 10, excess=(0.3, 0.0, -0.1)).answers()
+    assert (answer.verdict, answer.reading) == ("undecided", "undecided (in 1 of 2 stages)")

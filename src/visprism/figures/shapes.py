@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
@@ -102,13 +103,21 @@ def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
 
 
 def _value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
-    """A color bar at the side, with the scale of the first axes."""
-    mappable = next((m for ax in axes for m in (*ax.images, *ax.collections)), None)
-    if mappable is not None:
+    """A color bar at the side, of one scale for all axes."""
+    mappables = [m for ax in axes for m in (*ax.images, *ax.collections)]
+    if mappables:
+        _share_scale(mappables)
         bar = figure.colorbar(
-            mappable, ax=list(axes), label=str(mappable.get_label()), pad=0.02
+            mappables[0], ax=list(axes), label=str(mappables[0].get_label()), pad=0.02
         )
         bar.outline.set_visible(False)
+
+
+def _share_scale(mappables: Sequence[ScalarMappable]) -> None:
+    """Let one color mean one value in all of them."""
+    ends = np.array([m.get_clim() for m in mappables], dtype=float)
+    for mappable in mappables:
+        mappable.set_clim(np.nanmin(ends), np.nanmax(ends))
 
 
 @figure(width=2.5, height=2.35, share=False, key=_value_bar, key_width=0.7)
@@ -163,6 +172,7 @@ def _(result: Surface, ax: Axes) -> Axes:
 def _picture_bar(figure: Figure, axes: Sequence[Axes]) -> None:
     images = [image for ax in axes for image in ax.images]
     if images:
+        _share_scale(images)
         norm = Normalize(*images[0].get_clim())
         color_bar(figure, axes, scale=norm, pad=0.01)
 

@@ -253,6 +253,8 @@ class BlockStructure(Result):
             verdict = "not significant"
         else:
             verdict = f"CKA is {'higher' if low > 0 else 'lower'} within stages than between"
+            above, of = self._stages_above()
+            verdict += f", above that at equal distance in {above} of {of} stages"
         return (
             Finding(
                 f"{text} (CKA within minus between {stages} stages, at equal distance): "
@@ -266,6 +268,8 @@ class BlockStructure(Result):
             return ()
         low, high = self.interval()
         verdict = "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
+        above, stages = self._stages_above()
+        mixed = verdict == "supports" and 2 * above <= stages
         return (
             Answer(
                 question=questions.BLOCK_STRUCTURE.text,
@@ -275,9 +279,15 @@ class BlockStructure(Result):
                 high=high,
                 over="batches",
                 claim="C9",
-                verdict=verdict,
+                verdict="undecided" if mixed else verdict,
+                reading=f"undecided (in {above} of {stages} stages)" if mixed else "",
             ),
         )
+
+    def _stages_above(self) -> tuple[int, int]:
+        """Number of stages whose mean CKA exceeds that at equal distance, and of stages."""
+        excess = self.excess[(self.stage == self.other_stage) & np.isfinite(self.excess)]
+        return int((excess > 0).sum()), len(excess)
 
 
 def structure_score(
