@@ -135,9 +135,8 @@ def _(names: Names) -> None:
         findings = [
             str(f) for r in names["study"][model].results("ablation") for f in r.findings()
         ]
-        (line,) = [
-            f for f in findings if f"whole block replaced by the identity, {kind}, late" in f
-        ]
+        beginning = f"whole block replaced by the identity, {kind}, late minus early:"
+        (line,) = [f for f in findings if beginning in f]
         return line
 
     for model, kind in (("ResNet-20", "conv"), ("ViT-Pico", "mlp")):

@@ -1,13 +1,17 @@
 """Panels: several models side by side, ready for a paper; and files that do not change."""
 
+from dataclasses import replace
+from io import BytesIO
+
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from PIL import Image
 
 from visprism.core.errors import InputError
-from visprism.figures import panel, plot, save_figure, shapes
+from visprism.figures import panel, plot, render_figure, save_figure, shapes
 from visprism.figures.registry import frame_of
 
 
@@ -42,6 +46,15 @@ def test_models_with_other_rows_have_their_own_labels(made):
     assert alone[0][1:] == alone[1] != []
     first, other = figure.axes
     assert first.get_xlim() == other.get_xlim()
+
+
+def test_no_label_is_cut_off(made):
+    """The layout holds at the resolution of the file."""
+    result = made["kind_ablations"]
+    names = np.array(["attention, late minus early, stage 1", "mlp", "attention minus mlp"])
+    figure = panel({"A": replace(result, comparison=names), "B": result})
+    pixels = np.asarray(Image.open(BytesIO(render_figure(figure, "png"))).convert("L"))
+    assert pixels[:, :3].min() > 128
 
 
 def test_one_color_means_one_value_in_all_models():

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from matplotlib import rc_context
+from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
 from visprism.core.errors import InputError
@@ -49,13 +49,17 @@ def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
 def _laid_out(figure: Figure) -> Iterator[None]:
     """Inside, the figure has its layout and no engine for it.
 
-    With an engine matplotlib draws the figure twice, first to compute the layout.
+    With an engine matplotlib draws the figure twice, first to compute the layout. Text has
+    another relative width at each resolution, so the layout is computed at that of PNG files.
     """
     engine = figure.get_layout_engine()
     if engine is None:
         yield
         return
+    before, resolution = figure.dpi, rcParams["savefig.dpi"]
+    figure.dpi = before if resolution == "figure" else resolution
     engine.execute(figure)
+    figure.dpi = before
     # `set_layout_engine` would leave one that does nothing.
     figure._layout_engine = None  # pyrefly: ignore
     try:
