@@ -11,6 +11,7 @@ Claim: none; these are the figures of docs/claims.md.
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 
 # Attention of small heads trains 2 to 3 times faster on a CPU unfused; timm reads this once.
@@ -19,7 +20,16 @@ os.environ.setdefault("TIMM_FUSED_ATTN", "0")
 import torch
 
 from visprism.claims import RawNumbers, run_claims
-from visprism.claims.report import claim_figure, markdown_runs, markdown_table, sections_of
+from visprism.claims.report import (
+    claim_figure,
+    learning_curves,
+    markdown_effects,
+    markdown_runs,
+    markdown_table,
+    sections_of,
+)
+from visprism.claims.scales import scale_of
+from visprism.claims.verdicts import trained_runs
 from visprism.core.files import write_text
 from visprism.figures import save_figure
 
@@ -54,15 +64,24 @@ def main() -> None:
 
 def write(raw: RawNumbers) -> None:
     """The raw numbers, a figure for each claim, and the tables of the page."""
-    raw.save(Path(__file__).parent / "results" / "claims" / f"{raw.scale}.json")
-    lines = [markdown_table(raw), ""]
+    folder = Path(__file__).parent / "results" / "claims"
+    folder.mkdir(parents=True, exist_ok=True)
+    command = f"python benchmarks/claims.py --scale {raw.scale} --data parquet:DIR"
+    raw = replace(raw, data=scale_of(raw.scale).data, origin={**raw.origin, "command": command})
+    raw.save(folder / f"{raw.scale}.json")
+    lines = [f"`{command}`", "", markdown_table(raw), ""]
     for section in sections_of(raw):
         if section.effects is not None:
             stem = ROOT / "docs" / "figures" / "claims" / section.code
             save_figure(claim_figure(section.effects), stem, formats=["png"])
             lines += [f"### {section.code}: {section.verdict}", "", f"{section.statement}.", ""]
             lines += [f"![Effects of {section.code}](figures/claims/{section.code}.png)", ""]
-    lines += ["### Trained networks", "", markdown_runs(raw), ""]
+            lines += [markdown_effects(section), ""]
+    save_figure(learning_curves(raw), ROOT / "docs/figures/claims/learning_curves", ["png"])
+    total = trained_runs(raw).findings()[0].text
+    lines += ["### Trained networks", "", f"{total}, on {raw.origin['machine']}.", ""]
+    lines += ["![Learning curves of all runs](figures/claims/learning_curves.png)", ""]
+    lines += [markdown_runs(raw), ""]
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     write_text(PAGE, f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n{END}{after}")
