@@ -8,6 +8,7 @@ from visprism.core.errors import InputError
 from visprism.report import drawings
 from visprism.results import questions
 from visprism.results.answers import Answer
+from visprism.results.calibration import Temperature
 from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.study import Entry
 from visprism.study.report_content import content_of
@@ -89,6 +90,18 @@ def test_a_model_without_an_answer_has_the_reason_of_its_failure(study):
     failed = replace(study.failures[0], analysis="test-norms", reason="no blocks")
     (falls, _) = content_of(replace(without, failures=(failed,))).questions
     assert falls.measures[0].cells["b"][0].reason == "no blocks"
+
+
+def test_a_result_states_why_it_has_no_number(study):
+    temperature = Temperature(temperature=1.5, images=8, fitted_images=8)
+    without = Temperature(reason="temperature must exist, got none.")
+    entries = [
+        Entry((model,), "calibration", (result,))
+        for model, result in (("a", temperature), ("b", without))
+    ]
+    table = content_of(replace(study, entries=tuple(entries), failures=())).questions
+    (row,) = [q for q in table if str(q.question) == questions.TEMPERATURE.text]
+    assert row.measures[0].cells["b"][0].reason == "temperature must exist, got none"
 
 
 def test_numbers_of_several_parts_of_a_model_are_one_measure(study, monkeypatch):

@@ -23,6 +23,7 @@ class ReportTable:
         self.rows = study.table()
         self._origins = dict(_origins(study))
         self._failures = {(f.model, f.analysis): f.reason for f in study.failures}
+        self._reasons = dict(_reasons(study))
 
     def questions(self) -> list[QuestionRows]:
         """Every question; rows that differ in the part of the model alone are one measure."""
@@ -67,9 +68,10 @@ class ReportTable:
 
     def _empty(self, row: Row, model: str) -> Cell:
         """Why a model has no number."""
-        analysis, _ = self._origins[row.question, row.quantity]
+        analysis, kind = self._origins[row.question, row.quantity]
         failure = self._failures.get((model, analysis))
-        reason = failure or (
+        reason = failure or self._reasons.get((model, kind))
+        reason = reason or (
             "the analysis gives no such number for this model"
             if row.cells
             else "a number of both models"
@@ -87,6 +89,15 @@ def _origins(study: Study) -> Iterator[tuple[Key, Origin]]:
         for result in reversed(entry.results):
             for answer in result.answers():
                 yield (answer.question, answer.quantity), (entry.analysis, type(result))
+
+
+def _reasons(study: Study) -> Iterator[tuple[tuple[str, type[Result]], str]]:
+    """Why results have no number, by model and type, where they state it."""
+    for entry in study.entries:
+        for result in entry.results:
+            reason = getattr(result, "reason", "")
+            if isinstance(reason, str) and reason and len(entry.models) == 1:
+                yield (entry.models[0], type(result)), reason.rstrip(".")
 
 
 def _comparison(row: Row) -> Comparison:
