@@ -5,6 +5,7 @@ between cuts are merged to blocks (`segments`). This module assigns each block i
 depth and layout. Nothing depends on names or classes.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -109,8 +110,8 @@ def _forward_order(graph: Graph, row: Sequence[Segment]) -> list[int]:
 
 
 def _nodes(row: Sequence[Segment], i: int) -> tuple[int, ...]:
-    """The nodes of a block; in a model of one stream with those that nothing reads."""
-    if any(segment.stream for segment in row):
+    """The nodes of a block; in a model without side inputs with those that nothing reads."""
+    if any(after.start != before.end for before, after in itertools.pairwise(row)):
         return tuple(node.index for node in row[i].nodes)
     return tuple(range(row[i].start + 1, row[i].end + 1))
 

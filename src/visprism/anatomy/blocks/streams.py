@@ -35,7 +35,7 @@ class Path:
     row: tuple[CutSegment, ...]
     works: int  # fewest operations with weights on a way from its source to its end
     stream: int = 0
-    one_block: bool = False  # a branch of a stream, which flows back into it
+    one_block: bool = False  # such as a cell, or a branch that flows back into its stream
 
     @property
     def source(self) -> int:
@@ -46,6 +46,11 @@ class Path:
     def end(self) -> int:
         """The node that gives its last tensor."""
         return self.row[-1].end
+
+    @property
+    def branches(self) -> int:
+        """The number of its segments that have several paths."""
+        return sum(part.type == "branches" for part in self.row)
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,12 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     most = holds_most(graph, part)
     split = _paths(graph, part, latest=False)
     if not _in_parallel(graph, part, split.paths, most=most):
-        cells = [p for p in split.paths if any(s.type == "branches" for s in p.row)]
-        return _paths(graph, part, latest=True) if most and len(cells) > 1 else None
+        cells = [path for path in split.paths if path.branches]
+        if not most or len(cells) < 2:
+            return None
+        split = _paths(graph, part, latest=True)
+        paths = [replace(path, one_block=path.branches < 2) for path in split.paths]
+        return replace(split, paths=tuple(paths))
     nested = [_with_nested(graph, path) for path in split.paths]
     paths = sorted(itertools.chain.from_iterable(nested), key=lambda path: path.end)
     return replace(split, paths=tuple(_with_streams(graph, part, paths)))
@@ -86,7 +95,7 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
 def _paths(graph: Graph, part: CutSegment, *, latest: bool) -> Split:
     """The paths of a segment; `latest` takes the latest tensor that comes in as their source."""
     groups, end = _groups(graph, part), part.end
-    joint = {end}
+    joint = set(groups.pop(end))
     users = readers(graph, [n.index for n in part.nodes])
     paths = []
     for last, group in groups.items():
@@ -95,24 +104,28 @@ def _paths(graph: Graph, part: CutSegment, *, latest: bool) -> Split:
         joint.update(n.index for segment in tail for n in segment.nodes)
         if len(tail) < len(path.row):
             paths.append(replace(path, row=path.row[: len(path.row) - len(tail)]))
-    return Split(tuple(paths), _joint(graph, sorted(joint), latest=latest))
+    return Split(tuple(paths), _joint(graph, sorted(joint)))
 
 
-def _joint(graph: Graph, group: Sequence[int], *, latest: bool) -> CutSegment:
-    """The operations that join the paths, as one segment."""
+def _joint(graph: Graph, group: Sequence[int]) -> CutSegment:
+    """The operations that join the paths, as one segment, which continues the latest path."""
     nodes = tuple(graph.nodes[i] for i in group)
-    source, _ = _source(graph, group, latest=latest)
+    inputs = {i for node in nodes for i in node.inputs}
     work = any(node.role in WORK for node in nodes)
-    return CutSegment(source, group[-1], nodes, "work" if work else "trivial")
+    type_ = "work" if work else "trivial"
+    return CutSegment(max(inputs - set(group)), group[-1], nodes, type_)
 
 
 def _groups(graph: Graph, part: CutSegment) -> dict[int, list[int]]:
-    """The nodes of each path, by its last node; those without work are copied to all readers."""
+    """The nodes of each path, and of what joins them, by the last node.
+
+    Those without work are copied to all that read them.
+    """
     indices = [n.index for n in part.nodes]
     users = readers(graph, indices)
     after: dict[int, int] = {part.end: part.end}  # the next node on every way to the end
     last_of: dict[int, int] = {}
-    groups: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {part.end: [part.end]}
     for index in reversed(indices[:-1]):
         after[index] = _meeting(after, users[index])
         last_of[index] = index if after[index] == part.end else last_of[after[index]]
@@ -120,8 +133,9 @@ def _groups(graph: Graph, part: CutSegment) -> dict[int, list[int]]:
     groups = {last: sorted(group) for last, group in sorted(groups.items())}
 
     def is_path(last: int, group: Sequence[int]) -> bool:
-        shape = graph.nodes[last].shape
-        return shape is not None and any(graph.nodes[i].role in WORK for i in group)
+        node = graph.nodes[last]
+        work = any(graph.nodes[i].role in WORK for i in group)
+        return last == part.end or (node.shape is not None and work)
 
     copied: dict[int, set[int]] = {}
     for last, group in groups.items():
@@ -209,8 +223,10 @@ def _later(graph: Graph, path: Path, *, most: bool) -> Iterator[int]:
     """Ends of the blocks of a path that come after another one."""
     parts = [part for part in path.row if part.has_work]
     for i, part in enumerate(parts):
-        if i > 0 and (part.residual or most) or split_streams(graph, part) is not None:
+        if (i > 0 and part.residual) or split_streams(graph, part) is not None:
             yield part.end
+    if most and len(parts) > 1:
+        yield path.end
 
 
 def _with_nested(graph: Graph, path: Path) -> list[Path]:
