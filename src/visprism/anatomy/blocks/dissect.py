@@ -89,7 +89,7 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
                 shape=shape,
                 layout=layout,
                 stream=segment.stream,
-                previous=before.name if before else "",
+                previous=_previous(blocks, before),
                 parameters=tuple(sorted({p for n in segment.nodes for p in n.parameters})),
                 nodes=_nodes(row, i),
                 start=before.end if before else 0,
@@ -107,6 +107,17 @@ def _forward_order(graph: Graph, row: Sequence[Segment]) -> list[int]:
         inputs = {i for node in segment.nodes for i in graph.nodes[node.index].inputs}
         order[segment.end] = max((order[i] + 1 for i in inputs & order.keys()), default=0)
     return list(order.values())
+
+
+def _previous(blocks: Sequence[Block], before: Block | None) -> str | None:
+    """The name of the nearest block on a grid, if it is not the last one of `blocks`."""
+    ends = {block.end: block for block in blocks}
+    while before is not None and before.layout is None:
+        before = ends.get(before.start)
+    last = next((block for block in reversed(blocks) if block.layout is not None), None)
+    if before is last:
+        return None
+    return before.name if before else ""
 
 
 def _nodes(row: Sequence[Segment], i: int) -> tuple[int, ...]:

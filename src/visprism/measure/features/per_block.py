@@ -1,6 +1,7 @@
 """Blocks as rows: the columns that describe a block, and means over the blocks of one kind."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,21 @@ def predecessors(blocks: Sequence[Block], between: Mapping[str, str]) -> dict[st
         blocks: that were observed, in forward order.
         between: names of the blocks off the grid before a block, by its name.
     """
-    previous = [None, *blocks[:-1]]
-    pairs = list(zip(blocks, previous, strict=True))
+    pairs = blocks_before(blocks).items()
     return {
         "previous": np.array([p.name if p and on_one_grid(b, p) else "" for b, p in pairs]),
         "between": np.array([between.get(b.name, "") for b in blocks]),
+    }
+
+
+def blocks_before(blocks: Iterable[Block]) -> dict[Block, Block | None]:
+    """The block before each of several in forward order: in its stream, if there are several."""
+    row = list(blocks)
+    by_name = {block.name: block for block in row}
+    return {
+        block: before if block.previous is None else by_name.get(block.previous)
+        for before, block in itertools.pairwise([None, *row])
+        if block is not None
     }
 
 
