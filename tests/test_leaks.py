@@ -11,6 +11,8 @@ from unusual_modules import built
 
 from visprism.anatomy import dissect
 from visprism.measure.features import FourierProbe, VarianceProbe, observe
+from visprism.measure.loss import Objective
+from visprism.measure.loss.products import hvp
 from visprism.measure.outputs import predict
 from visprism.study import examine
 
@@ -50,10 +52,19 @@ def repeated(work, number):
 
 MODEL = built("attention")
 ANATOMY = dissect(MODEL, IMAGES)
+
+
+def hessian_vector_product():
+    """Of the loss of a network with attention."""
+    objective = Objective(MODEL, [(IMAGES, torch.tensor([0, 1]))])
+    hvp(objective, torch.ones(len(objective.decay)))
+
+
 CALLS = {
     "dissect": lambda: dissect(MODEL, IMAGES),
     "observe": lambda: observe(ANATOMY, [IMAGES], [FourierProbe(), VarianceProbe()]),
     "predict": lambda: predict(MODEL, [(IMAGES, torch.tensor([0, 1]))]),
+    "hvp": hessian_vector_product,  # softmax saves its output for the backward pass
 }
 # Memory that the allocator keeps in pieces, whatever the number of calls.
 SLACK = 16 * 2**20

@@ -165,11 +165,17 @@ class _HeldMemory:
         self._seen: set[int] = set()
 
     def note(self, tensor: Tensor) -> Tensor:
+        """Count the memory of a saved tensor.
+
+        Returns:
+            The tensor without its graph. Otherwise an operation that saves its output, such as
+            softmax, would refer to itself through it, and the graph would never be freed.
+        """
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._seen:
             self._seen.add(storage.data_ptr())
             self.bytes += storage.nbytes()
-        return tensor
+        return tensor.detach()
 
 
 def _hessian(graph: BatchGraph) -> Linear:
