@@ -121,7 +121,9 @@ def costs(anatomy: Anatomy) -> Costs:
     """
     numbers = {name: p.numel() for name, p in anatomy.model.named_parameters()}
     sizes = np.array([map_size(block.shape) for block in anatomy])
+    streams = np.array([b.stream for b in anatomy])
     return Costs(
+        stream=streams if streams.any() else 0,
         block=np.array([b.name for b in anatomy]),
         kind=np.array([b.kind for b in anatomy]),
         stage=np.array([b.stage for b in anatomy]),

@@ -96,11 +96,13 @@ def _paths(graph: Graph, part: CutSegment, *, latest: bool) -> Split:
     """The paths of a segment; `latest` takes the latest tensor that comes in as their source."""
     groups, end = _groups(graph, part), part.end
     joint = set(groups.pop(end))
+    if latest:
+        groups = _without_last_cell(graph, groups, joint)
     users = readers(graph, [n.index for n in part.nodes])
     paths = []
     for last, group in groups.items():
         path = _path(graph, group, latest=latest)
-        tail = _pooled_tail(graph, path) if users[last] == [end] else ()
+        tail = _pooled_tail(graph, path) if users.get(last) == [end] else ()
         joint.update(n.index for segment in tail for n in segment.nodes)
         if len(tail) < len(path.row):
             paths.append(replace(path, row=path.row[: len(path.row) - len(tail)]))
@@ -114,6 +116,26 @@ def _joint(graph: Graph, group: Sequence[int]) -> CutSegment:
     work = any(node.role in WORK for node in nodes)
     type_ = "work" if work else "trivial"
     return CutSegment(max(inputs - set(group)), group[-1], nodes, type_)
+
+
+def _without_last_cell(
+    graph: Graph, groups: dict[int, list[int]], joint: set[int]
+) -> dict[int, list[int]]:
+    """Paths without the operations of the module that joins them, which are added to `joint`.
+
+    The paths inside the last cell end where the segment does, as the cells themselves do.
+    """
+    module = graph.nodes[max(joint)].module
+    around = f"{module}."
+
+    def is_inside(index: int) -> bool:
+        return f"{graph.nodes[index].module}.".startswith(around)
+
+    if not module or all(map(is_inside, groups)):
+        return groups
+    joint.update(i for group in groups.values() for i in group if is_inside(i))
+    rest = [[i for i in group if not is_inside(i)] for group in groups.values()]
+    return {group[-1]: group for group in rest if group}
 
 
 def _groups(graph: Graph, part: CutSegment) -> dict[int, list[int]]:

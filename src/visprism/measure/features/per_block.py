@@ -18,7 +18,14 @@ def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
         "stage": np.array([b.stage for b in blocks]),
         "depth": np.array([b.depth for b in blocks]),
         "subsampling": np.array([b.subsampling for b in blocks]),
+        "stream": streams_of(blocks),
     }
+
+
+def streams_of(blocks: Sequence[Block]) -> np.ndarray | int:
+    """The column of the streams, or 0 where there is only one."""
+    streams = np.array([b.stream for b in blocks], dtype=int)
+    return streams if streams.any() else 0
 
 
 def predecessors(blocks: Sequence[Block], between: Mapping[str, str]) -> dict[str, Any]:
