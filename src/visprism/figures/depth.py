@@ -1,5 +1,6 @@
 """Shared parts of figures over the depth of a network: shading, points, keys."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -29,8 +30,7 @@ _KEY_SIZE = 7.0  # points
 _KEY_HANDLE = 0.3  # inches; a marker and the gaps about it
 _KEY_LINE = 0.14
 
-# Of streams: what everything passes through, then the parallel ones.
-_LINES = ("-", "-", (0, (4, 2)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))
+_LINES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of streams
 
 SHADES = {"attention span": ATTENTION_SHADE, "subsampling span": SUBSAMPLING_SHADE}
 
@@ -74,10 +74,10 @@ def points(ax: Axes, result: Result, quantity: str) -> Axes:
     depth, value = columns["depth"], np.asarray(getattr(result, quantity), dtype=float)
     low, high = result.intervals_of(quantity)
     stream = columns.get("stream", np.zeros(len(depth)))
-    for number in np.unique(stream):
+    for number, style in zip(np.unique(stream), itertools.cycle(_LINES), strict=False):
         rows = stream == number
-        line = {"linestyle": _LINES[int(number) % len(_LINES)], "zorder": 2}
-        ax.plot(depth[rows], value[rows], color=FAINT, linewidth=0.8, label="_by depth", **line)
+        line = {"color": FAINT, "linewidth": 0.8, "linestyle": style, "zorder": 2}
+        ax.plot(depth[rows], value[rows], label="_by depth", **line)
     for i, (name, kind) in enumerate(zip(columns["block"], columns["kind"], strict=True)):
         ax.errorbar(
             depth[i],
