@@ -260,8 +260,30 @@ def _with_nested(graph: Graph, path: Path) -> list[Path]:
         if split is not None:
             result += [replace(path, row=tuple(row)), *split.paths] if row else split.paths
             row, part = [], split.joint
+        sides, part = _without_side(graph, part)
+        result += sides
         row.append(part)
     return [*result, replace(path, row=tuple(row))]
+
+
+def _without_side(graph: Graph, part: CutSegment) -> tuple[list[Path], CutSegment]:
+    """The residual sums that a part has in a side input alone, as a path, and the rest."""
+    dependent = {part.start}
+    for node in part.nodes:
+        if dependent.intersection(node.inputs):
+            dependent.add(node.index)
+    side = [n.index for n in part.nodes if n.index not in dependent]
+    read = {i for n in part.nodes if n.index in dependent for i in n.inputs}
+    if len(read.intersection(side)) != 1:
+        return [], part
+    row = cut_segments(graph, _source(graph, side, latest=False)[0], side)
+    last = max((segment.end for segment in row if segment.residual), default=0)
+    inside = [n.index for segment in row if segment.end <= last for n in segment.nodes]
+    if not inside:
+        return [], part
+    rest = tuple(n for n in part.nodes if n.index not in inside)
+    path = _path(graph, sorted(inside), latest=False)
+    return [path], replace(part, nodes=rest, type=type_of(rest))
 
 
 def _with_streams(graph: Graph, part: CutSegment, paths: Sequence[Path]) -> list[Path]:
