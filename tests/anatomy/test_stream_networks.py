@@ -38,6 +38,7 @@ def coat():
     """Xu et al. (2021), fig. 3: four serial stages, then the last three in parallel."""
     return CoaT(
         img_size=64,
+        patch_size=4,
         embed_dims=(16, 16, 16, 16),
         serial_depths=(1, 1, 1, 1),
         parallel_depth=2,
@@ -71,13 +72,22 @@ def attentions(names, numbers):
 
 
 def coat_parallel(stage):
-    parts = (f"cpe{stage}*", f"parallel_blocks.?.factoratt_crpe{stage}", "parallel_blocks.?.mlp2*")
+    parts = (
+        f"cpe{stage}*",
+        f"parallel_blocks.?.factoratt_crpe{stage}",
+        "parallel_blocks.?.mlp2*",
+    )
     return [*parts, *parts]
 
 
 def coat_stage(stage):
     """The patch embedding, the convolutional position encoding, attention and MLP."""
-    names = ("patch_embed{}", "cpe{}", "serial_blocks{}.0.factoratt_crpe", "serial_blocks{}.0.mlp")
+    names = (
+        "patch_embed{}",
+        "cpe{}",
+        "serial_blocks{}.0.factoratt_crpe",
+        "serial_blocks{}.0.mlp",
+    )
     return [name.format(stage) for name in names]
 
 
@@ -157,7 +167,14 @@ EXPECTED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=EXPECTED, ids=lambda build: build.__name__)
+SLOW = {nasnet: pytest.mark.slow}  # 2000 operations, traced twice
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(n, marks=SLOW.get(n, ())) for n in EXPECTED],
+    ids=lambda build: build.__name__,
+)
 def network(request):
     torch.manual_seed(0)
     side, streams = EXPECTED[request.param]

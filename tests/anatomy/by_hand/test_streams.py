@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from visprism import VarianceProbe, observe
 from visprism.anatomy import ablate, block_ablations, costs, dissect, inner_blocks, watch
 
 
@@ -193,7 +194,7 @@ def test_the_branches_of_one_of_several_modules_are_no_streams(images):
     assert {b.stream for b in anatomy} == {0}
 
 
-# Watching and ablation.
+# Watching, observing and ablation.
 
 
 def test_the_feature_map_of_a_block_is_that_of_its_stream(streams, images):
@@ -206,6 +207,21 @@ def test_the_feature_map_of_a_block_is_that_of_its_stream(streams, images):
         assert torch.equal(maps["fine.1"], model.run_fine(fine, 0))
         expected = model.run_coarse(coarse, 0) + model.down[0](maps["fine.1"])
         assert torch.equal(maps["down.0"], expected)
+
+
+def test_a_change_across_a_block_is_relative_to_its_stream(streams, images):
+    (result,) = observe(streams, [images], [VarianceProbe()])
+    rows = {name: i for i, name in enumerate(result.block.tolist())}
+    before = result.previous.tolist()
+    assert [before[rows[name]] for name in FINE] == ["stem", *FINE[:-1]]
+    assert [before[rows[name]] for name in ["coarsen", *COARSE]] == [
+        "",
+        "coarsen",
+        *COARSE[:-1],
+    ]
+    variance = result.variance[[rows["coarse.0"], rows["coarsen"]]]
+    assert result.change[rows["coarse.0"]] == pytest.approx(variance[0] / variance[1] - 1)
+    assert result.stream[[rows["fine.0"], rows["coarse.0"]]].tolist() == [0, 1]
 
 
 def test_blocks_of_a_stream_that_keep_its_shape_can_be_ablated(streams):

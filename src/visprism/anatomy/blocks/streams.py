@@ -201,19 +201,20 @@ def _source(graph: Graph, group: Sequence[int], *, latest: bool) -> tuple[int, i
 
 def _with_joint_sums(row: Sequence[CutSegment]) -> list[CutSegment]:
     """The row with neighboring sums of side inputs as one segment."""
-
-    def is_side_sum(segment: CutSegment) -> bool:
-        reading = [n for n in segment.nodes if segment.start in n.inputs]
-        return all(n.op in SUMS for n in [*reading, segment.nodes[-1]])
-
     result: list[CutSegment] = []
     for segment in row:
-        if result and is_side_sum(segment) and is_side_sum(result[-1]):
+        if result and _is_side_sum(segment) and _is_side_sum(result[-1]):
             nodes = result[-1].nodes + segment.nodes
             result[-1] = CutSegment(result[-1].start, segment.end, nodes, type_of(nodes))
         else:
             result.append(segment)
     return result
+
+
+def _is_side_sum(segment: CutSegment) -> bool:
+    """Whether a segment adds side inputs to its start, and nothing that is made of it."""
+    reading = [n for n in segment.nodes if segment.start in n.inputs]
+    return all(n.op in SUMS for n in [*reading, segment.nodes[-1]])
 
 
 def _pooled_tail(graph: Graph, path: Path) -> tuple[CutSegment, ...]:
@@ -224,9 +225,7 @@ def _pooled_tail(graph: Graph, path: Path) -> tuple[CutSegment, ...]:
     return path.row[on_grid[-1] + 1 :] if on_grid else path.row
 
 
-def _in_parallel(
-    graph: Graph, part: CutSegment, paths: Sequence[Path], *, most: bool
-) -> bool:
+def _in_parallel(graph: Graph, part: CutSegment, paths: Sequence[Path], *, most: bool) -> bool:
     """Whether later blocks of two paths do not depend on each other."""
     ends = [(i, end) for i, path in enumerate(paths) for end in _later(graph, path, most=most)]
     bits = {end: 1 << bit for bit, (_, end) in enumerate(ends)}
@@ -277,7 +276,8 @@ def _without_side(graph: Graph, part: CutSegment) -> tuple[list[Path], CutSegmen
     if len(read.intersection(side)) != 1:
         return [], part
     row = cut_segments(graph, _source(graph, side, latest=False)[0], side)
-    last = max((segment.end for segment in row if segment.residual), default=0)
+    sums = [segment for segment in row if segment.residual and not _is_side_sum(segment)]
+    last = max((segment.end for segment in sums), default=0)
     inside = [n.index for segment in row if segment.end <= last for n in segment.nodes]
     if not inside:
         return [], part
