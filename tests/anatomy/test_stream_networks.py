@@ -21,7 +21,7 @@ def images(side):
 
 
 def crossvit():
-    """Chen et al. (2021), fig. 2: patches of 12 of the image, of 16 of the image of 32 pixels."""
+    """Chen et al. (2021), fig. 2: patches of 12, and of 16 of the image at 32 pixels."""
     return CrossVit(
         img_size=48,
         img_scale=(1.0, 2 / 3),
@@ -92,7 +92,7 @@ def coat_stage(stage):
 
 
 def hrnet_stream(number, first):
-    """Two blocks in a module, then what the other streams add; a wider block before the head."""
+    """Two blocks in a module, then what other streams add; a wider block before the head."""
     blocks = [
         name
         for stage in range(first, 5)
@@ -113,7 +113,9 @@ EXPECTED = {
             1: ({4}, ["stem", *(
                 name
                 for i in range(2)
-                for name in (*attentions(f"blocks.{i}.blocks.0.{{}}.", [0]), f"blocks.{i}.fusion.0")
+                for name in (
+                    *attentions(f"blocks.{i}.blocks.0.{{}}.", [0]), f"blocks.{i}.fusion.0"
+                )
             )]),
             2: ({2}, ["stem#2", *(
                 name
@@ -137,7 +139,8 @@ EXPECTED = {
         {
             0: ({16}, ["stem", "layer1.0"]),
             1: ({16, 8, 4, 2}, [
-                "transition1.0", *hrnet_stream(0, 2), *(f"downsamp_modules.{i}" for i in range(3))
+                "transition1.0", *hrnet_stream(0, 2),
+                *(f"downsamp_modules.{i}" for i in range(3)),
             ]),
             2: ({8}, ["transition1.1", *hrnet_stream(1, 2)]),
             3: ({4}, ["transition2", *hrnet_stream(2, 3)]),

@@ -90,6 +90,7 @@ def readers(graph: Graph, nodes: Sequence[int]) -> dict[int, list[int]]:
 
 
 def type_of(nodes: tuple[Node, ...]) -> Literal["branches", "work", "trivial"]:
+    """The type of a segment with these nodes, as `CutSegment` describes them."""
     work = [n for n in nodes if n.role in WORK]
     if not work:
         return "trivial"

@@ -71,10 +71,10 @@ def holds_most(graph: Graph, part: CutSegment) -> bool:
 def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     """The paths of a segment, or None if it has no streams.
 
-    It has streams if residual sums of two paths run in parallel, each after another block of its
-    path. In a segment that holds most of the model, any two operations with weights count
-    instead, and so do several blocks of which each reads more than one before it (the cells of
-    NASNet), which form one stream.
+    It has streams if residual sums of two paths run in parallel, each after another block of
+    its path. In a segment that holds most of the model, paths of two operations with weights
+    count too. So do blocks that each read several before them (the cells of NASNet), which form
+    one stream.
     """
     if part.type != "branches":
         return None
@@ -93,7 +93,7 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
 
 
 def _paths(graph: Graph, part: CutSegment, *, latest: bool) -> Split:
-    """The paths of a segment; `latest` takes the latest tensor that comes in as their source."""
+    """The paths of a segment; the source of each is its latest input if `latest`."""
     groups, end = _groups(graph, part), part.end
     joint = set(groups.pop(end))
     if latest:

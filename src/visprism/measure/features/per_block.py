@@ -43,7 +43,7 @@ def predecessors(blocks: Sequence[Block], between: Mapping[str, str]) -> dict[st
 
 
 def blocks_before(blocks: Iterable[Block]) -> dict[Block, Block | None]:
-    """The block before each of several in forward order: in its stream, if there are several."""
+    """The block before each of several: in its stream, or else in forward order."""
     row = list(blocks)
     by_name = {block.name: block for block in row}
     return {
