@@ -15,7 +15,13 @@ from visprism.claims.arms import ARMS
 from visprism.claims.experiment import MeasuredRun, RawNumbers, claims_of, run_claims
 from visprism.claims.paper import CLAIMS
 from visprism.claims.quantities import QUANTITIES
-from visprism.claims.report import markdown_table, page, sections_of
+from visprism.claims.report import (
+    learning_curves,
+    markdown_effects,
+    markdown_table,
+    page,
+    sections_of,
+)
 from visprism.claims.runs import run_of, runs_of
 from visprism.claims.scales import SCALES
 from visprism.claims.verdicts import DEPENDS, effects_of, trained_runs, verdicts_of
@@ -154,6 +160,21 @@ def test_the_page_shows_verdicts_effects_and_runs(experiment):
     assert html.count("not tested") == 15
     row = next(line for line in markdown_table(raw).splitlines() if "| C14 |" in line)
     assert section.verdict in row
+    effects = markdown_effects(section).splitlines()[2:]
+    assert len(effects) == len(section.effects)
+    for line, reason in zip(effects, section.effects.reason, strict=True):
+        assert line.endswith(f"{reason} |")
+
+
+def test_learning_curves_are_those_of_the_runs(experiment):
+    _, raw, _ = experiment
+    axes = {ax.get_title(): ax for ax in learning_curves(raw).axes if ax.get_title()}
+    assert set(axes) == {run.arms[0] for run in raw.runs}
+    for arm, ax in axes.items():
+        runs = [run for run in raw.runs if run.arms[0] == arm]
+        for run, line in zip(runs, ax.lines, strict=True):
+            np.testing.assert_array_equal(line.get_xdata(), run.curve["epoch"])
+            np.testing.assert_array_equal(line.get_ydata(), run.curve["test accuracy"])
 
 
 def test_protocols_that_disagree_are_named():

@@ -33,13 +33,26 @@ def test_a_pair_without_a_defined_number_is_gray(made, ax):
     assert SIMILARITY(0.0) != FAINT
 
 
-def test_lines_part_the_stages_and_name_them(made, ax):
+def test_lines_part_the_stages_and_blocks_are_named(made, ax):
     plot(made["similarity"], ax)
     places = [line.get_xydata()[0].tolist() for line in ax.lines]
     assert places == [[2, 0], [0, 2]]  # down, and across: stage 1 begins at the third block
+    names = list(dict.fromkeys(made["similarity"].block.tolist()))
     for axis in (ax.xaxis, ax.yaxis):
-        assert axis.get_ticklocs().tolist() == [1, 3.5]
-        assert [label.get_text() for label in axis.get_ticklabels()] == ["0", "1"]
+        assert axis.get_ticklocs().tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]  # middles of cells
+        assert [label.get_text() for label in axis.get_ticklabels()] == names
+
+
+def test_values_stand_in_their_cells(made, ax):
+    result = made["similarity"]
+    plot(result, ax)
+    blocks = list(dict.fromkeys(result.block.tolist()))
+    shown = {text.get_position(): text.get_text() for text in ax.texts}
+    for block, other, cka in zip(result.block, result.other, result.cka, strict=True):
+        place = blocks.index(other) + 0.5, blocks.index(block) + 0.5
+        if np.isfinite(cka):
+            number = float(shown[place].replace("\N{MINUS SIGN}", "-"))
+            assert number == pytest.approx(cka, abs=0.0051)
 
 
 def test_two_models_have_an_axis_each_named_after_them(made, ax):

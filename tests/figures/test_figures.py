@@ -55,7 +55,9 @@ def test_a_new_figure_has_the_style_of_a_paper_also_when_it_is_drawn_later(resul
     pyplot.close(ax.figure)
     labels = [*ax.get_xticklabels(), *ax.get_yticklabels(), ax.xaxis.label, ax.yaxis.label]
     assert {label.get_fontfamily()[0] for label in labels} == {"STIXGeneral"}
-    assert {label.get_size() for label in labels} == {7, 8}
+    sizes = {label.get_size() for label in labels}
+    assert sizes <= {5.5, 7, 8}  # 5.5: names of blocks
+    assert 8 in sizes
 
 
 def test_given_axes_keep_their_own_style(made):

@@ -184,6 +184,8 @@ def run_claims(
             if number % world == rank:
                 if report is not None:
                     report(f"{number + 1} of {len(trainings)}: {training.name}")
+                if is_measured(training, quantities[training.folder]):
+                    continue
                 training.train(run)
                 measure(training, quantities[training.folder], run)
                 if rank == 0:

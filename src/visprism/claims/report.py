@@ -3,20 +3,28 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from math import ceil
 
 import jinja2
 import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
-from visprism.claims.experiment import RawNumbers
+from visprism.claims.experiment import MeasuredRun, RawNumbers
 from visprism.claims.paper import CLAIMS
 from visprism.claims.verdicts import ClaimVerdict, effects_of, trained_runs, verdicts_of
 from visprism.figures import panel, render_figure
+from visprism.figures.claims import claim_rows
+from visprism.figures.style import KIND_COLORS, paper_style
 from visprism.report.inline import Glyphs, inline_svg
 from visprism.results.claims import ClaimEffects, ClaimRuns
 
 NOT_TESTED = "not tested"
+_ROW, _AXIS, _CAPTION = 0.19, 0.5, 0.2  # inches: heights in the figure of a claim
+_COLUMNS = 4  # of learning curves
+_CURVES = ("epoch", "test accuracy", "training loss")
+_ACCURACY, _LOSS = KIND_COLORS["conv"], KIND_COLORS["attention"]
 
 
 @dataclass(frozen=True)
@@ -74,13 +82,50 @@ def _section(code: str, verdict: ClaimVerdict | None, raw: RawNumbers) -> ClaimS
 
 def claim_figure(effects: ClaimEffects) -> Figure:
     """The effects of a claim, one axis for each unit."""
-    by_unit = {
-        {"%": "points", "ratio": "ratios", "": "values"}.get(unit, unit): effects.select(
-            effects.unit == unit
-        )
+    parts = {
+        unit or "values": effects.select(effects.unit == unit)
         for unit in dict.fromkeys(effects.unit.tolist())
     }
-    return panel(by_unit)
+    figure = panel(parts)
+    rows = [claim_rows(part) for part in parts.values()]
+    width, _ = figure.get_size_inches()
+    figure.set_size_inches(width, sum(_ROW * n + _AXIS for n in rows) + _CAPTION)
+    if grid := figure.axes[0].get_gridspec():
+        grid.set_height_ratios([_ROW * n + 0.1 for n in rows])
+    for ax in figure.axes:
+        ax.set_title("")
+    return figure
+
+
+def learning_curves(raw: RawNumbers) -> Figure:
+    """Training loss and test accuracy of every run against the epoch, axes for each arm."""
+    arms: dict[str, list[MeasuredRun]] = {}
+    for run in raw.runs:
+        arms.setdefault(run.arms[0], []).append(run)
+    rows = ceil(len(arms) / _COLUMNS)
+    with paper_style():
+        figure = Figure(figsize=(1.9 * _COLUMNS, 1.35 * rows), layout="constrained")
+        grid = figure.subplots(rows, _COLUMNS, squeeze=False, sharey=True).ravel()
+        for unused in grid[len(arms) :]:
+            unused.remove()
+        for number, (ax, (arm, runs)) in enumerate(zip(grid, arms.items(), strict=False)):
+            losses = ax.twinx()
+            for run in runs:
+                epochs, values = (np.array(run.curve[k], dtype=float) for k in _CURVES[:2])
+                measured = np.isfinite(values)
+                (accuracy,) = ax.plot(epochs[measured], values[measured], color=_ACCURACY)
+                (loss,) = losses.plot(epochs, run.curve[_CURVES[2]], color=_LOSS, linewidth=0.8)
+                accuracy.set_linewidth(0.8)
+            ax.set(ylim=(0, 1), xlim=(0, None))
+            losses.set_ylim(0, 2.4)
+            ax.set_title(arm, fontsize="small")
+            ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            if number % _COLUMNS != _COLUMNS - 1 and number != len(arms) - 1:
+                losses.set_yticklabels([])
+        figure.supxlabel("Epoch", fontsize="medium")
+        names = ("Test accuracy (left axis)", "Training loss in nats (right axis)")
+        figure.legend((accuracy, loss), names, loc="outside upper center", ncols=2)
+    return figure
 
 
 def page(raw: RawNumbers) -> str:
@@ -98,6 +143,13 @@ def page(raw: RawNumbers) -> str:
         for s in sections
         if s.effects is not None
     }
+    curves = inline_svg(
+        render_figure(learning_curves(raw), "svg").decode(),
+        prefix="curves",
+        label="Learning curves of all runs",
+        glyphs=glyphs,
+        blocks=frozenset(),
+    )
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("visprism.claims"),
         autoescape=True,
@@ -110,6 +162,7 @@ def page(raw: RawNumbers) -> str:
         raw=raw,
         sections=sections,
         drawings=drawings,
+        curves=curves,
         runs=_rows(trained_runs(raw)),
         total=trained_runs(raw).findings()[0],
         glyphs=glyphs,
@@ -118,17 +171,38 @@ def page(raw: RawNumbers) -> str:
 
 
 def markdown_table(raw: RawNumbers) -> str:
-    """The verdicts as a Markdown table: a row for each claim and protocol."""
+    """The verdicts as a Markdown table: a row for each claim and protocol.
+
+    A row states the effect of the first hypothesis; `markdown_effects` has all of them.
+    """
     lines = [
-        "| claim | protocol | verdict | effects with 95 % intervals over seeds | seeds |",
-        "|---|---|---|---|---|",
+        "| claim | protocol | verdict | first effect [95% interval, seeds] | seeds | command |",
+        "|---|---|---|---|---|---|",
     ]
     for section in sections_of(raw):
         for protocol, verdict in (section.by_protocol or {"": section.verdict}).items():
-            effects = "; ".join(section.effect_lines(protocol))
+            effect = next(iter(section.effect_lines(protocol)), "")
+            command = f"`{section.command.partition(' --')[0]}`"
             lines.append(
-                f"| {section.code} | {protocol} | {verdict} | {effects} | {section.seeds} |"
+                f"| {section.code} | {protocol} | {verdict} | {effect} | {section.seeds} | "
+                f"{command} |"
             )
+    return "\n".join(lines)
+
+
+def markdown_effects(section: ClaimSection) -> str:
+    """Every hypothesis of a claim as a Markdown table: effect, verdict and its reason."""
+    lines = [
+        "| hypothesis | protocol | effect [95% interval over seeds] | verdict | reason |",
+        "|---|---|---|---|---|",
+    ]
+    effects = section.effects
+    for i in range(0 if effects is None else len(effects)):
+        quantity = str(effects.quantity[i]).partition(", NLL")[0]
+        lines.append(
+            f"| {quantity}: {effects.hypothesis_text(i)} | {effects.protocol[i]} | "
+            f"{effects.effect_text(i)} | {effects.verdict[i]} | {effects.reason[i]} |"
+        )
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from visprism.claims.arms import ARMS, Arm, arm_of
 from visprism.claims.scales import Scale
 from visprism.core.run import Run
 from visprism.results.training import History
-from visprism.training import Job, Recipe, as_yaml, train
+from visprism.training import Job, Recipe, train
 from visprism.training.recipe_files import read_recipe
 
 _WEIGHTS, _HISTORY, _RECIPE = "model.safetensors", "history.npz", "recipe.yaml"
@@ -110,4 +110,4 @@ def _training(arm: Arm, scale: Scale) -> tuple | None:
     """What determines the training of an arm; None where the scale lacks its network."""
     if arm.network not in scale.networks:
         return None
-    return scale.network(arm.network).spec, as_yaml(arm.recipe(scale, 0)), arm.fraction
+    return scale.network(arm.network).spec, arm.recipe(scale, 0), arm.fraction

@@ -1,10 +1,12 @@
 """Figures of CKA: `Similarity` of pairs of blocks, `BlockStructure` of pairs of stages."""
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -16,6 +18,9 @@ from visprism.results.similarity import BlockStructure, Similarity
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 _LABEL = 1.9  # inches; longest line of an axis' label
+_NAME = 0.8  # inches; longest name of a block
+_SMALL = 5.5  # points; of names of blocks
+_MOST_NAMES, _MOST_NUMBERS = 12, 12  # along one axis
 
 
 def similarity_bar(figure: Figure, axes: Sequence[Axes]) -> None:
@@ -32,6 +37,9 @@ def _(
     models: tuple[str, str] | None = None,
 ) -> Axes:
     """CKA of all pairs, from the first block at the lower left; lines separate stages.
+
+    Every block is named for up to 12 blocks, and every second, third, ... for more. Maps of up
+    to 12 x 12 pairs state their values.
 
     Pairs without a defined CKA are gray. Values below 0 have the color of 0. `models` names
     the two models of a comparison, as the provenance does where it is left out.
@@ -52,15 +60,21 @@ def _(
         cell.set_in_layout(False)  # thousands of them would keep the layout busy
         ax.add_patch(cell)
     rows, columns = table[quantity].shape
+    if max(rows, columns) <= _MOST_NUMBERS:
+        _numbers(ax, np.where(table["defined"], table[quantity], np.nan))
     ax.set(xlim=(0, columns), ylim=(0, rows))
-    _stages(ax, table["other_stage"][0], table["stage"][:, 0])
+    _blocks(ax, ax.xaxis, table["other"][0], table["other_stage"][0])
+    _blocks(ax, ax.yaxis, np.array(names), table["stage"][:, 0])
+    ax.tick_params(axis="x", rotation=90)
     ax.set_aspect("equal" if not result.other_model else "auto")
     if result.other_model:
         first, other = models or (result.provenance.model or "first model", result.other_model)
         ax.set_xlabel(_of(other), parse_math=False)
         ax.set_ylabel(_of(first), parse_math=False)
     else:
-        ax.set(xlabel="Block, by stage (0: stem)", ylabel="Block, by stage")
+        ax.set(xlabel="Block", ylabel="Block")
+    for side in ("top", "right", "bottom", "left"):
+        ax.spines[side].set_visible(False)
     return ax
 
 
@@ -68,23 +82,24 @@ def _of(model: str) -> str:
     return title(f"Block of {model}", width=_LABEL, size=8.0)
 
 
-def _stages(ax: Axes, across: np.ndarray, along: np.ndarray) -> None:
-    """White lines between stages, and the stages' numbers at their middle."""
-    for stages, line, axis in (
-        (across, ax.axvline, ax.xaxis),
-        (along, ax.axhline, ax.yaxis),
-    ):
-        begins = np.flatnonzero(np.diff(stages, prepend=-1))
-        ends = np.append(begins[1:], len(stages))
-        for begin in begins[1:]:
-            line(begin, color="white", linewidth=0.9)
-        # The stem alone is a sliver: its number would stand on that of the next stage.
-        wide = (ends - begins) >= 0.06 * len(stages)
-        middles = (begins + ends) / 2
-        axis.set_ticks(middles[wide], [str(stages[b]) for b in begins[wide]])
-        axis.set_tick_params(length=0)
-    for side in ("top", "right", "bottom", "left"):
-        ax.spines[side].set_visible(False)
+def _blocks(ax: Axes, axis: Axis, names: np.ndarray, stages: np.ndarray) -> None:
+    """Names of at most 12 blocks at even distances, and white lines between stages."""
+    line = ax.axvline if axis is ax.xaxis else ax.axhline
+    for begin in np.flatnonzero(np.diff(stages)) + 1:
+        line(begin, color="white", linewidth=0.9)
+    named = np.arange(0, len(names), ceil(len(names) / _MOST_NAMES))
+    labels = [title(str(names[i]), width=_NAME, size=_SMALL) for i in named]
+    axis.set_ticks(named + 0.5, labels, fontsize=_SMALL, parse_math=False)
+    axis.set_tick_params(length=0)
+
+
+def _numbers(ax: Axes, values: np.ndarray) -> None:
+    """The values in their cells, without the zero before the point."""
+    for (i, j), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            text = f"{value:.2f}".replace("0.", ".", 1).replace("-", MINUS)
+            ink = "black" if value > 0.6 else "white"
+            ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=ink, fontsize=4.5)
 
 
 @figure(width=2.2, height=2.05, share=False, key=similarity_bar, key_width=0.7)

@@ -11,37 +11,56 @@ _COLORS = {"supported": "#2a7f62", "contradicted": "#b8412c", "undecided": "#6b6
 _MARKERS = {"supported": "o", "contradicted": "X", "undecided": "D"}
 
 
-@figure(width=5.6, height=2.8, across=1, share=False)
+_UNITS = {"%": "percentage points", "ratio": "ratio minus 1, in %", "": "difference"}
+
+
+@figure(width=6.4, height=2.8, across=1, share=False)
 def _(result: ClaimEffects, ax: Axes) -> Axes:
-    """Each effect with its 95 % interval over seeds, a row for each hypothesis."""
+    """Each effect with its 95 % interval over seeds, a row for each hypothesis.
+
+    Hypotheses of one protocol stand below its name.
+    """
     ax.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
-    labels = []
+    labels: dict[int, str] = {}  # by the height of the row
+    protocol = ""
     for row in range(len(result)):
-        verdict = str(result.verdict[row])
+        if result.protocol[row] != protocol:
+            protocol = str(result.protocol[row])
+            labels[len(labels)] = protocol
+        y, verdict = len(labels), str(result.verdict[row])
         scale = 100 if result.unit[row] in ("%", "ratio") else 1
         effect, low, high = (
             scale * float(v[row]) for v in (result.effect, result.low, result.high)
         )
         if np.isfinite([low, high]).all():
-            ax.plot([low, high], [row, row], color=_COLORS[verdict], linewidth=1.4, zorder=2)
+            ax.plot([low, high], [y, y], color=_COLORS[verdict], linewidth=1.4, zorder=2)
         ax.plot(
             effect,
-            row,
+            y,
             color=_COLORS[verdict],
             marker=_MARKERS[verdict],
             markersize=4.5,
             zorder=3,
             gid=tip(f"{result.hypothesis_text(row)} · {result.effect_text(row)} · {verdict}"),
         )
-        protocol = f"\n{result.protocol[row]}" if result.protocol[row] else ""
-        labels.append(f"{result.hypothesis_text(row)}{protocol}")
-    ax.set_yticks(range(len(result)), labels)
-    ax.set_ylim(len(result) - 0.5, -0.5)
-    units = {"%": "percentage points", "ratio": "ratio minus 1 (%)", "": "difference"}
+        labels[y] = f"{_short(str(result.quantity[row]))}: {result.hypothesis_text(row)}"
+    ax.set_yticks(list(labels), list(labels.values()))
+    protocols = set(result.protocol.tolist())
+    for label, tick in zip(ax.get_yticklabels(), ax.yaxis.get_major_ticks(), strict=True):
+        if label.get_text() in protocols:
+            label.set_weight("bold")
+            tick.tick1line.set_visible(False)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
     unit = str(result.unit[0]) if len(result) else ""
-    quantity = " / ".join(dict.fromkeys(_short(q) for q in result.quantity.tolist()))
-    ax.set_xlabel(f"{quantity}: {units.get(unit, unit)}")
+    ax.set_xlabel(f"Effect ({_UNITS.get(unit, unit)})")
     return ax
+
+
+def claim_rows(result: ClaimEffects) -> int:
+    """Number of rows in the figure: hypotheses, and the names of protocols."""
+    protocols = result.protocol.tolist()
+    changes = zip(protocols, ["", *protocols], strict=False)
+    return len(result) + sum(name != before for name, before in changes)
 
 
 def _short(quantity: str) -> str:

@@ -37,45 +37,66 @@ def _key(figure: Figure, axes: Sequence[Axes]) -> None:
         figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=2)
 
 
-@figure(width=3.2, height=2.1, key=_key, key_height=0.45, share=False)
+def _curves_key(figure: Figure, axes: Sequence[Axes]) -> None:
+    """The legend; models share the axes of each of the two parts."""
+    for parts in zip(*(ax.child_axes for ax in axes), strict=True):
+        with_values = [part for part in parts if isinstance(part, Axes) and part.has_data()]
+        for part in with_values:
+            lows, highs = zip(*(sorted(p.get_xlim()) for p in with_values), strict=True)
+            limits = min(lows), max(highs)
+            part.set_xlim(limits[::-1] if part.xaxis_inverted() else limits)
+            _few_ticks(part)
+            part.set_ylim(top=max(p.get_ylim()[1] for p in with_values))
+    _key(figure, axes)
+
+
+@figure(width=3.2, height=2.1, key=_curves_key, key_height=0.45, share=False)
 def _(result: HessianCurves, ax: Axes) -> Axes:
     """Magnitudes of negative eigenvalues on the left, of positive ones on the right.
 
-    Fewer than 10 eigenvalues are drawn as marks, without a density.
+    Fewer than 10 eigenvalues are drawn as marks, a row for each objective, without a density.
     """
     ax.set_axis_off()
     quantity = HessianCurves.infos()["value"].label
     below = ax.inset_axes((0.0, 0.0, _WIDTHS[0], 1.0))
     above = ax.inset_axes((1 - _WIDTHS[1], 0.0, _WIDTHS[1], 1.0), sharey=below)
+    styles = _styles(result)
+    densities = bool(np.isfinite(result.density).any())
     for part, sign in ((below, -1), (above, 1)):
         rows = result.select(result.sign == sign)
-        for name, (color, style) in _styles(result).items():
+        for number, (name, (color, style)) in enumerate(styles.items()):
             curve = rows.select(
                 np.array([label == name for label in _labels(rows)], dtype=bool)
             )
-            if not len(curve.value):
+            magnitudes, drawing = np.abs(curve.value), {"color": color, "label": name}
+            if not len(magnitudes):
                 continue
             if np.isnan(curve.density).any():  # too few eigenvalues for a density
-                part.plot(
-                    np.abs(curve.value), np.zeros(len(curve.value)), "|", color=color,
-                    markersize=9, label=name, gid=tip(name), clip_on=False,
-                )  # fmt: skip
+                heights = np.full(len(magnitudes), 0.0 if densities else -number)
+                part.plot(magnitudes, heights, "|", markersize=9, gid=tip(name), **drawing)
                 continue
             part.plot(
-                np.abs(curve.value), curve.density, color=color, linestyle=style, linewidth=1.2,
-                label=name, gid=tip(name),
+                magnitudes, curve.density, linestyle=style, linewidth=1.2, gid=tip(name),
+                **drawing,
             )  # fmt: skip
-            part.fill_between(np.abs(curve.value), curve.density, color=color, alpha=0.1, lw=0)
+            part.fill_between(magnitudes, curve.density, color=color, alpha=0.1, lw=0)
         if len(rows):
-            _logarithmic(part, np.abs(rows.value), MINUS if sign < 0 else "")
+            part.set_xscale("log")
+            _few_ticks(part, MINUS if sign < 0 else "")
         else:
-            part.text(0.5, 0.5, "none", transform=part.transAxes, ha="center", color=FAINT)
+            text = "none of the\nleading ones"
+            part.text(0.5, 0.5, text, transform=part.transAxes, ha="center", color=FAINT)
             part.set_xticks([])
-    below.set_ylim(bottom=0)
+    if densities:
+        below.set_ylim(bottom=0)
+        below.set_ylabel("Density per decade")
+    else:
+        below.set_ylim(0.6 - len(styles), 0.6)
+        below.set_yticks([])
     if (result.sign < 0).any():
         below.invert_xaxis()
     above.tick_params(axis="y", labelleft=False)
-    below.set(xlabel="negative", ylabel="Density per decade")
+    below.set_xlabel("negative")
     above.set_xlabel(quantity)
     return ax
 
@@ -128,12 +149,15 @@ def _error_bar(value: float, low: float, high: float) -> np.ndarray | None:
     return np.array([[max(value - low, 0.0)], [max(high - value, 0.0)]])
 
 
-def _logarithmic(ax: Axes, magnitudes: np.ndarray, sign: str) -> None:
-    """A logarithmic axis with few ticks, each with its sign."""
-    decades = np.log10(magnitudes.max() / magnitudes.min())
+def _few_ticks(ax: Axes, sign: str | None = None) -> None:
+    """Few ticks on a logarithmic axis, each with its sign; None: the sign that it has."""
+    low, high = sorted(ax.get_xlim())
+    if sign is None:
+        sign = MINUS if ax.xaxis_inverted() else ""
     limit = 1.2 if sign else 3.0  # decades up to which ticks at 1 and 3 fit
-    ax.set_xscale("log")
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 3) if decades < limit else (1,)))
+    ax.xaxis.set_major_locator(
+        LogLocator(subs=(1, 3) if np.log10(high / low) < limit else (1,))
+    )
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{sign}{x:,g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
 

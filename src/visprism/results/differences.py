@@ -22,7 +22,10 @@ from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.per_image import ACCURACY, DIRECTION_PAIRS, LOSSES, PerImage
 
 MIN_DIRECTION_PAIRS = 3  # means over random directions are close to normal
-FEW_OUTCOMES = f"fewer than {FEWEST_DIFFERENT} correct or {FEWEST_DIFFERENT} wrong predictions"
+FEW_OUTCOMES = (
+    f"fewer than {FEWEST_DIFFERENT} predictions are correct, or fewer than "
+    f"{FEWEST_DIFFERENT} are wrong"
+)
 
 Ends = tuple[float, float]
 _MEANS = ("first", "second")
@@ -151,7 +154,7 @@ def _difference(quantity: str, first: PerImage, second: PerImage) -> Row:
     a, b = values_a[at_a].astype(np.float64), values_b[at_b].astype(np.float64)
     missing = ""
     if quantity in LOSSES and not all(_enough_of_both(r, images) for r in (first, second)):
-        low, high, missing = nan, nan, f"{FEW_OUTCOMES} of a model"
+        low, high, missing = nan, nan, f"of a model, {FEW_OUTCOMES}"
     else:
         low, high = _interval(a, b, first.over)
     if not isfinite(low):

@@ -28,6 +28,7 @@ CODES: dict[str, Code] = {
     "VP108": Code("Dead channels", "note"),
     "VP109": Code("Blocks that change nothing", "note"),
     "VP110": Code("Sharpness above 2 / learning rate", "note"),
+    "VP111": Code("Negative curvature that the leading eigenvalues do not show", "note"),
 }
 
 

@@ -22,6 +22,7 @@ from visprism.results.hessian_summary import HessianSummary
 Key = tuple[str, str, float]  # phase, data, weight decay
 
 FEWEST_OF_A_DENSITY = 10  # eigenvalues
+_ROUNDING = 1e-5  # of products in single precision, relative to the largest eigenvalue
 
 
 @result_type("hessian-spectrum")
@@ -189,19 +190,26 @@ def _summary_of(part: HessianSpectrum) -> tuple[int | float, ...]:
         *average_positive(values),
         float(np.median(positive)) if len(positive) else nan,
         *geometric_mean(values),
-        *_end(part, "LA", required=False),
-        *_end(part, "SA", required=True),
+        *_end(part, "LA"),
+        *_end(part, "SA"),
+        _negative(part),
         float(leading.nll[leading.rank == 1].mean()),
         float(leading.converged.mean()),
     )
 
 
-def _end(part: HessianSpectrum, which: str, *, required: bool) -> tuple[float, float]:
+def _end(part: HessianSpectrum, which: str) -> tuple[float, float]:
     """Mean of one end of the spectrum, and the fraction that converged."""
     rows = (part.rank == 0) & (part.which == which)
-    converged = float(part.converged[rows].mean())
-    valid = converged == 1 or not required
-    return (float(part.value[rows].mean()) if valid else float("nan")), converged
+    return float(part.value[rows].mean()), float(part.converged[rows].mean())
+
+
+def _negative(part: HessianSpectrum) -> int:
+    """Number of mini-batches with a smallest Ritz value below 0 by more than rounding."""
+    numbers = part.batch[(part.rank == 0) & (part.which == "SA")]
+    smallest = part.value[(part.rank == 0) & (part.which == "SA")]
+    scales = np.array([np.abs(part.value[part.batch == number]).max() for number in numbers])
+    return int((smallest < -_ROUNDING * scales).sum())
 
 
 def _named_columns(kind: type[Result], rows: list[tuple]) -> dict[str, np.ndarray]:

@@ -31,7 +31,17 @@ def _older_summary(values: dict) -> dict:
     return values | dict.fromkeys(names, nan)
 
 
-@result_type("hessian-summary", formerly="HessianTally", upgrades={0: _older_summary})
+def _without_counts(values: dict) -> dict:
+    """Files of schema 1 withhold the smallest eigenvalue unless all of them converged."""
+    return values | {"negative_batches": np.full(len(values["nep"]), np.nan)}
+
+
+@result_type(
+    "hessian-summary",
+    schema=2,
+    formerly="HessianTally",
+    upgrades={0: _older_summary, 1: _without_counts},
+)
 class HessianSummary(Result):
     """NEP and APE of each phase, data set and objective; one row for each.
 
@@ -73,10 +83,15 @@ class HessianSummary(Result):
         "Converged largest", "", "fraction of the largest eigenvalues that converged"
     )
     smallest: np.ndarray = column(
-        "Smallest eigenvalue", "", "mean over mini-batches; NaN unless all converged"
+        "Smallest eigenvalue",
+        "",
+        "mean over mini-batches of Ritz values, which are upper bounds; equal where converged",
     )
     smallest_converged: np.ndarray = column(
         "Converged smallest", "", "fraction of the smallest eigenvalues that converged"
+    )
+    negative_batches: np.ndarray = column(
+        "Negative curvature", "", "number of mini-batches whose smallest eigenvalue is negative"
     )
     nll: np.ndarray = column("NLL", "nats", "mean loss over mini-batches")
     converged: np.ndarray = column(
@@ -143,18 +158,27 @@ class HessianSummary(Result):
     def _negative_curvature(self, row: int) -> str:
         """Whether there is any, by the smallest eigenvalue; leading ones may all be positive.
 
-        The smallest eigenvalue is known where it converged in all mini-batches. A mean below 0
-        takes at least one mini-batch with negative curvature; a mean above 0 of several
-        mini-batches excludes none.
+        A Ritz value is at least the smallest eigenvalue, so that a negative one proves negative
+        curvature whether it converged or not. A positive one excludes it only if it converged.
         """
-        smallest, batches = float(self.smallest[row]), int(self.batches[row])
-        mean = f", mean of {batches} mini-batches" if batches > 1 else ", 1 mini-batch"
-        reason = f"(smallest eigenvalue {smallest:.3g}{mean})"
-        if not np.isfinite(smallest):
-            reason = "(smallest eigenvalue not converged)"
-        if self.nep[row] > 0 or smallest < 0:
-            return f"yes {reason}" if np.isfinite(smallest) else "yes"
-        return f"no {reason}" if smallest >= 0 and batches == 1 else f"open {reason}"
+        negative, batches = float(self.negative_batches[row]), int(self.batches[row])
+        if negative > 0:
+            where = (
+                "" if negative == batches else f" in {negative:.0f} of {batches} mini-batches"
+            )
+            return f"yes{where} ({self._smallest(row)})"
+        if self.nep[row] > 0:
+            return "yes"
+        if self.smallest_converged[row] == 1 and np.isfinite(self.smallest[row]):
+            return f"no ({self._smallest(row)})"
+        return "open (smallest eigenvalue not converged)"
+
+    def _smallest(self, row: int) -> str:
+        """The smallest eigenvalue with its number of mini-batches, or the bound on it."""
+        batches = int(self.batches[row])
+        bound = "" if self.smallest_converged[row] == 1 else "at most "
+        mean = f"mean of {batches} mini-batches" if batches > 1 else "1 mini-batch"
+        return f"smallest eigenvalue {bound}{self.smallest[row]:.3g}, {mean}"
 
     def name_of(self, row: int) -> str:
         """Objective, images, phase and data of a row."""
@@ -188,6 +212,14 @@ class HessianSummary(Result):
                 f"{batches} {plural}{of}{few if batches < MIN_BATCHES else ''}"
             )
         ]
+        if np.isfinite(self.negative_batches[row]):
+            reading = self._negative_curvature(row)
+            findings.append(
+                Finding(
+                    f"negative curvature of the {self.name_of(row)}: {reading}",
+                    code="VP111" if reading.startswith("yes") and self.nep[row] == 0 else "",
+                )
+            )
         if self.converged[row] < 1:
             findings.append(
                 Finding(

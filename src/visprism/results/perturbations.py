@@ -21,6 +21,8 @@ from visprism.results.text import (
 BAND_WIDTH = 0.1  # π rad/pixel
 SPLIT_FREQUENCY = 0.5  # π rad/pixel; bands above it are "high", those below "low"
 MEAN_DROP = "accuracy drop, mean over frequency bands"
+HIGH_DROP = f"accuracy drop, mean over bands above {SPLIT_FREQUENCY:g} π rad/pixel"
+LOW_DROP = f"accuracy drop, mean over bands below {SPLIT_FREQUENCY:g} π rad/pixel"
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
 
 
@@ -79,6 +81,22 @@ class FrequencyRobustness(Result):
     mean_drop_high: float = scalar(
         "Mean drop, high", "", "upper end of its 95 % interval", default=float("nan")
     )
+    high_drop_low: float = scalar(
+        "Drop above 0.5 π rad/pixel, low", "", "lower end of its 95 % interval",
+        default=float("nan"),
+    )  # fmt: skip
+    high_drop_high: float = scalar(
+        "Drop above 0.5 π rad/pixel, high", "", "upper end of its 95 % interval",
+        default=float("nan"),
+    )  # fmt: skip
+    low_drop_low: float = scalar(
+        "Drop below 0.5 π rad/pixel, low", "", "lower end of its 95 % interval",
+        default=float("nan"),
+    )  # fmt: skip
+    low_drop_high: float = scalar(
+        "Drop below 0.5 π rad/pixel, high", "", "upper end of its 95 % interval",
+        default=float("nan"),
+    )  # fmt: skip
     width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
     band_shape: str = scalar(
         "Band shape", "", "shape of the bands in the frequency plane", default="square"
@@ -123,18 +141,31 @@ class FrequencyRobustness(Result):
         return (*findings, *_chance(self, self.clean_accuracy))
 
     def answers(self) -> tuple[Answer, ...]:
-        """The mean drop over bands; `FrequencyContrasts` has high against low frequencies."""
-        return (
+        """The mean drops over all bands, and over those of high and of low frequencies.
+
+        Models are compared by them. `FrequencyContrasts` has high against low frequencies
+        within one model.
+        """
+        high, low = self.frequency > SPLIT_FREQUENCY, self.frequency < SPLIT_FREQUENCY
+        every = np.ones(len(self), dtype=bool)
+        drops = (
+            (questions.NOISE, MEAN_DROP, every, self.mean_drop_low, self.mean_drop_high),
+            (questions.HIGH_NOISE, HIGH_DROP, high, self.high_drop_low, self.high_drop_high),
+            (questions.LOW_NOISE, LOW_DROP, low, self.low_drop_low, self.low_drop_high),
+        )
+        return tuple(
             Answer(
-                question=questions.NOISE.text,
-                quantity=MEAN_DROP,
-                value=float(self.drop.mean()),
-                low=self.mean_drop_low,
-                high=self.mean_drop_high,
+                question=question.text,
+                quantity=quantity,
+                value=float(self.drop[bands].mean()),
+                low=lower,
+                high=upper,
                 unit=POINTS,
                 over="images",
                 in_pixels=True,
-            ),
+            )
+            for question, quantity, bands, lower, upper in drops
+            if bands.any()
         )
 
 

@@ -34,6 +34,8 @@ NOISE_FREQUENCY = Question(
     "Is the model more sensitive to high- or to low-frequency noise?", "robustness", "Noise"
 )
 NOISE = Question("How much does noise in one frequency band reduce accuracy?", "robustness")
+HIGH_NOISE = Question("How much does high-frequency noise reduce accuracy?", "robustness")
+LOW_NOISE = Question("How much does low-frequency noise reduce accuracy?", "robustness")
 FREQUENCY_SENSITIVITY = Question(
     "How sensitive is the model to noise of single frequencies?", "robustness"
 )

@@ -17,6 +17,7 @@ from visprism.measure.outputs.bands import (
 )
 from visprism.measure.outputs.fourier_sensitivity import basis_image, half_plane
 from visprism.results.base import Result
+from visprism.results.perturbations import HIGH_DROP, LOW_DROP
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
 GRAY = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -121,12 +122,19 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
 def test_only_noise_of_the_models_own_frequency_costs_anything():
     wave = basis_image((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
     model = Waves(wave).eval()
-    result, _ = frequency_noise(model, flat(20, (20, 20)), **GRAY, rms=0.2)
+    result, images = frequency_noise(model, flat(20, (20, 20)), **GRAY, rms=0.2)
     assert result.frequency[result.drop > 0].tolist() == [0.3]
     assert (result.drop_low[result.drop == 0] < 0).all()
     assert result.clean_accuracy == 1
     assert result.drop == pytest.approx(1 - result.accuracy)
     assert "largest drop of 9 at 0.3 π rad/pixel" in result.findings()[0].text
+    # Four bands lie below 0.5 π rad/pixel and four above; the one in the middle is of neither.
+    every, high, low = (answer.value for answer in result.answers())
+    lost = float(result.drop.max())
+    assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
+    assert result.contrast == pytest.approx(high - low)
+    values = {q: images.value[images.quantity == q] for q in (HIGH_DROP, LOW_DROP)}
+    assert [v.mean() for v in values.values()] == pytest.approx([high, low])
 
 
 def test_the_noise_that_is_added_has_the_strength_that_is_said():

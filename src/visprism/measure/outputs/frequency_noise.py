@@ -41,7 +41,13 @@ from visprism.results.frequency_contrasts import (
     frequency_contrasts,
 )
 from visprism.results.per_image import PerImage
-from visprism.results.perturbations import MEAN_DROP, SPLIT_FREQUENCY, FrequencyRobustness
+from visprism.results.perturbations import (
+    HIGH_DROP,
+    LOW_DROP,
+    MEAN_DROP,
+    SPLIT_FREQUENCY,
+    FrequencyRobustness,
+)
 
 RMS = 0.1  # in pixels of 0 ... 1
 PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007
@@ -174,12 +180,20 @@ def _results(
         f"accuracy drop, noise at {center:.3g} π rad/pixel": drops[:, i]
         for i, center in enumerate(centers)
     }
-    per_image[MEAN_DROP] = drops.mean(1)
-    mean_ends = mean_interval(drops.mean(1))
     high, low = centers > SPLIT_FREQUENCY, centers < SPLIT_FREQUENCY
+    every = np.ones(len(centers), dtype=bool)
+    means = {
+        name: drops[:, bands].mean(1)
+        for name, bands in ((MEAN_DROP, every), (HIGH_DROP, high), (LOW_DROP, low))
+        if bands.any()
+    }
+    per_image |= means
+    mean_low, mean_high = _interval_of(means.get(MEAN_DROP))
+    high_low, high_high = _interval_of(means.get(HIGH_DROP))
+    low_low, low_high = _interval_of(means.get(LOW_DROP))
     contrast, ends = np.nan, (np.nan, np.nan)
     if high.any() and low.any():
-        values = drops[:, high].mean(1) - drops[:, low].mean(1)
+        values = means[HIGH_DROP] - means[LOW_DROP]
         per_image[CONTRAST] = values
         contrast, ends = float(values.mean()), mean_interval(values)
     columns = paired.columns()
@@ -195,8 +209,12 @@ def _results(
         contrast=contrast,
         contrast_low=ends[0],
         contrast_high=ends[1],
-        mean_drop_low=mean_ends[0],
-        mean_drop_high=mean_ends[1],
+        mean_drop_low=mean_low,
+        mean_drop_high=mean_high,
+        high_drop_low=high_low,
+        high_drop_high=high_high,
+        low_drop_low=low_low,
+        low_drop_high=low_high,
         band_shape=band_shape,
         left_out=", ".join(f"{f:g}π" for f in frequencies[~filled]),
         provenance=run.provenance,
@@ -208,6 +226,11 @@ def _results(
         provenance=run.provenance,
     )
     return rows.select(filled), images
+
+
+def _interval_of(values: np.ndarray | None) -> tuple[float, float]:
+    """The interval of the mean of values of images; NaN without any."""
+    return (np.nan, np.nan) if values is None else mean_interval(values)
 
 
 def noise_contrasts(

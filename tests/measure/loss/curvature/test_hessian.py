@@ -206,26 +206,41 @@ def test_median_and_geometric_mean_are_those_of_the_positive_eigenvalues():
     assert summary.ape_log_mean[0] == pytest.approx((4 * 2 * 8 * 1) ** 0.25)
 
 
-def test_the_smallest_eigenvalue_is_withheld_unless_it_converged():
+def test_the_smallest_eigenvalue_is_a_bound_where_it_did_not_converge():
     spectrum = spectrum_at_end([[4, -3, 2], [8, 6, -1]])
-    vague = replace(spectrum, converged=~((spectrum.which == "SA") & (spectrum.batch == 1)))
-    assert spectrum.summary().smallest[0] == -2
-    assert np.isnan(vague.summary().smallest[0])
-    assert vague.summary().smallest_converged[0] == 0.5
+    bound = replace(spectrum, converged=~((spectrum.which == "SA") & (spectrum.batch == 1)))
+    for summary, converged in ((spectrum.summary(), 1), (bound.summary(), 0.5)):
+        assert summary.smallest[0] == -2
+        assert summary.smallest_converged[0] == converged
+        assert summary.negative_batches[0] == 2
 
 
-def test_negative_curvature_is_open_where_no_smallest_eigenvalue_converged():
-    mixed = spectrum_at_end([[4, -3, 2], [8, 6, -1]])
+def test_a_negative_ritz_value_proves_negative_curvature_and_a_positive_one_excludes_none():
+    both = spectrum_at_end([[4, -3, 2], [8, 6, -1]])
+    one = spectrum_at_end([[4, -3, 2], [8, 6, 1]])
     positive = spectrum_at_end([[4, 3, 2], [8, 6, 1]])
-    single = spectrum_at_end([[4, 3, 2]])
-    vague = replace(positive, converged=positive.which != "SA")
-    readings = [s.summary().answers()[-1].reading for s in (mixed, single, positive, vague)]
-    assert readings == [
+    rounded = spectrum_at_end([[4, 3, -1e-6]])
+    rounded = rounded.select((rounded.rank == 0) | (rounded.value > 0))
+    bounds, open_ = (replace(s, converged=s.which != "SA") for s in (both, positive))
+    spectra = (both, one, positive, rounded, bounds, open_)
+    assert [s.summary().answers()[-1].reading for s in spectra] == [
         "yes (smallest eigenvalue -2, mean of 2 mini-batches)",
-        "no (smallest eigenvalue 2, 1 mini-batch)",
-        "open (smallest eigenvalue 1.5, mean of 2 mini-batches)",
+        "yes in 1 of 2 mini-batches (smallest eigenvalue -1, mean of 2 mini-batches)",
+        "no (smallest eigenvalue 1.5, mean of 2 mini-batches)",
+        "no (smallest eigenvalue -1e-06, 1 mini-batch)",
+        "yes (smallest eigenvalue at most -2, mean of 2 mini-batches)",
         "open (smallest eigenvalue not converged)",
     ]
+
+
+def test_negative_curvature_beside_positive_leading_eigenvalues_has_a_code():
+    spectrum = spectrum_at_end([[4, 3, -1]])
+    hidden = spectrum.select((spectrum.rank == 0) | (spectrum.value > 0)).summary()
+    assert hidden.nep[0] == 0
+    assert str(hidden.findings()[1]) == (
+        "negative curvature of the NLL, end: yes (smallest eigenvalue -1, 1 mini-batch) [VP111]"
+    )
+    assert spectrum.summary().findings()[1].code == ""
 
 
 def test_without_a_positive_eigenvalue_there_is_no_mean_of_them():
@@ -261,7 +276,7 @@ def test_findings_name_objective_and_split_and_what_did_not_converge():
     spectrum = spectrum_at_end([[4, -3, 2, 1]])
     vague = replace(spectrum, converged=np.arange(len(spectrum)) > 0)
     vague = vague.with_provenance(split="train", batch_size=16)
-    first, second = vague.summary().findings()
+    first, _, second = vague.summary().findings()
     assert str(first).startswith(
         "leading Hessian eigenvalues of the NLL of training images, end: 25% are negative (NEP)"
     )
@@ -285,7 +300,7 @@ def test_sharpness_above_the_limit_of_stability_is_a_finding():
         [f.code for f in replace(spectrum, learning_rate=rate).summary().findings()]
         for rate in (0.05, 0.03)
     ]
-    assert codes == [["", "VP110"], [""]]  # 2 / 0.05 = 40
+    assert codes == [["", "", "VP110"], ["", ""]]  # 2 / 0.05 = 40
 
 
 def test_where_not_all_parameters_decay_l2_is_solved_for(network, batches):
