@@ -47,7 +47,7 @@ def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
     inside the span is the change across the block. Attention is gray, subsampling blue.
-    Parallel streams have lines of their own and no spans.
+    Parallel streams have separate lines and no spans.
     """
     if np.any(result.stream):  # spans of parallel streams would overlap
         return points(ax, result, quantity)

@@ -1,4 +1,4 @@
-"""Streams: parallel paths of a segment that have blocks of their own.
+"""Streams: parallel paths of a segment that have separate blocks.
 
 A network of parallel streams has no cut between the first exchange of its streams and the last.
 Such a segment is split in three steps.
@@ -251,7 +251,7 @@ def _later(graph: Graph, path: Path, *, most: bool) -> Iterator[int]:
 
 
 def _with_nested(graph: Graph, path: Path) -> list[Path]:
-    """The path, with paths of its own for each of its segments that has streams."""
+    """The path, with separate paths for each of its segments that has streams."""
     result: list[Path] = []
     row: list[CutSegment] = []
     for part in path.row:
