@@ -35,4 +35,4 @@ def test_the_page_names_every_field_of_a_block():
     from visprism.anatomy import Block
 
     named = set(re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE))
-    assert {f.name for f in fields(Block)} - {"start", "end"} <= named
+    assert {f.name for f in fields(Block)} - {"nodes", "start", "end"} <= named

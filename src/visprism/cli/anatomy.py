@@ -27,9 +27,12 @@ def anatomy(arguments: Namespace) -> None:
         "x".join(str(int(n)) for n in row if n)
         for row in zip(table.channels, table.height, table.width, strict=True)
     )
+    streams = table.columns()["stream"]
+    several = bool(streams.any())
     rows = zip(
         table.block.tolist(),
         table.kind.tolist(),
+        *([map(str, streams.tolist())] if several else []),
         map(str, table.stage.tolist()),
         outputs,
         map(amount, table.parameters.tolist()),
@@ -38,9 +41,9 @@ def anatomy(arguments: Namespace) -> None:
     )
     if arguments.json:
         by_block = {
-            name: getattr(table, name)
-            for name in table.columns()
-            if np.ndim(getattr(table, name))
+            name: column
+            for name, column in table.columns().items()
+            if np.ndim(getattr(table, name)) or name == "stream"
         }
         print_json(
             {
@@ -56,7 +59,8 @@ def anatomy(arguments: Namespace) -> None:
         )
     else:
         print(loaded.name)
-        print(columns(["block", "kind", "stage", "output", "parameters", "MACs"], rows))
+        head = ["block", "kind", *(["stream"] if several else []), "stage", "output"]
+        print(columns([*head, "parameters", "MACs"], rows))
         print(
             f"{len(table)} blocks, {amount(table.distinct_parameters)} parameters, "
             f"{amount(table.macs.sum().item())} MACs per {height}x{width} image"

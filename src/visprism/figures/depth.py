@@ -1,5 +1,6 @@
 """Shared parts of figures over the depth of a network: shading, points, keys."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -29,6 +30,8 @@ _KEY_SIZE = 7.0  # points
 _KEY_HANDLE = 0.3  # inches; a marker and the gaps about it
 _KEY_LINE = 0.14
 
+_LINES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of streams
+
 SHADES = {"attention span": ATTENTION_SHADE, "subsampling span": SUBSAMPLING_SHADE}
 
 
@@ -44,7 +47,10 @@ def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
     inside the span is the change across the block. Attention is gray, subsampling blue.
+    Parallel streams have separate lines and no spans.
     """
+    if np.any(result.stream):  # spans of parallel streams would overlap
+        return points(ax, result, quantity)
     before = result.depth[:1]
     for start, end, kind, subsampling in zip(
         np.concatenate([before, result.depth[:-1]]),
@@ -60,14 +66,18 @@ def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
 
 
 def points(ax: Axes, result: Result, quantity: str) -> Axes:
-    """One point per row of a column with its 95 % interval, against depth.
+    """One point per row of a column with its 95 % interval, and a line for each stream.
 
     The result has the columns `block`, `kind` and `depth`.
     """
     columns = result.columns()
     depth, value = columns["depth"], np.asarray(getattr(result, quantity), dtype=float)
     low, high = result.intervals_of(quantity)
-    ax.plot(depth, value, color=FAINT, linewidth=0.8, zorder=2, label="_by depth")
+    stream = columns.get("stream", np.zeros(len(depth)))
+    for number, style in zip(np.unique(stream), itertools.cycle(_LINES), strict=False):
+        rows = stream == number
+        line = {"color": FAINT, "linewidth": 0.8, "linestyle": style, "zorder": 2}
+        ax.plot(depth[rows], value[rows], label="_by depth", **line)
     for i, (name, kind) in enumerate(zip(columns["block"], columns["kind"], strict=True)):
         ax.errorbar(
             depth[i],

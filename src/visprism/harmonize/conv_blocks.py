@@ -74,7 +74,7 @@ def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
 def _fields(anatomy: Anatomy, block: Block) -> dict | None:
     """The fields of a `ConvBlock` besides the stage; None for other blocks."""
     nodes = anatomy.graph.nodes
-    inside = nodes[block.start + 1 : block.end + 1]
+    inside = anatomy.nodes(block)
     if block.kind != "conv" or not all(_is_map(nodes[i]) for i in (block.start, block.end)):
         return None
     total = _sum_with_input(nodes, block)

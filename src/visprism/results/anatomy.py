@@ -32,6 +32,9 @@ class Costs(Result):
     subsampling: np.ndarray = column(
         "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
     )
+    stream: np.ndarray | int = scalar(
+        "Stream", "", "0 for what everything passes through; parallel streams from 1", default=0
+    )
     channels: np.ndarray = column("Channels", "", "channels of its output")
     height: np.ndarray = column(
         "Height", "positions", "height of its spatial grid; 1 where its output has none"
@@ -52,9 +55,11 @@ class Costs(Result):
         kinds, counts = np.unique(self.kind, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         blocks = ", ".join(f"{counts[i]} {kinds[i]}" for i in order)
+        streams = len({*np.ravel(self.stream).tolist()} - {0})
+        parallel = f" in {streams} parallel streams" if streams else ""
         return (
             Finding(
-                f"{len(self)} blocks ({blocks}), "
+                f"{len(self)} blocks{parallel} ({blocks}), "
                 f"{_short(float(self.distinct_parameters))} parameters, "
                 f"{_short(float(self.macs.sum()))} MACs per image"
             ),

@@ -109,7 +109,8 @@ def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     unknown = {
         name: np.full(rows, np.nan)
         for name, info in SpectrumColumns.infos().items()
-        if name not in (*BLOCK_COLUMNS, "previous", "between", "profile") and info.label
+        if name not in (*BLOCK_COLUMNS, "stream", "previous", "between", "profile")
+        and info.label
     }
     texts = {name: np.full(rows, "") for name in ("previous", "between")}
     return unknown | texts | values

@@ -131,6 +131,9 @@ class PerBlock(Result):
     subsampling: np.ndarray = column(
         "Subsampling", "", "whether its grid is smaller than that of the previous block"
     )
+    stream: np.ndarray | int = scalar(
+        "Stream", "", "0 for what everything passes through; parallel streams from 1", default=0
+    )
 
     def first_rows(self) -> Bool[np.ndarray, "rows"]:
         """Whether a row is the first of its block."""

@@ -53,6 +53,7 @@ class SingularValues(PerBlock):
         channels = [self.rank[self.block == name].max() for name in blocks.tolist()]
         return EffectiveRanks(
             **{name: getattr(self, name)[starts] for name in BLOCK_COLUMNS},
+            stream=self.select(starts).stream,
             channels=np.array(channels, dtype=int),
             token_rank=np.array(ranks["tokens"][0], dtype=float),
             token_participation=np.array(ranks["tokens"][1], dtype=float),

@@ -36,7 +36,7 @@ NEIGHBORS = {"previous": np.array(["", "stem", "", "down", "attn"]), "between": 
 
 def unused_columns(rows, **columns):
     """NaN in the numeric columns of a spectrum that are not given."""
-    named = {*BLOCKS, *NEIGHBORS, "profile", *columns}
+    named = {*BLOCKS, *NEIGHBORS, "profile", "stream", *columns}
     return {n: np.full(rows, np.nan) for n in SpectrumColumns.infos() if n not in named}
 
 

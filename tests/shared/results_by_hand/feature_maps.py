@@ -68,7 +68,7 @@ def branch_transfer():
     unknown = {
         name: np.full(15, np.nan)
         for name in BranchTransfer.infos()
-        if name not in {*BLOCKS, *columns, "profile"}
+        if name not in {*BLOCKS, *columns, "profile", "stream"}
     }
     blocks = {name: column[rows] for name, column in BLOCKS.items()}
     return BranchTransfer(**blocks, **columns, **unknown, provenance=PROVENANCE)

@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from visprism.anatomy.blocks.kinds import Kind
-from visprism.anatomy.trace.graph import Graph
+from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.operations import WORK
 from visprism.core.errors import InputError
@@ -17,7 +17,7 @@ from visprism.results.anatomy import Costs, map_size
 
 @dataclass(frozen=True)
 class Block:
-    """One part of a model: the segment of its graph between two cuts."""
+    """One part of a model: the segment of its graph between two cuts of one stream."""
 
     name: str  # of the module that does the work, e.g. "layer3.0" or "blocks.5.attn"
     kind: Kind
@@ -26,7 +26,11 @@ class Block:
     subsampling: bool  # its grid is smaller than that of the block before
     shape: tuple[int, ...]  # (C, H, W) of its feature map; without a layout, of its output
     layout: Layout | None  # None: its output has no spatial grid (such as the head's)
+    stream: int = 0  # 0 for what everything passes through; parallel streams from 1 on
+    # Name of the block on a grid that it continues; None: the one before it in forward order.
+    previous: str | None = None
     parameters: tuple[str, ...] = field(default=(), repr=False)  # names, as the model has them
+    nodes: tuple[int, ...] = field(default=(), repr=False)  # of the graph
     start: int = field(default=0, repr=False)  # node of the graph whose output comes in
     end: int = field(default=0, repr=False)  # node of the graph whose output goes out
 
@@ -66,6 +70,10 @@ class Anatomy:
         """(C, H, W) of the images that the model was dissected with."""
         return tuple(self.graph.nodes[0].shape or ())[1:]
 
+    def nodes(self, block: Block) -> tuple[Node, ...]:
+        """The nodes of the graph that a block consists of, in forward order."""
+        return tuple(self.graph.nodes[i] for i in block.nodes)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats for every result about these blocks, in sentences."""
@@ -76,7 +84,7 @@ class Anatomy:
                 f"Not on a grid, and therefore not shown: {', '.join(off_grid)} (their "
                 "positions in the image are unknown)."
             )
-        nodes = [self.graph.nodes[b.start + 1 : b.end + 1] for b in self.blocks]
+        nodes = [self.nodes(block) for block in self.blocks]
         hidden = [
             b.name
             for b, inside in zip(self.blocks, nodes, strict=True)
@@ -88,7 +96,7 @@ class Anatomy:
                 "foreign code), so its kind is unknown."
             )
         operations = [sum(node.role in WORK for node in inside) for inside in nodes]
-        macs = [self.graph.macs(b.start, b.end) for b in self.blocks]
+        macs = [self.graph.macs(b.nodes) for b in self.blocks]
         for block, many, much in zip(self.blocks[:-1], operations, macs, strict=False):
             if many > _MOST * sum(operations) and much > _MOST * sum(macs):
                 notes.append(
@@ -113,7 +121,9 @@ def costs(anatomy: Anatomy) -> Costs:
     """
     numbers = {name: p.numel() for name, p in anatomy.model.named_parameters()}
     sizes = np.array([map_size(block.shape) for block in anatomy])
+    streams = np.array([b.stream for b in anatomy])
     return Costs(
+        stream=streams if streams.any() else 0,
         block=np.array([b.name for b in anatomy]),
         kind=np.array([b.kind for b in anatomy]),
         stage=np.array([b.stage for b in anatomy]),
@@ -123,6 +133,6 @@ def costs(anatomy: Anatomy) -> Costs:
         height=sizes[:, 1],
         width=sizes[:, 2],
         parameters=np.array([sum(numbers[p] for p in b.parameters) for b in anatomy]),
-        macs=np.array([anatomy.graph.macs(b.start, b.end) for b in anatomy]),
+        macs=np.array([anatomy.graph.macs(b.nodes) for b in anatomy]),
         distinct_parameters=sum(numbers.values()),
     )

@@ -49,7 +49,7 @@ def attentions(anatomy: Anatomy) -> tuple[Attention, ...]:
     for block in anatomy:
         if block.layout is None:  # its tokens are not those of one grid
             continue
-        inside = anatomy.graph.nodes[block.start + 1 : block.end + 1]
+        inside = anatomy.nodes(block)
         in_block = list(_attentions(anatomy.graph, inside))
         for number, (node, geometry) in enumerate(in_block, start=1):
             name = block.name if number == 1 else f"{block.name}#{number}"

@@ -5,6 +5,7 @@ of a residual branch is one; what lies inside the branch is bypassed by the skip
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,34 +40,57 @@ class CutSegment:
         return self.type != "trivial"
 
 
-def cuts(graph: Graph) -> list[int]:
-    """The cuts in forward order, the image and the logits included."""
-    used = graph.ancestors(graph.output)
-    last_use = dict.fromkeys(used, 0)
-    for index in used:
-        for i in graph.nodes[index].inputs:
-            last_use[i] = max(last_use[i], index)
-    indices, reach = [], 0
-    for index in sorted(used):
+def cuts(graph: Graph, source: int, nodes: Sequence[int]) -> list[int]:
+    """The cuts of a part of the graph in forward order, `source` and the last node included.
+
+    Args:
+        graph: of the model.
+        source: node whose output comes in.
+        nodes: of the part, in forward order; every path from `source` ends in the last one.
+    """
+    last_use = {source: source}  # of the nodes that depend on the source
+    for index in nodes:
+        before = [i for i in graph.nodes[index].inputs if i in last_use]
+        if before:
+            last_use[index] = index
+            last_use.update(dict.fromkeys(before, index))
+    indices, reach = [], source
+    for index, last in last_use.items():
         # Every edge from before has ended here, so nothing bypasses this node.
-        if reach <= index and (graph.nodes[index].shape is not None or index == 0):
+        if reach <= index and (graph.nodes[index].shape is not None or index == source):
             indices.append(index)
-        reach = max(reach, last_use[index])
+        reach = max(reach, last)
     return indices
 
 
-def cut_segments(graph: Graph) -> list[CutSegment]:
+def cut_segments(graph: Graph, source: int, nodes: Sequence[int]) -> list[CutSegment]:
     """The segments between neighboring cuts, in forward order."""
-    used = sorted(graph.ancestors(graph.output))
-    ends = cuts(graph)
+    ends = cuts(graph, source, nodes)
+    cut_after = {end: end for end in ends}
+    members: dict[int, list[Node]] = {end: [] for end in ends}
+    users = readers(graph, nodes)
+    for index in reversed(nodes):
+        cut_after[index] = cut_after.get(index) or min(cut_after[i] for i in users[index])
+        members[cut_after[index]].append(graph.nodes[index])
     segments = []
     for start, end in itertools.pairwise(ends):
-        nodes = tuple(graph.nodes[i] for i in used if start < i <= end)
-        segments.append(CutSegment(start, end, nodes, _type(nodes)))
+        segment_nodes = tuple(reversed(members[end]))
+        segments.append(CutSegment(start, end, segment_nodes, type_of(segment_nodes)))
     return segments
 
 
-def _type(nodes: tuple[Node, ...]) -> Literal["branches", "work", "trivial"]:
+def readers(graph: Graph, nodes: Sequence[int]) -> dict[int, list[int]]:
+    """Which of `nodes` read the output of each of them."""
+    users: dict[int, list[int]] = {index: [] for index in nodes}
+    for index in nodes:
+        for i in graph.nodes[index].inputs:
+            if i in users:
+                users[i].append(index)
+    return users
+
+
+def type_of(nodes: tuple[Node, ...]) -> Literal["branches", "work", "trivial"]:
+    """The type of a segment with these nodes, as `CutSegment` describes them."""
     work = [n for n in nodes if n.role in WORK]
     if not work:
         return "trivial"

@@ -5,6 +5,7 @@ between cuts are merged to blocks (`segments`). This module assigns each block i
 depth and layout. Nothing depends on names or classes.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -59,19 +60,21 @@ def _few(images: Images) -> Images:
 
 def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
     headed = has_head(graph, row)
-    names = names_of(graph, [s.nodes for s in row], [s.module for s in row], headed=headed)
+    names = names_of(graph, row, headed=headed)
+    order = _forward_order(graph, row)
+    deepest = max(order[:-1] if headed and len(row) > 1 else order)
+    numbers = {segment.end: i for i, segment in enumerate(row)}
     blocks: list[Block] = []
-    stage, area = 0, None
-    others = len(row) - 1 if headed else len(row)  # than a head
+    areas: list[int | None] = []  # of the grid of each block, or of the nearest before it
     for i, segment in enumerate(row):
         end = graph.nodes[_readable(graph, segment.end)]
-        last = i == others
+        first, last = segment.start == 0, headed and i == len(row) - 1
         layout = None if last else end.layout
+        source = None if first else numbers[segment.start]
+        before, area = (None, None) if source is None else (blocks[source], areas[source])
         block_area = prod(layout.grid) if layout else None
         subsampling = bool(area and block_area and block_area < area)
-        if i == 1 or (i > 1 and subsampling and not last):
-            stage += 1
-        kind = _kind(graph, segment, first=i == 0, last=last, subsampling=subsampling)
+        begins = before is not None and (before.start == 0 or (subsampling and not last))
         shape = tuple(end.shape or ())[1:]
         if layout is not None:
             assert end.shape is not None  # a layout is that of a tensor
@@ -79,19 +82,49 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
         blocks.append(
             Block(
                 name=names[i],
-                kind=kind,
-                stage=stage,
-                depth=min(1.0, i / max(1, others - 1)),
+                kind=_kind(graph, segment, first=first, last=last, subsampling=subsampling),
+                stage=(before.stage if before else 0) + begins,
+                depth=min(1.0, order[i] / max(1, deepest)),
                 subsampling=subsampling,
                 shape=shape,
                 layout=layout,
+                stream=segment.stream,
+                previous=_previous(blocks, before),
                 parameters=tuple(sorted({p for n in segment.nodes for p in n.parameters})),
-                start=blocks[-1].end if blocks else 0,
+                nodes=_nodes(row, i),
+                start=before.end if before else 0,
                 end=end.index,
             )
         )
-        area = block_area or area
+        areas.append(block_area or area)
     return tuple(blocks)
+
+
+def _forward_order(graph: Graph, row: Sequence[Segment]) -> list[int]:
+    """The number of blocks before each, on the longest way from the image to it."""
+    order: dict[int, int] = {}
+    for segment in row:
+        inputs = {i for node in segment.nodes for i in graph.nodes[node.index].inputs}
+        order[segment.end] = max((order[i] + 1 for i in inputs & order.keys()), default=0)
+    return list(order.values())
+
+
+def _previous(blocks: Sequence[Block], before: Block | None) -> str | None:
+    """The name of the nearest block on a grid, if it is not the last one of `blocks`."""
+    ends = {block.end: block for block in blocks}
+    while before is not None and before.layout is None:
+        before = ends.get(before.start)
+    last = next((block for block in reversed(blocks) if block.layout is not None), None)
+    if before is last:
+        return None
+    return before.name if before else ""
+
+
+def _nodes(row: Sequence[Segment], i: int) -> tuple[int, ...]:
+    """The nodes of a block; in a model without side inputs with those that nothing reads."""
+    if any(after.start != before.end for before, after in itertools.pairwise(row)):
+        return tuple(node.index for node in row[i].nodes)
+    return tuple(range(row[i].start + 1, row[i].end + 1))
 
 
 def _readable(graph: Graph, end: int) -> int:

@@ -28,7 +28,7 @@ def layers(anatomy: Anatomy) -> Anatomy:
     blocks: list[Block] = []
     for i, (name, span) in enumerate(zip(names, spans, strict=True)):
         node = graph.nodes[span.output or 0]
-        around = next(block for block in anatomy if node.index <= block.end)
+        around = min(anatomy, key=lambda b: (node.index not in b.nodes, b.end < node.index))
         layout = node.layout
         assert layout is not None
         assert node.shape is not None
@@ -42,7 +42,9 @@ def layers(anatomy: Anatomy) -> Anatomy:
                 subsampling=area < prod(before),
                 shape=(node.shape[layout.channels_axis], *layout.grid),
                 layout=layout,
+                previous=None,
                 parameters=_parameters(graph, span),
+                nodes=tuple(range(min(span.inputs) + 1, node.index + 1)),
                 start=min(span.inputs),
                 end=node.index,
             )

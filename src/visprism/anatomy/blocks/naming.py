@@ -3,26 +3,25 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from visprism.anatomy.blocks.segments import Segment
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.operations import WORK
 
 
-def names_of(
-    graph: Graph, segments: Sequence[Sequence[Node]], modules: Sequence[str], *, headed: bool
-) -> list[str]:
-    """A unique name for each segment; the first is the stem, the last, `headed`, the head."""
+def names_of(graph: Graph, segments: Sequence[Segment], *, headed: bool) -> list[str]:
+    """A unique name for each segment; those of the image are stems, the last may be a head."""
     nodes_of: dict[str, set[int]] = {}
     for node in graph.nodes:
         for path in _ancestors(node.module):
             nodes_of.setdefault(path, set()).add(node.index)
     names = []
-    for i, (nodes, module) in enumerate(zip(segments, modules, strict=True)):
-        if i == 0 and len(segments) > 1:
+    for i, segment in enumerate(segments):
+        if segment.start == 0 and len(segments) > 1:
             names.append("stem")
         elif i == len(segments) - 1 and headed:
             names.append("head")
         else:
-            names.append(module or _worker(nodes, nodes_of))
+            names.append(segment.module or _worker(segment.nodes, nodes_of))
     return unique(names)
 
 

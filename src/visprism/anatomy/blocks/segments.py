@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from visprism.anatomy.blocks.cuts import CutSegment, cut_segments
+from visprism.anatomy.blocks.streams import Path, split_streams
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.operations import WORK
 
@@ -25,6 +26,12 @@ class Segment:
 
     parts: tuple[CutSegment, ...]
     module: str = ""  # the module that is exactly this segment, if there is one
+    stream: int = 0
+
+    @property
+    def start(self) -> int:
+        """The cut before it."""
+        return self.parts[0].start
 
     @property
     def end(self) -> int:
@@ -64,11 +71,48 @@ class _Range:
 
 
 def segments(graph: Graph) -> list[Segment]:
-    """The row of segments from the image to the logits; the last is the head."""
-    row = cut_segments(graph)
+    """The segments from the image to the logits, in forward order; the last is the head."""
+    result: list[Segment] = []
+    row: list[CutSegment] = []
+    used = sorted(graph.ancestors(graph.output) - {0})
+    for part in cut_segments(graph, 0, used):
+        split = split_streams(graph, part)
+        if split is not None:
+            result += _of_path(graph, Path(tuple(row), 0)) if row else []
+            result += _numbered_on(split.paths, result, graph)
+            row, part = [], split.joint
+        row.append(part)
+    return _with_tail(graph, [*result, *_of_row(graph, row)])
+
+
+def _of_path(graph: Graph, path: Path) -> list[Segment]:
+    """The segments of a path; what has no weights at its end belongs to the last of them."""
+    row = [Segment(path.row)] if path.one_block else _of_row(graph, path.row)
+    if len(row) > 1 and not row[-1].has_work:
+        row = [*row[:-2], replace(row[-2], parts=row[-2].parts + row[-1].parts)]
+    return [replace(segment, stream=path.stream) for segment in row]
+
+
+def _numbered_on(
+    paths: Sequence[Path], before: Sequence[Segment], graph: Graph
+) -> list[Segment]:
+    """The segments of paths in forward order, their streams numbered on from those before."""
+    count = max((segment.stream for segment in before), default=0)
+    result = [
+        segment
+        for path in paths
+        for segment in _of_path(
+            graph, replace(path, stream=path.stream and path.stream + count)
+        )
+    ]
+    return sorted(result, key=lambda segment: segment.end)
+
+
+def _of_row(graph: Graph, row: Sequence[CutSegment]) -> list[Segment]:
+    """The segments of a row of neighboring parts."""
     modules = _modules(graph, row)
     ranges = _by_pattern(_branches(row, modules), modules, row)
-    return _with_tail(graph, _with_neighbors(_with_gaps(graph, ranges, row)))
+    return _with_neighbors(_with_gaps(graph, ranges, row))
 
 
 def has_head(graph: Graph, row: Sequence[Segment]) -> bool:
@@ -211,7 +255,7 @@ def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
         repeated = any(_work(segment) == _work(other) for other in row[:-2])
         return (pointwise and not repeated) or (end.layout is None and end.pooled)
 
-    while len(row) > 2 and belongs_to_head(row[-2]):
+    while len(row) > 2 and row[-2].stream == row[-1].stream and belongs_to_head(row[-2]):
         row = [*row[:-2], Segment(row[-2].parts + row[-1].parts)]
     return row
 

@@ -186,7 +186,7 @@ def convolutions_of(anatomy: Anatomy, block: Block) -> tuple[Node, ...]:
     nodes = anatomy.graph.nodes
     return tuple(
         node
-        for node in nodes[block.start + 1 : block.end + 1]
+        for node in anatomy.nodes(block)
         if node.role == "conv"
         and node.inputs
         and node.shape is not None

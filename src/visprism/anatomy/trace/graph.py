@@ -1,6 +1,6 @@
 """The graph of a model: which operation made which tensor in one forward pass."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -62,9 +62,9 @@ class Graph:
     output: int  # node that made the logits
     batch_size: int
 
-    def macs(self, start: int, end: int) -> int:
-        """Multiply-accumulates for one image of the nodes after `start` up to `end`."""
-        return sum(node.macs for node in self.nodes[start + 1 : end + 1]) // self.batch_size
+    def macs(self, indices: Iterable[int]) -> int:
+        """Multiply-accumulates for one image of these nodes."""
+        return sum(self.nodes[i].macs for i in indices) // self.batch_size
 
     def ancestors(self, index: int) -> set[int]:
         """The node itself and every node that it depends on."""

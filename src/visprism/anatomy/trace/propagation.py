@@ -14,6 +14,7 @@ from visprism.anatomy.trace.token_positions import (
     propagate_linear,
     propagate_product,
     propagate_reduction,
+    propagate_windows,
     raster,
 )
 
@@ -74,7 +75,9 @@ def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
     slides = call.role in {"conv", "pool", "global pool"}
     if slides or call.name in {"conv2d", "interpolate", "fold"}:
         pooled = call.role == "global pool" and shape[2:].numel() == 1
-        return raster(shape) if len(shape) == 4 and not pooled else None
+        if len(shape) != 4 or pooled:
+            return None
+        return propagate_windows(positions_of(call.operands[0]), shape) or raster(shape)
     if call.name == "scaled_dot_product_attention":
         return propagate_product(positions_of(call.operands[0]), None, shape)
     if call.name == "einsum" and isinstance(call.args[0], str):

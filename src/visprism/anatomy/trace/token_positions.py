@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import torch
@@ -164,6 +165,30 @@ def propagate_reduction(
         if reduced.numel() == shape.numel()
         else None
     )
+
+
+def propagate_windows(
+    positions: TokenPositions | None, shape: torch.Size
+) -> TokenPositions | None:
+    """Positions after a convolution of windows that stand on the batch axis (TNT).
+
+    None where the operand is no window of a larger grid, or the output has other cells than
+    the strides of a window.
+    """
+    if positions is None or positions.index_map.ndim != 4:
+        return None
+    places = positions.index_map[:, 0]
+    batch, *window = places.shape
+    rows, columns = (n // max(1, m) for n, m in zip(window, shape[2:], strict=True))
+    windows, rest = divmod(prod(positions.grid), prod(window))
+    if windows < 2 or rest or batch % windows or min(rows, columns) < 1:
+        return None
+    sampled = places[:, ::rows, ::columns]
+    coarse = _ranked(sampled.reshape(batch // windows, -1), positions.grid)
+    if coarse is None or sampled.shape[1:] != shape[2:]:
+        return None
+    index_map = coarse.index_map.reshape(sampled.shape)[:, None]
+    return TokenPositions(index_map.expand(shape), coarse.grid)
 
 
 def propagate_product(

@@ -47,7 +47,7 @@ class Specimen:
     def macs(self) -> float:
         """Multiply-accumulates of one image."""
         graph = self.anatomy.graph
-        return float(graph.macs(0, graph.output))
+        return float(graph.macs(range(graph.output + 1)))
 
     @cached_property
     def has_attention(self) -> bool:

@@ -17,7 +17,12 @@ from torch import Tensor
 from visprism.anatomy import Block
 from visprism.core.statistics import standard_error
 from visprism.measure.features.cache_chunks import cache_chunks, channel_mean
-from visprism.measure.features.per_block import block_columns, on_one_grid, predecessors
+from visprism.measure.features.per_block import (
+    block_columns,
+    blocks_before,
+    on_one_grid,
+    predecessors,
+)
 from visprism.measure.features.probe import Probe
 from visprism.results.band_energy import BandEnergies
 
@@ -36,15 +41,14 @@ class BandEnergyProbe(Probe):
 
     def update(self, batch: Mapping[Block, Float[Tensor, "_ 2"]]) -> None:
         """Add one batch; see `Probe.update`."""
-        before, energies_before = None, None
-        for block, extract in batch.items():
-            energies = extract.cpu().double().numpy().T
+        by_block = {b: extract.cpu().double().numpy().T for b, extract in batch.items()}
+        for block, before in blocks_before(batch).items():
+            energies = by_block[block]
             earlier = np.full_like(energies, np.nan)
-            if energies_before is not None and on_one_grid(block, before):
-                earlier = energies_before
+            if before is not None and on_one_grid(block, before):
+                earlier = by_block[before]
             terms = np.concatenate([np.ones_like(energies[:1]), energies, earlier])
             self.add({block: terms @ terms.T})  # sums, and sums of products
-            before, energies_before = block, energies
 
     def result(self) -> BandEnergies:
         """The energies of every block; see `Probe.result`."""

@@ -21,6 +21,7 @@ from visprism.core.statistics import standard_error
 from visprism.measure.features import profiles
 from visprism.measure.features.per_block import (
     block_columns,
+    blocks_before,
     grid_of,
     image_sums,
     kind_means,
@@ -95,22 +96,21 @@ class FourierProbe(Probe):
 
     def update(self, batch: Mapping[Block, Float[Tensor, "_ _"]]) -> None:
         """Add one batch; see `Probe.update`."""
-        before, levels_before = None, None
+        by_block = {b: references(x.cpu().double().numpy()) for b, x in batch.items()}
         highest: list[dict[Block, np.ndarray]] = [{} for _ in _CHANGES]
-        for block, extract in batch.items():
-            levels = references(extract.cpu().double().numpy())
+        for block, before in blocks_before(batch).items():
+            levels = by_block[block]
             changes = np.full_like(levels, np.nan)
-            if on_one_grid(block, before):
-                changes = levels - levels_before
-                for i, by_block in enumerate(highest):
+            if before is not None and on_one_grid(block, before):
+                changes = levels - by_block[before]
+                for i, at_highest in enumerate(highest):
                     if levels.shape[2] > _FEWEST[i]:
-                        by_block[block] = changes[i, :, -1]
+                        at_highest[block] = changes[i, :, -1]
             terms = np.concatenate([levels, changes])
             count = np.full((1, levels.shape[2]), float(levels.shape[1]))
             self.add({block: np.concatenate([count, terms.sum(1), (terms**2).sum(1)])})
-            before, levels_before = block, levels
-        for name, by_block in zip(_CHANGES, highest, strict=True):
-            for kind, means in kind_means(by_block, self.between).items():
+        for name, at_highest in zip(_CHANGES, highest, strict=True):
+            for kind, means in kind_means(at_highest, self.between).items():
                 self.add({(name, kind): image_sums(means)})
                 if name in _ANSWERS:
                     self.record(mean_change(_ANSWERS[name], kind), means)

@@ -209,12 +209,15 @@ def all_gather_recorded(
 
 def blocks_off_grid(anatomy: Anatomy) -> dict[str, str]:
     """Names of the blocks off the grid that stand right before a block on it, by its name."""
-    between, missing = dict[str, str](), list[str]()
+    ends = {block.end: block for block in anatomy}
+    between = dict[str, str]()
     for block in anatomy:
-        if block.layout is None:
-            missing.append(block.name)
-        elif missing:
-            between[block.name], missing = ", ".join(missing), []
+        missing, before = list[str](), ends.get(block.start)
+        while before is not None and before.layout is None:
+            missing.insert(0, before.name)
+            before = ends.get(before.start)
+        if missing and block.layout is not None:
+            between[block.name] = ", ".join(missing)
     return between
 
 

@@ -1,6 +1,7 @@
 """Blocks as rows: the columns that describe a block, and means over the blocks of one kind."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,14 @@ def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
         "stage": np.array([b.stage for b in blocks]),
         "depth": np.array([b.depth for b in blocks]),
         "subsampling": np.array([b.subsampling for b in blocks]),
+        "stream": streams_of(blocks),
     }
+
+
+def streams_of(blocks: Sequence[Block]) -> np.ndarray | int:
+    """The column of the streams, or 0 where there is only one."""
+    streams = np.array([b.stream for b in blocks], dtype=int)
+    return streams if streams.any() else 0
 
 
 def predecessors(blocks: Sequence[Block], between: Mapping[str, str]) -> dict[str, Any]:
@@ -27,11 +35,21 @@ def predecessors(blocks: Sequence[Block], between: Mapping[str, str]) -> dict[st
         blocks: that were observed, in forward order.
         between: names of the blocks off the grid before a block, by its name.
     """
-    previous = [None, *blocks[:-1]]
-    pairs = list(zip(blocks, previous, strict=True))
+    pairs = blocks_before(blocks).items()
     return {
         "previous": np.array([p.name if p and on_one_grid(b, p) else "" for b, p in pairs]),
         "between": np.array([between.get(b.name, "") for b in blocks]),
+    }
+
+
+def blocks_before(blocks: Iterable[Block]) -> dict[Block, Block | None]:
+    """The block before each of several: in its stream, or else in forward order."""
+    row = list(blocks)
+    by_name = {block.name: block for block in row}
+    return {
+        block: before if block.previous is None else by_name.get(block.previous)
+        for before, block in itertools.pairwise([None, *row])
+        if block is not None
     }
 
 

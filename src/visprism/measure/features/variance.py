@@ -23,6 +23,7 @@ from visprism.core.statistics import standard_error
 from visprism.measure.features.cache_chunks import cache_chunks, channel_mean
 from visprism.measure.features.per_block import (
     block_columns,
+    blocks_before,
     grid_of,
     image_sums,
     kind_means,
@@ -52,12 +53,13 @@ class VarianceProbe(Probe):
 
     def update(self, batch: Mapping[Block, Float[Tensor, "_ _"]]) -> None:
         """Add one batch; see `Probe.update`."""
-        before, moments_before, sketch_before = None, None, np.zeros(0)
         ratios: dict[str, dict[Block, np.ndarray]] = {name: {} for name in _LOGS}
-        for block, extract in batch.items():
-            values = extract.cpu().double().numpy()
+        by_block = {b: extract.cpu().double().numpy() for b, extract in batch.items()}
+        for block, before in blocks_before(batch).items():
+            values = by_block[block]
             deviation, square = moments = values[:, :2].T
             earlier = np.full_like(deviation, np.nan)
+            moments_before = None if before is None else by_block[before][:, :2].T
             if moments_before is not None and on_one_grid(block, before):
                 earlier = moments_before[0]
                 if prod(grid_of(block)) > 1:
@@ -72,12 +74,12 @@ class VarianceProbe(Probe):
                 and moments_before is not None
                 and block.shape == before.shape
             ):
+                sketch_before = by_block[before][:, 2 : 2 + PROJECTIONS]
                 distances = ((sketch - sketch_before) ** 2).sum(0)
                 self.add({("step", block): np.append(distances, moments_before[1].sum())})
             self.add({("dead", block): values[:, 2 + PROJECTIONS :].sum(0)})
-            before, moments_before, sketch_before = block, moments, sketch
-        for name, by_block in ratios.items():
-            for kind, means in kind_means(by_block, self.between).items():
+        for name, log_ratios in ratios.items():
+            for kind, means in kind_means(log_ratios, self.between).items():
                 self.add({(name, kind): image_sums(means)})
                 self.record(mean_change(_LOGS[name], kind), means)
 

@@ -91,7 +91,7 @@ def _kernels(
     """
     stem = anatomy.blocks[0]
     channels = anatomy.image_shape[0]
-    inside = anatomy.graph.nodes[stem.start + 1 : stem.end + 1]
+    inside = anatomy.nodes(stem)
     first = next((node for node in inside if node.role in {"conv", "linear"}), None)
     required = (
         f"the first layer must be a convolution over the {channels} channels of the image"

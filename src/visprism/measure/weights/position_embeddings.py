@@ -79,7 +79,7 @@ def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width chann
         InputError: as `positional_similarity` says.
     """
     stem = anatomy.blocks[0]
-    for node in anatomy.graph.nodes[stem.start + 1 : stem.end + 1]:
+    for node in anatomy.nodes(stem):
         adds = node.op in {"add", "__add__", "__radd__"} and len(node.inputs) == 1
         if not adds or node.layout is None or node.shape is None:
             continue

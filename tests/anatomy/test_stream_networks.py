@@ -1,0 +1,223 @@
+"""Laws of dissection on published networks with parallel streams, in small configurations.
+
+The streams, their grids and their blocks are written by hand from the papers.
+"""
+
+from fnmatch import fnmatchcase
+
+import pytest
+import torch
+from timm.models.coat import CoaT
+from timm.models.crossvit import CrossVit
+from timm.models.hrnet import hrnet_w18_small
+from timm.models.nasnet import NASNetALarge
+from timm.models.tnt import TNT
+
+from visprism.anatomy import costs, dissect, watch
+
+
+def images(side):
+    return torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def crossvit():
+    """Chen et al. (2021), fig. 2: patches of 12, and of 16 of the image at 32 pixels."""
+    return CrossVit(
+        img_size=48,
+        img_scale=(1.0, 2 / 3),
+        patch_size=(12, 16),
+        embed_dim=(16, 32),
+        depth=((1, 2, 0), (1, 2, 0)),
+        num_heads=(2, 2),
+        mlp_ratio=(2.0, 2.0, 1.0),
+        num_classes=5,
+    )
+
+
+def coat():
+    """Xu et al. (2021), fig. 3: four serial stages, then the last three in parallel."""
+    return CoaT(
+        img_size=64,
+        patch_size=4,
+        embed_dims=(16, 16, 16, 16),
+        serial_depths=(1, 1, 1, 1),
+        parallel_depth=2,
+        num_heads=8,
+        mlp_ratios=(2, 2, 2, 2),
+        num_classes=5,
+    )
+
+
+def tnt():
+    """Han et al. (2021), fig. 1: patches of 16, each of 16 pixel tokens."""
+    return TNT(
+        img_size=64,
+        patch_size=16,
+        embed_dim=32,
+        inner_dim=8,
+        depth=3,
+        num_heads_inner=2,
+        num_heads_outer=2,
+        num_classes=5,
+    )
+
+
+def nasnet():
+    """Zoph et al. (2018), fig. 2: two stem cells, 18 cells of which two are reductions."""
+    return NASNetALarge(num_classes=5, stem_size=8, num_features=96)
+
+
+def attentions(names, numbers):
+    return [f"{names.format(i)}{part}" for i in numbers for part in ("attn", "mlp")]
+
+
+def coat_parallel(stage):
+    parts = (
+        f"cpe{stage}*",
+        f"parallel_blocks.?.factoratt_crpe{stage}",
+        "parallel_blocks.?.mlp2*",
+    )
+    return [*parts, *parts]
+
+
+def coat_stage(stage):
+    """The patch embedding, the convolutional position encoding, attention and MLP."""
+    names = (
+        "patch_embed{}",
+        "cpe{}",
+        "serial_blocks{}.0.factoratt_crpe",
+        "serial_blocks{}.0.mlp",
+    )
+    return [name.format(stage) for name in names]
+
+
+def hrnet_stream(number, first):
+    """Two blocks in a module, then what other streams add; a wider block before the head."""
+    blocks = [
+        name
+        for stage in range(first, 5)
+        for name in (
+            f"stage{stage}.0.branches.{number}.0",
+            f"stage{stage}.0.branches.{number}.1",
+            f"stage{stage}.0.fuse_layers.{number}",
+        )
+    ]
+    return [*blocks, f"incre_modules.{number}.0"]
+
+
+# By network: the side of the images, and for each stream its grids and its blocks.
+EXPECTED = {
+    crossvit: (
+        48,
+        {
+            1: ({4}, ["stem", *(
+                name
+                for i in range(2)
+                for name in (
+                    *attentions(f"blocks.{i}.blocks.0.{{}}.", [0]), f"blocks.{i}.fusion.0"
+                )
+            )]),
+            2: ({2}, ["stem#2", *(
+                name
+                for i in range(2)
+                for name in (
+                    *attentions(f"blocks.{i}.blocks.1.{{}}.", [0, 1]), f"blocks.{i}.fusion.1"
+                )
+            )]),
+        },
+    ),
+    coat: (
+        64,
+        {
+            0: ({16, 8}, ["stem", *coat_stage(1)[1:], *coat_stage(2), *coat_parallel(2)]),
+            1: ({4}, [*coat_stage(3), *coat_parallel(3)]),
+            2: ({2}, [*coat_stage(4), *coat_parallel(4)]),
+        },
+    ),
+    hrnet_w18_small: (
+        64,
+        {
+            0: ({16}, ["stem", "layer1.0"]),
+            1: ({16, 8, 4, 2}, [
+                "transition1.0", *hrnet_stream(0, 2),
+                *(f"downsamp_modules.{i}" for i in range(3)),
+            ]),
+            2: ({8}, ["transition1.1", *hrnet_stream(1, 2)]),
+            3: ({4}, ["transition2", *hrnet_stream(2, 3)]),
+            4: ({2}, ["transition3", *hrnet_stream(3, 4)]),
+        },
+    ),
+    tnt: (
+        64,
+        {
+            1: ({4}, ["proj", *(
+                name
+                for i in range(2)
+                for name in (f"blocks.{i}.proj", f"blocks.{i}.attn_out", f"blocks.{i}.mlp")
+            ), "blocks.2.proj"]),
+        },
+    ),
+    nasnet: (
+        64,
+        {
+            0: ({31, 16, 8, 4, 2}, [
+                "stem", "cell_stem_0", "cell_stem_1", *(f"cell_{i}" for i in range(5)),
+                "reduction_cell_0", *(f"cell_{i}" for i in range(6, 11)),
+                "reduction_cell_1", *(f"cell_{i}" for i in range(12, 17)), "cell_17",
+            ]),
+        },
+    ),
+}  # fmt: skip
+
+
+SLOW = {nasnet: pytest.mark.slow}  # 2000 operations, traced twice
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(n, marks=SLOW.get(n, ())) for n in EXPECTED],
+    ids=lambda build: build.__name__,
+)
+def network(request):
+    torch.manual_seed(0)
+    side, streams = EXPECTED[request.param]
+    return dissect(request.param().eval(), images(side)), streams
+
+
+def test_each_stream_has_its_grids_and_its_blocks(network):
+    anatomy, streams = network
+    for number, (sides, names) in streams.items():
+        blocks = [b for b in anatomy if b.stream == number and b.kind != "head"]
+        on_grid = [b for b in blocks if b.layout is not None]
+        assert {b.shape[1] for b in on_grid} == sides
+        same = [fnmatchcase(b.name, n) for b, n in zip(on_grid, names, strict=False)]
+        assert [b.name for b in on_grid] == names or (len(on_grid) == len(names) and all(same))
+
+
+def test_every_parameter_and_operation_is_in_one_block(network):
+    anatomy, _ = network
+    table = costs(anatomy)
+    macs = sum(node.macs for node in anatomy.graph.nodes) // 2
+    assert table.macs.sum() == pytest.approx(macs, abs=len(anatomy))  # each row is rounded down
+    names = {name for block in anatomy for name in block.parameters}
+    assert names == {name for name, _ in anatomy.model.named_parameters()}
+
+
+def test_only_pixel_tokens_have_no_grid(network):
+    anatomy, _ = network
+    off_grid = {b.name.rpartition(".")[2] for b in anatomy[1:-1] if b.layout is None}
+    assert off_grid <= {"attn_in", "mlp_in"}
+
+
+def test_a_patch_of_the_image_is_one_position_of_the_patch_stream_of_tnt():
+    torch.manual_seed(0)
+    model = tnt().eval()
+    changed = images(64)
+    changed[:, :, 32:48, 16:32] += 1
+    anatomy = dissect(model, images(64))
+    with watch(anatomy) as maps, torch.no_grad():
+        model(images(64))
+        before = maps["proj"]
+        model(changed)
+    different = (maps["proj"] != before).any(1)[0]
+    assert different.nonzero().tolist() == [[2, 1]]
