@@ -7,7 +7,7 @@ evaluated by `visprism calibration` on all 10,000 test images. A stopped run is 
     python benchmarks/cifar10.py cifar10 --write         # and writes results/cifar10.json
     python benchmarks/cifar10.py cifar10 --set epochs=30 --models resnet18_32
 
-Claim: none; these are the figures of docs/training.md, with their 95 % intervals.
+Claim: none; these are the figures of docs/training.md, with their 95% intervals.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows = [trained(name, arguments) for name in arguments.models]
-    print(f"{'model':<24}{'accuracy':>10}{'95 % interval':>18}{'NLL':>8}{'ECE':>8}{'min':>7}")
+    print(f"{'model':<24}{'accuracy':>10}{'95% interval':>18}{'NLL':>8}{'ECE':>8}{'min':>7}")
     for row in rows:
         low, high = row["accuracy"]["low"], row["accuracy"]["high"]
         print(

@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of findings contain the truth, by simulation.
+"""How often the 95% intervals of findings contain the truth, by simulation.
 
 Each interval that a result prints is computed by the library from samples whose truth is known.
 A sample without an interval (too few images, too few wrong predictions) does not count: the
@@ -281,7 +281,7 @@ def shape_bias_difference(g: Generator, n: int, biases: tuple[float, float]) -> 
 # Losses of images: draws, and their mean.
 LOSSES: dict[str, tuple[Callable[[Generator, int], np.ndarray], float]] = {
     "Weibull with shape 0.6": (lambda g, n: g.weibull(0.6, n), 1.504575),
-    "exponential for 10 %": (lambda g, n: (g.random(n) < 0.1) * g.exponential(size=n), 0.1),
+    "exponential for 10%": (lambda g, n: (g.random(n) < 0.1) * g.exponential(size=n), 0.1),
     "log-normal, sigma 1.2": (lambda g, n: g.lognormal(0, 1.2, n), float(np.exp(0.72))),
     "Pareto with shape 5": (lambda g, n: g.pareto(5, n), 0.25),
 }

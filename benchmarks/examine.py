@@ -8,7 +8,7 @@ page. Run it on a quiet machine; the plan is made from passes that are timed the
     python benchmarks/examine.py --write                  # and writes results/examine.json
 
 Claim: the measurements end within the budget of `minutes`, here the default of 2 minutes, by
-10 % and one forward pass.
+10% and one forward pass.
 """
 
 import argparse

@@ -13,7 +13,7 @@ and after, and written with their card, a JSON file of the same name.
 
 On a CPU the two runs of a network are bit-identical with the same versions and machine.
 
-Claim: none; these are the figures of docs/model_cards.md, with their 95 % intervals.
+Claim: none; these are the figures of docs/model_cards.md, with their 95% intervals.
 """
 
 import os

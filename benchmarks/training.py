@@ -10,7 +10,7 @@ Ways take turns in one run.
     python benchmarks/training.py --write     # and writes benchmarks/results/training.json
 
 Claim: ResNet-18 trains at least 1.8 times as fast as the peer, and the pipeline takes less than
-5 % of a step.
+5% of a step.
 """
 
 import argparse

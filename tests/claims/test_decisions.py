@@ -90,7 +90,7 @@ def test_a_true_null_is_decided_in_5_percent_of_experiments():
             for _ in range(1500)
         ]
         decided = np.mean([v != "undecided" for v in verdicts])
-        # Welch's interval is conservative for three values; 4 standard errors around 5 %.
+        # Welch's interval is conservative for three values; 4 standard errors around 5%.
         assert (0.01 if control else 0.0275) < decided < 0.0725
 
 

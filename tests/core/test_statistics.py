@@ -88,7 +88,7 @@ def test_intervals_of_a_mean_cover_it_in_95_percent(law: str, n: int):
 
 
 def test_intervals_of_mean_losses_cover_them_where_students_do_not():
-    # Log-normal values as losses of images are: 1 % of the images hold a tenth of the sum.
+    # Log-normal values as losses of images are: 1% of the images hold a tenth of the sum.
     generator = np.random.default_rng(4)
     losses = generator.lognormal(-1, 1.2, size=(2000, 64))
     truth = np.exp(-1 + 1.2**2 / 2)

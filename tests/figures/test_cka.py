@@ -47,11 +47,11 @@ def test_values_stand_in_their_cells(made, ax):
     result = made["similarity"]
     plot(result, ax)
     blocks = list(dict.fromkeys(result.block.tolist()))
-    shown = {text.get_position(): text.get_text() for text in ax.texts}
+    numbers = {text.get_position(): text.get_text() for text in ax.texts}
     for block, other, cka in zip(result.block, result.other, result.cka, strict=True):
         place = blocks.index(other) + 0.5, blocks.index(block) + 0.5
         if np.isfinite(cka):
-            number = float(shown[place].replace("\N{MINUS SIGN}", "-"))
+            number = float(numbers[place].replace("\N{MINUS SIGN}", "-"))
             assert number == pytest.approx(cka, abs=0.0051)
 
 

@@ -70,7 +70,7 @@ def test_each_cell_has_the_color_and_the_number_of_its_error(made, ax):
     ],
 )
 def test_none_and_all_are_said_of_none_and_all_alone(wrong, said):
-    # Of 1,000 images; 12.5 % and 62.5 % are rounded up, both.
+    # Of 1,000 images; 12.5% and 62.5% are rounded up, both.
     assert percent(wrong / 1000) == said
     assert percent(1 - (1 - wrong / 1000)) == said
 

@@ -17,7 +17,7 @@ def test_each_snapshot_has_a_point_by_its_components(made, ax):
     colors = [line.get_color() for line in ax.lines if line.get_marker() == "o"]
     assert colors[0] == DEPTH(0.0)
     assert colors[-1] == DEPTH(1.0)
-    assert ax.get_xlabel() == "First component (70 % of the variance)"
+    assert ax.get_xlabel() == "First component (70% of the variance)"
 
 
 def test_in_polar_coordinates_the_last_is_the_middle(made, ax):

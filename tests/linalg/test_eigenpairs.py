@@ -152,7 +152,7 @@ def test_an_eigenvalue_lies_within_each_residual(seed, tol):
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
 def test_what_has_converged_has_its_rank_too(seed, which):
-    """The foremost eigenvalues are at least 2 % apart, closer ones count as one."""
+    """The foremost eigenvalues are at least 2% apart, closer ones count as one."""
     steps = 1.02 + 0.2 * torch.rand(6, generator=stream(seed, "steps")).double()
     top = 10 * steps.cumprod(0)
     spectrum = torch.cat([top, -top * 1.01, torch.linspace(-9, 9, 200)])

@@ -75,7 +75,7 @@ def test_hutchpp_is_exact_where_the_rank_is_low():
 def test_the_standard_error_is_that_of_the_mean(matrix):
     runs = [hutchinson(lambda V: V @ matrix, signs(64, 60, seed)) for seed in range(100)]
     off = np.array([abs(r.mean - float(matrix.trace())) / r.error for r in runs])
-    assert 0.55 < (off < 1).mean() < 0.80  # 68 % for a normal distribution
+    assert 0.55 < (off < 1).mean() < 0.80  # 68% for a normal distribution
 
 
 def test_one_sample_has_no_error(matrix):

@@ -127,7 +127,7 @@ def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
 )
 def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdict):
     result = structure(score, 0.01, 10)
-    margin = 2.262157 * 0.01  # the 97.5 % point of t with 9 degrees of freedom
+    margin = 2.262157 * 0.01  # the 97.5% point of t with 9 degrees of freedom
     assert result.interval() == pytest.approx((score - margin, score + margin))
     (finding,) = result.findings()
     assert finding.text.endswith("; interval over 10 groups of batches")

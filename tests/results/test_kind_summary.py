@@ -271,7 +271,7 @@ def test_seeds_are_replicates_with_an_interval_by_students_t():
     summaries = [summary_of(m, m - 0.05, m + 0.05) for m in (-0.1, -0.3, -0.2, 0.0)]
     result = replicate_by_kind(summaries)
     values = np.array([-0.1, -0.3, -0.2, 0.0])
-    margin = 3.182446 * values.std(ddof=1) / 2  # the 97.5 % point with 3 degrees of freedom
+    margin = 3.182446 * values.std(ddof=1) / 2  # the 97.5% point with 3 degrees of freedom
     assert result.mean.item() == pytest.approx(-0.15)
     assert result.low.item() == pytest.approx(-0.15 - margin)
     assert (result.seeds.item(), result.negative.item(), result.positive.item()) == (4, 3, 0)

@@ -41,7 +41,7 @@ class BranchTransfer(FeatureAnalysis):
         Section(
             KindSummary,
             "Gain of residual branches by kind of block",
-            "Each point is the mean over the branches of one kind, with its 95 % interval over "
+            "Each point is the mean over the branches of one kind, with its 95% interval over "
             "images.",
         ),
     )

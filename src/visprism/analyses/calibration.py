@@ -44,7 +44,7 @@ class Calibration(Analysis):
         Section(
             CalibrationResult,
             "Accuracy and calibration",
-            "Accuracy, losses and calibration errors with 95 % intervals over images. The ECE "
+            "Accuracy, losses and calibration errors with 95% intervals over images. The ECE "
             "of few images is too large; the debiased ECE corrects for their number.",
             figures={},
         ),

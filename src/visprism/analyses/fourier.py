@@ -42,7 +42,7 @@ class Fourier(FeatureAnalysis):
         Section(
             KindSummary,
             "High-frequency amplitude by kind of block",
-            "Each point is the mean change across the blocks of one kind, with its 95 % "
+            "Each point is the mean change across the blocks of one kind, with its 95% "
             "interval over images. A kind is called low-pass or high-pass only if both "
             "references agree. The interval describes this network; other trained seeds may "
             "differ.",

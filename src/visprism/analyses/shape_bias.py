@@ -32,7 +32,7 @@ class ShapeBias(Analysis):
             ShapeBiasResult,
             "Shape bias",
             "Each point is a category: 1 if all decisions for shape or texture are for the "
-            "shape, 0 if all are for the texture, with its 95 % interval. The diamond is the "
+            "shape, 0 if all are for the texture, with its 95% interval. The diamond is the "
             "mean over all images.",
         ),
     )

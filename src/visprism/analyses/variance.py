@@ -32,7 +32,7 @@ class Variance(FeatureAnalysis):
             KindSummary,
             "Feature-map variance by kind of block",
             "Each point is the mean change of the log variance across the blocks of one kind, "
-            "with its 95 % interval over images: -0.69 halves the variance.",
+            "with its 95% interval over images: -0.69 halves the variance.",
         ),
     )
 

@@ -23,7 +23,7 @@ class Decision:
     """The effect with its interval over seeds, and the verdict that follows from it."""
 
     effect: float  # difference of means over seeds, or ratio of geometric means minus 1
-    low: float  # 95 % interval over seeds; NaN with fewer than 2 seeds of an arm
+    low: float  # 95% interval over seeds; NaN with fewer than 2 seeds of an arm
     high: float
     verdict: Verdict
     seeds: tuple[int, ...]  # number of seeds of each arm
@@ -42,7 +42,7 @@ def decide(
 ) -> Decision:
     """Decide whether the mean of `treatment` is below or above that of `control`, or 0.
 
-    The hypothesis is supported if the 95 % interval of the difference of means lies on the side
+    The hypothesis is supported if the 95% interval of the difference of means lies on the side
     that `direction` names, contradicted if it lies on the other side, and undecided if it
     contains 0. The interval is Student's for one arm, and that of Welch for two, whose networks
     are trained independently. Seeds that all give one value have no interval. With `logarithm`,

@@ -41,7 +41,7 @@ class MeasuredRun:
     images: int  # of training
     epochs: int
     minutes: float
-    accuracy: tuple[float, float, float]  # with its 95 % interval over test images
+    accuracy: tuple[float, float, float]  # with its 95% interval over test images
     curve: Mapping[str, Sequence[float | int | None]]  # epoch, training loss, test accuracy
     quantities: Mapping[str, float]
 

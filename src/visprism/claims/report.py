@@ -209,7 +209,7 @@ def markdown_effects(section: ClaimSection) -> str:
 def markdown_runs(raw: RawNumbers) -> str:
     """The trained networks as a Markdown table."""
     lines = [
-        "| run | training images | epochs | minutes | test accuracy [95 % interval] |",
+        "| run | training images | epochs | minutes | test accuracy [95% interval] |",
         "|---|---|---|---|---|",
         *(f"| {' | '.join(row)} |" for row in _rows(trained_runs(raw))),
     ]

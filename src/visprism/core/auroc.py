@@ -11,7 +11,7 @@ _HALVINGS = 50
 def auroc_interval(
     area: Float[np.ndarray, " k"], error: Float[np.ndarray, " k"], first: int, second: int
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """The 95 % interval of the AUROC, Newcombe's with DeLong's variance where it is larger.
+    """The 95% interval of the AUROC, Newcombe's with DeLong's variance where it is larger.
 
     The interval holds each A with (area - A)^2 <= 1.96^2 max(1, f) V(A), where
 
@@ -22,8 +22,8 @@ def auroc_interval(
     width also for an area of 0 or 1, where DeLong's error is 0.
 
     In simulations of normal scores with an AUROC of 0.95, 0.98 and 0.99, of 20, 50 and 200
-    images of each data set, it covers the AUROC in 96 to 99 % of samples (area ± 1.96
-    errors: 53 to 94 %).
+    images of each data set, it covers the AUROC in 96 to 99% of samples (area ± 1.96
+    errors: 53 to 94%).
 
     Args:
         area: observed AUROC.

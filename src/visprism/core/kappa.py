@@ -9,7 +9,7 @@ _STEP = 1e-9  # of kappa, to the side of the estimate, where the standard error 
 
 
 def kappa_interval(counts: Float[np.ndarray, "2 2"]) -> tuple[float, float]:
-    """The 95 % interval of Cohen's kappa, with the standard error at each end of the interval.
+    """The 95% interval of Cohen's kappa, with the standard error at each end of the interval.
 
     It holds each k with |kappa - k| <= 1.96 s(k), with kappa that of the counts and s(k) its
     large-sample standard error in the table that has the observed marginals and kappa k. As
@@ -19,7 +19,7 @@ def kappa_interval(counts: Float[np.ndarray, "2 2"]) -> tuple[float, float]:
     never both correct or never both wrong towards 1/2.
 
     Standard errors at the estimate, with tanh(artanh(kappa) ± ...) or without, cover a kappa of
-    0.95 in 87 to 91 % of samples of 64 to 500 images.
+    0.95 in 87 to 91% of samples of 64 to 500 images.
 
     Args:
         counts: number of images by outcome of the first model (rows: wrong, correct) and of the

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 Sums = dict[Any, np.ndarray]  # by block, or by attention
 
-NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the normal distribution
+NORMAL_95 = 1.959963984540054  # 97.5% quantile of the normal distribution
 FEWEST_VALUES = 32  # for an interval of a mean of skewed values
 FEWEST_DIFFERENT = 5  # values other than the median
 _EXPLAINED = 0.5  # of the squared skewness, by simulation of log-normal and gamma values
@@ -33,7 +33,7 @@ def standard_error(
 
 
 def t_quantile(count: int) -> float:
-    """97.5 % quantile of Student's t for the mean of `count` values.
+    """97.5% quantile of Student's t for the mean of `count` values.
 
     It has count - 1 degrees of freedom. NaN for one value, 1.96 for an unknown count (0).
     """
@@ -43,21 +43,21 @@ def t_quantile(count: int) -> float:
 
 
 def _quantile(freedom: float) -> float:
-    """97.5 % quantile of Student's t with so many degrees of freedom."""
+    """97.5% quantile of Student's t with so many degrees of freedom."""
     from scipy.special import stdtrit  # SciPy takes a while to import
 
     return float(stdtrit(freedom, 0.975))
 
 
 def mean_interval(values: Float[np.ndarray, " n"]) -> tuple[float, float]:
-    """The 95 % interval of the mean of independent values, Student's with two corrections.
+    """The 95% interval of the mean of independent values, Student's with two corrections.
 
     With m the mean, s the standard deviation and b the skewness over sqrt(n), the interval is
 
         m - g(t) s / sqrt(n) to m - g(-t) s / sqrt(n),
         g(t) = 3 / b (cbrt(1 + b (t - b / 6)) - 1)
 
-    with t the 97.5 % quantile of Student's t. Its degrees of freedom are those of the variance
+    with t the 97.5% quantile of Student's t. Its degrees of freedom are those of the variance
     of values with excess kurtosis k, 2 / (k / n + 2 / (n - 1)), at most n - 1. In place of k
     stands k - (skewness)^2 / 2, as the first correction takes account of a part of k. For
     b = 0 and k <= 0 it is Student's interval. Both corrections matter for losses and for rare
@@ -66,10 +66,10 @@ def mean_interval(values: Float[np.ndarray, " n"]) -> tuple[float, float]:
     b is limited to ±0.9 / t (0.46 for many normal values), where the longer half of the
     interval is about 2 t s / sqrt(n). From about 1 / t on, 1 + b (t - b / 6) is negative at one
     end and the interval grows without use: 2 of 32 events would have a proportion of up to
-    42 % (Wilson's interval: up to 20 %).
+    42% (Wilson's interval: up to 20%).
 
     NaN for fewer than 32 values: of 16 log-normal values with sigma 1.2 no method covers
-    the mean in 92 % of samples. NaN where fewer than 5 values differ from their median, as such
+    the mean in 92% of samples. NaN where fewer than 5 values differ from their median, as such
     a sample does not show how skewed the values are.
 
     Args:
@@ -101,7 +101,7 @@ def _hall(t: float, b: float) -> float:
 
 
 def paired_proportions_interval(gained: int, lost: int, pairs: int) -> tuple[float, float]:
-    """The 95 % interval of a difference of two proportions of the same images.
+    """The 95% interval of a difference of two proportions of the same images.
 
     With p = (gained + 1) / (n + 2) and q = (lost + 1) / (n + 2) the interval is
     p - q ± 1.96 sqrt((p + q - (p - q)^2) / (n + 2)), within -1 and 1.
@@ -172,7 +172,7 @@ def rank_correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> 
 def wilson(
     successes: Int[np.ndarray, " k"], trials: Int[np.ndarray, " k"]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """The 95 % interval of a proportion; 0 to 1 without trials.
+    """The 95% interval of a proportion; 0 to 1 without trials.
 
     Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
     """
@@ -185,7 +185,7 @@ def wilson(
 def mean_fraction_interval(
     fraction: Float[np.ndarray, " k"], error: Float[np.ndarray, " k"], images: int
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """The 95 % interval of a mean over images of fractions, such as shares of tokens.
+    """The 95% interval of a mean over images of fractions, such as shares of tokens.
 
     It is Wilson's with the effective number of trials p (1 - p) / error^2, at least that of
     the images: it lies within 0 and 1, and has a positive width also where all fractions are 0.
@@ -194,7 +194,7 @@ def mean_fraction_interval(
     their spread is often underestimated, as it is for fewer than 16 images. The number of
     trials is then that of the images, for the largest variance that fractions can have,
     p (1 - p). In simulations of beta-distributed fractions with means of 0.002 to 0.95 the
-    interval covers the truth in 93 to 100 % of samples of 16 to 512 images.
+    interval covers the truth in 93 to 100% of samples of 16 to 512 images.
 
     Args:
         fraction: mean over images, p.
@@ -231,9 +231,9 @@ def _wilson(
 
 
 def t_interval(mean: float, error: float, count: int) -> tuple[float, float]:
-    """Student's 95 % interval of a mean of `count` independent values.
+    """Student's 95% interval of a mean of `count` independent values.
 
-    The interval is mean ± t error, with t the 97.5 % quantile with count - 1 degrees of
+    The interval is mean ± t error, with t the 97.5% quantile with count - 1 degrees of
     freedom. NaN where the error is, or for fewer than 2 values.
 
     Args:

@@ -71,7 +71,7 @@ def _(
 
 @figure(width=3.4, height=2.2, share=False, share_values=True)
 def _(result: KindAblations, ax: Axes) -> Axes:
-    """Means by kind and their differences, with 95 % intervals over images."""
+    """Means by kind and their differences, with 95% intervals over images."""
     ax.axvline(0, color=FAINT, linewidth=0.6)
     places = np.arange(len(result))[::-1]
     for place, ablated, comparison, drop, low, high in zip(

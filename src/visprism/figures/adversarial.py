@@ -31,7 +31,7 @@ _LOSSES = {"margin": " (margin)", "dlr": " (DLR)"}  # the cross-entropy is not n
 
 @figure(width=2.7, height=2.2)
 def _(result: Adversarial, ax: Axes) -> Axes:
-    """Robust accuracy with its 95 % interval against the size of the perturbation.
+    """Robust accuracy with its 95% interval against the size of the perturbation.
 
     The dashed line is the clean accuracy. Attacks within frequency bands are drawn against
     frequency, where there are no others.

@@ -18,7 +18,7 @@ def _(
     *,
     quantity: Literal["distance", "entropy", "nmi", "prefix_share", "redundancy"] = "distance",
 ) -> Axes:
-    """One point per head with its 95 % interval, and a line through the means of blocks."""
+    """One point per head with its 95% interval, and a line through the means of blocks."""
     values, (low, high) = getattr(result, quantity), result.intervals_of(quantity)
     names = list(dict.fromkeys(result.block.tolist()))
     members = [result.block == name for name in names]

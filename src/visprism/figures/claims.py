@@ -16,7 +16,7 @@ _UNITS = {"%": "percentage points", "ratio": "ratio minus 1, in %", "": "differe
 
 @figure(width=6.4, height=2.8, across=1, share=False)
 def _(result: ClaimEffects, ax: Axes) -> Axes:
-    """Each effect with its 95 % interval over seeds, a row for each hypothesis.
+    """Each effect with its 95% interval over seeds, a row for each hypothesis.
 
     Hypotheses of one protocol stand below its name.
     """

@@ -43,7 +43,7 @@ def shade_of(kind: str, *, subsampling: bool) -> str | None:
 
 
 def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
-    """A column by block with its 95 % intervals, and the kinds of the blocks as shading.
+    """A column by block with its 95% intervals, and the kinds of the blocks as shading.
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
     inside the span is the change across the block. Attention is gray, subsampling blue.
@@ -66,7 +66,7 @@ def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
 
 
 def points(ax: Axes, result: Result, quantity: str) -> Axes:
-    """One point per row of a column with its 95 % interval, and a line for each stream.
+    """One point per row of a column with its 95% interval, and a line for each stream.
 
     The result has the columns `block`, `kind` and `depth`.
     """

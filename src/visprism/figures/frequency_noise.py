@@ -13,7 +13,7 @@ from visprism.results.perturbations import FourierSensitivity, FrequencyRobustne
 
 @figure(width=2.6, height=2.2)
 def _(result: FrequencyRobustness, ax: Axes) -> Axes:
-    """Accuracy drop under noise of each frequency band, with its 95 % interval."""
+    """Accuracy drop under noise of each frequency band, with its 95% interval."""
     color = KIND_COLORS["conv"]
     ax.fill_between(
         result.frequency,

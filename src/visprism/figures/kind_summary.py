@@ -29,7 +29,7 @@ _WIDTH = 0.62  # of the part of an axis that one kind takes
 
 @figure(width=3.2, height=2.7)
 def _(result: KindSummary, ax: Axes) -> Axes:
-    """Mean change and its 95 % interval over images, by kind and quantity, with the counts."""
+    """Mean change and its 95% interval over images, by kind and quantity, with the counts."""
     counts = [
         f"{falls}/{blocks} fall, {rises} rise"
         for falls, rises, blocks in zip(result.falls, result.rises, result.blocks, strict=True)
@@ -39,7 +39,7 @@ def _(result: KindSummary, ax: Axes) -> Axes:
 
 @figure(width=3.2, height=2.7)
 def _(result: KindReplication, ax: Axes) -> Axes:
-    """Mean change and its 95 % interval over trained seeds, by kind and quantity."""
+    """Mean change and its 95% interval over trained seeds, by kind and quantity."""
     counts = [
         f"{negative} below, {positive} above 0 of {seeds}"
         for negative, positive, seeds in zip(

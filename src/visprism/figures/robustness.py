@@ -72,7 +72,7 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
 
 @figure(width=2.7, height=2.3)
 def _(result: Stability, ax: Axes) -> Axes:
-    """Flip rate of each perturbation with its 95 % interval."""
+    """Flip rate of each perturbation with its 95% interval."""
     place = np.arange(len(result))
     bars = ax.bar(place, result.flip_rate, width=0.72, color=KIND_COLORS["downsample"])
     for bar, name, rate in zip(

@@ -10,7 +10,7 @@ from visprism.results.shape_bias import ShapeBias
 
 @figure(width=2.6, height=2.8, share=False)
 def _(result: ShapeBias, ax: Axes) -> Axes:
-    """Shape bias of each category with its 95 % interval, and of all images."""
+    """Shape bias of each category with its 95% interval, and of all images."""
     place = np.arange(len(result))[::-1]
     ax.axvline(0.5, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)))
     for row, y in enumerate(place):

@@ -27,7 +27,7 @@ _GAP = 0.08  # between pictures, of the width of one
 
 @figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
 def _(result: ScalarPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
-    """The value, or another column, against depth, with its 95 % interval."""
+    """The value, or another column, against depth, with its 95% interval."""
     name = quantity or result.value_name
     against_depth(ax, result, name)
     ax.set_ylabel(result.infos()[name].heading)
@@ -36,7 +36,7 @@ def _(result: ScalarPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
 
 @figure(width=2.75, height=2.0)
 def _(result: SeriesPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
-    """A line for each series of the value, or another column, with 95 % intervals."""
+    """A line for each series of the value, or another column, with 95% intervals."""
     column = quantity or result.value_name
     values = np.asarray(getattr(result, column), dtype=float)
     for name, rows, color in _colored(result.series()):
@@ -141,7 +141,7 @@ def _(result: BlockMatrix, ax: Axes, *, quantity: str = "") -> Axes:
 
 @figure(width=2.75, height=2.0)
 def _(result: Curve, ax: Axes) -> Axes:
-    """A line for each curve, with its 95 % interval."""
+    """A line for each curve, with its 95% interval."""
     x = np.asarray(getattr(result, result.x_name), dtype=float)
     for name, rows, color in _colored(result.series()):
         value, (low, high) = result.values[rows], (e[rows] for e in result.intervals)

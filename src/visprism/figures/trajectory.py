@@ -50,9 +50,7 @@ def _(
             ax.plot(*ring, color=STRIP, linewidth=0.5, zorder=0, label="_ring")
         ax.set(xlabel="r cos θ", ylabel="r sin θ")
     else:
-        shares = [
-            f"{s:.0%}".replace("%", " %") for s in (result.first_share, result.second_share)
-        ]
+        shares = [f"{s:.0%}" for s in (result.first_share, result.second_share)]
         ax.set(
             xlabel=f"First component ({shares[0]} of the variance)",
             ylabel=f"Second ({shares[1]})",

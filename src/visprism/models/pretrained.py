@@ -44,7 +44,7 @@ class PretrainedCard:
     machine: str
     test_images: int
     accuracy: float
-    accuracy_low: float  # 95 % Wilson interval
+    accuracy_low: float  # 95% Wilson interval
     accuracy_high: float
     accuracy_fp32: float  # of the weights before rounding to 16 bits
     nll: float

@@ -86,7 +86,7 @@ def _from_lesions(values: dict[str, Any]) -> dict[str, Any]:
 class Ablations(Result):
     """Accuracy and NLL without one part; one row for each ablation.
 
-    Drops are paired by image. Their 95 % interval is that of Bonett and Price for paired
+    Drops are paired by image. Their 95% interval is that of Bonett and Price for paired
     proportions.
     """
 
@@ -114,10 +114,10 @@ class Ablations(Result):
         "Accuracy drop", "", "accuracy of the model minus that of the ablated model"
     )
     drop_low: np.ndarray = column(
-        "Accuracy drop, low", "", "lower end of the 95 % interval over images"
+        "Accuracy drop, low", "", "lower end of the 95% interval over images"
     )
     drop_high: np.ndarray = column(
-        "Accuracy drop, high", "", "upper end of the 95 % interval over images"
+        "Accuracy drop, high", "", "upper end of the 95% interval over images"
     )
     nll: np.ndarray = column("NLL", "nats", "negative log-likelihood of the ablated model")
     nll_rise: np.ndarray = column(
@@ -260,8 +260,8 @@ class KindAblations(Result):
     drop: np.ndarray = column(
         "Mean accuracy drop", "", "mean over blocks and images, or difference of two means"
     )
-    drop_low: np.ndarray = column("Low", "", "lower end of the 95 % interval over images")
-    drop_high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+    drop_low: np.ndarray = column("Low", "", "lower end of the 95% interval over images")
+    drop_high: np.ndarray = column("High", "", "upper end of the 95% interval over images")
     replacement: str = scalar("Replacement", "", "as in `Ablations`", default="zero")
     baseline_accuracy: float = scalar(
         "Baseline accuracy", "", "accuracy of the model without ablation", default=float("nan")

@@ -13,7 +13,7 @@ Average = Literal["arithmetic", "geometric"]
 
 @dataclass(frozen=True)
 class Answer:
-    """One number with its 95 % interval, as an answer to one question about a model.
+    """One number with its 95% interval, as an answer to one question about a model.
 
     Models are compared by the answers that have the same question and quantity.
     """
@@ -21,7 +21,7 @@ class Answer:
     question: str  # text of a `Question`; one entry of the table of a study
     quantity: str  # "high-frequency log amplitude, change across attention blocks"
     value: float
-    low: float = nan  # 95 % interval; NaN where there is none
+    low: float = nan  # 95% interval; NaN where there is none
     high: float = nan
     unit: str = ""  # "%": fractions, shown as percent; POINTS: differences of two fractions
     over: str = ""  # what the interval is taken over: "images", "mini-batches", "seeds"

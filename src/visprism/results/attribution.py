@@ -38,10 +38,10 @@ class AttributionScores(SeriesPerBlock):
         "Insertion gain", "", "insertion score minus that of a random map; higher is better"
     )
     insertion_gain_low: np.ndarray = column(
-        "Insertion gain, low", "", "lower end of the 95 % interval over images"
+        "Insertion gain, low", "", "lower end of the 95% interval over images"
     )
     insertion_gain_high: np.ndarray = column(
-        "Insertion gain, high", "", "upper end of the 95 % interval over images"
+        "Insertion gain, high", "", "upper end of the 95% interval over images"
     )
     deletion: np.ndarray = column(
         "Deletion score",
@@ -53,10 +53,10 @@ class AttributionScores(SeriesPerBlock):
         "Deletion gain", "", "deletion score minus that of a random map; lower is better"
     )
     deletion_gain_low: np.ndarray = column(
-        "Deletion gain, low", "", "lower end of the 95 % interval over images"
+        "Deletion gain, low", "", "lower end of the 95% interval over images"
     )
     deletion_gain_high: np.ndarray = column(
-        "Deletion gain, high", "", "upper end of the 95 % interval over images"
+        "Deletion gain, high", "", "upper end of the 95% interval over images"
     )
     steps: int = scalar("Steps", "", "number of equal parts in which pixels are inserted")
 

@@ -237,7 +237,7 @@ class Result:
         return replace(self, provenance=replace(self.provenance, **changes))
 
     def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the 95 % intervals of a column; NaN where the result has none.
+        """Ends of the 95% intervals of a column; NaN where the result has none.
 
         They are the columns ``<name>_low`` and ``<name>_high``, or else the values ± the
         standard errors, ``<name>_error``, times Student's t quantile for the number of images.

@@ -50,9 +50,9 @@ class Calibration(Result):
         "Value", "", "NaN where it is undefined, such as the accuracy of no image"
     )
     low: np.ndarray = column(
-        "Low", "", "lower end of the 95 % interval over images; NaN where there is none"
+        "Low", "", "lower end of the 95% interval over images; NaN where there is none"
     )
-    high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+    high: np.ndarray = column("High", "", "upper end of the 95% interval over images")
     bins: int = scalar("Bins", "", "bins of the calibration errors", default=10)
     passes: int = scalar(
         "Passes", "", "number of passes or models whose probabilities are averaged", default=1
@@ -74,7 +74,7 @@ class Calibration(Result):
         return self.value[self._row(metric, cutoff)].item()
 
     def interval(self, metric: str, cutoff: float | None = None) -> tuple[float, float]:
-        """The ends of the 95 % interval of a metric.
+        """The ends of the 95% interval of a metric.
 
         Raises:
             InputError: if it was not measured.
@@ -232,10 +232,10 @@ class RiskCoverage(Result):
         "AURC", "", "area under the curve: mean error rate over all coverages", default=0.0
     )
     aurc_low: float = scalar(
-        "AURC, low", "", "lower end of its 95 % interval over images", default=nan
+        "AURC, low", "", "lower end of its 95% interval over images", default=nan
     )
     aurc_high: float = scalar(
-        "AURC, high", "", "upper end of its 95 % interval over images", default=nan
+        "AURC, high", "", "upper end of its 95% interval over images", default=nan
     )
 
     def findings(self) -> tuple[Finding, ...]:
@@ -266,10 +266,10 @@ class Temperature(Result):
         default=1.0,
     )
     temperature_low: float = scalar(
-        "Low", "", "lower end of the 95 % interval over the fitted images", default=nan
+        "Low", "", "lower end of the 95% interval over the fitted images", default=nan
     )
     temperature_high: float = scalar(
-        "High", "", "upper end of the 95 % interval over the fitted images", default=nan
+        "High", "", "upper end of the 95% interval over the fitted images", default=nan
     )
     folds: int = scalar(
         "Folds",
@@ -285,21 +285,21 @@ class Temperature(Result):
     nll_after: float = scalar("NLL after", "nats", "of these images", default=nan)
     nll_change: float = scalar("Change of NLL", "nats", "after minus before", default=nan)
     nll_change_low: float = scalar(
-        "Low", "nats", "lower end of the paired 95 % interval of the change", default=nan
+        "Low", "nats", "lower end of the paired 95% interval of the change", default=nan
     )
     nll_change_high: float = scalar(
-        "High", "nats", "upper end of the paired 95 % interval of the change", default=nan
+        "High", "nats", "upper end of the paired 95% interval of the change", default=nan
     )
     ece_before: float = scalar("ECE before", "", "of these images", default=nan)
     ece_after: float = scalar("ECE after", "", "of these images", default=nan)
     debiased_before: float = scalar("Debiased ECE before", "", "of the model", default=nan)
-    debiased_before_low: float = scalar("Low", "", "of its 95 % interval", default=nan)
-    debiased_before_high: float = scalar("High", "", "of its 95 % interval", default=nan)
+    debiased_before_low: float = scalar("Low", "", "of its 95% interval", default=nan)
+    debiased_before_high: float = scalar("High", "", "of its 95% interval", default=nan)
     debiased_after: float = scalar(
         "Debiased ECE after", "", "of the model with scaled logits", default=nan
     )
-    debiased_after_low: float = scalar("Low", "", "of its 95 % interval", default=nan)
-    debiased_after_high: float = scalar("High", "", "of its 95 % interval", default=nan)
+    debiased_after_low: float = scalar("Low", "", "of its 95% interval", default=nan)
+    debiased_after_high: float = scalar("High", "", "of its 95% interval", default=nan)
     reason: str = scalar("Reason", "", "why there is no temperature", default="")
 
     def findings(self) -> tuple[Finding, ...]:

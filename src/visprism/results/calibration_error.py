@@ -147,7 +147,7 @@ class Bins:
     def intervals(
         self,
     ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
-        """The debiased ECE and both ends of its 95 % interval."""
+        """The debiased ECE and both ends of its 95% interval."""
         estimate = self.threshold(0.0)
         debiased = self.expected(estimate)[2]
         margin = NORMAL_95 * self.confidence_error(estimate)
@@ -162,7 +162,7 @@ class CalibrationError:
 
     value: float  # of the sample
     debiased: float  # of the model
-    low: float  # 95 % interval of the model's ECE; NaN where there is none
+    low: float  # 95% interval of the model's ECE; NaN where there is none
     high: float
     calibrated: float  # expected ECE of a calibrated model in as many images
 
@@ -170,7 +170,7 @@ class CalibrationError:
 def calibration_error(
     confidence: Float32[np.ndarray, " n"], correct: Bool[np.ndarray, " n"], *, bins: int = 10
 ) -> CalibrationError:
-    """ECE with its debiased value and 95 % interval; no resampling.
+    """ECE with its debiased value and 95% interval; no resampling.
 
     The interval is NaN for fewer than 100 images. It needs no minimum of wrong predictions: a
     rule on these would leave out the samples in which the model happens to err rarely, and the

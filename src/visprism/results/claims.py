@@ -15,7 +15,7 @@ PERCENT = "%"
 class ClaimEffects(Result):
     """The effect of each hypothesis of the claims; one row for each hypothesis.
 
-    Intervals are 95 % intervals over trained seeds: Student's for one arm that is compared with
+    Intervals are 95% intervals over trained seeds: Student's for one arm that is compared with
     0, Welch's for two arms. They are not adjusted for the number of hypotheses.
     """
 
@@ -29,8 +29,8 @@ class ClaimEffects(Result):
         "Unit", "", "'ratio': effect and interval are those of a ratio - 1"
     )
     effect: np.ndarray = column("Effect", "", "difference of means over seeds, or ratio - 1")
-    low: np.ndarray = column("Low", "", "lower end of the 95 % interval over seeds")
-    high: np.ndarray = column("High", "", "upper end of the 95 % interval over seeds")
+    low: np.ndarray = column("Low", "", "lower end of the 95% interval over seeds")
+    high: np.ndarray = column("High", "", "upper end of the 95% interval over seeds")
     seeds: np.ndarray = column("Seeds", "", "of the arm")
     control_seeds: np.ndarray = column("Seeds, compared", "", "of the other arm; 0 without one")
     verdict: np.ndarray = column("Verdict", "", "supported, contradicted or undecided")
@@ -82,8 +82,8 @@ class ClaimRuns(Result):
     epochs: np.ndarray = column("Epochs", "", "of training")
     minutes: np.ndarray = column("Time", "min", "of training, with its evaluations")
     accuracy: np.ndarray = column("Test accuracy", "", "at the end of training")
-    low: np.ndarray = column("Low", "", "lower end of the 95 % interval over test images")
-    high: np.ndarray = column("High", "", "upper end of the 95 % interval over test images")
+    low: np.ndarray = column("Low", "", "lower end of the 95% interval over test images")
+    high: np.ndarray = column("High", "", "upper end of the 95% interval over test images")
 
     def findings(self) -> tuple[Finding, ...]:
         """How many networks were trained, and for how long."""

@@ -87,7 +87,7 @@ class ClassSeparability(ScalarPerBlock):
 
     @property
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the 95 % intervals of NC1, which is positive: those of its logarithm."""
+        """Ends of the 95% intervals of NC1, which is positive: those of its logarithm."""
         return log_interval(self.values, self.margins)
 
     def findings(self) -> tuple[Finding, ...]:

@@ -57,8 +57,8 @@ class Differences(Result):
     first: np.ndarray = column("First", "", "mean of the first model over the common images")
     second: np.ndarray = column("Second", "", "mean of the second model over the common images")
     difference: np.ndarray = column("Difference", "", "second minus first")
-    low: np.ndarray = column("Low", "", "lower end of the 95 % interval of the difference")
-    high: np.ndarray = column("High", "", "upper end of the 95 % interval of the difference")
+    low: np.ndarray = column("Low", "", "lower end of the 95% interval of the difference")
+    high: np.ndarray = column("High", "", "upper end of the 95% interval of the difference")
     images: np.ndarray = column("Images", "", "number of common images, or of what `over` says")
     missing: np.ndarray = column("No interval", "", "the reason; empty where there is one")
     first_model: str = scalar("First model", "", "name of the first model", default="")
@@ -99,7 +99,7 @@ class Differences(Result):
 
 
 def paired_differences(first: PerImage, second: PerImage) -> Differences:
-    """Mean differences between two models on their common images, with 95 % intervals.
+    """Mean differences between two models on their common images, with 95% intervals.
 
     Where both hold values of mini-batches, everything is over common mini-batches. With
     d_i = second_i - first_i over n common images, the difference is mean(d). Its interval is

@@ -33,15 +33,15 @@ class DistributionShift(Result):
     classes: np.ndarray = column("Classes", "", "that predictions are restricted to")
     images: np.ndarray = column("Images", "", "of the set")
     accuracy: np.ndarray = column("Accuracy", "", "on the set, among its classes")
-    accuracy_low: np.ndarray = column("Accuracy, low", "", "lower end of the 95 % interval")
-    accuracy_high: np.ndarray = column("Accuracy, high", "", "upper end of the 95 % interval")
+    accuracy_low: np.ndarray = column("Accuracy, low", "", "lower end of the 95% interval")
+    accuracy_high: np.ndarray = column("Accuracy, high", "", "upper end of the 95% interval")
     reference_images: np.ndarray = column("Images of the data", "", "of the same classes")
     reference: np.ndarray = column(
         "Accuracy on the data", "", "on images of the same classes, among these classes"
     )
     drop: np.ndarray = column("Accuracy drop", "", "accuracy on the data minus that on the set")
-    drop_low: np.ndarray = column("Accuracy drop, low", "", "lower end of the 95 % interval")
-    drop_high: np.ndarray = column("Accuracy drop, high", "", "upper end of the 95 % interval")
+    drop_low: np.ndarray = column("Accuracy drop, low", "", "lower end of the 95% interval")
+    drop_high: np.ndarray = column("Accuracy drop, high", "", "upper end of the 95% interval")
 
     def findings(self) -> tuple[Finding, ...]:
         """Accuracy and drop of each set; of more than six sets the mean, the worst and mCE."""

@@ -36,8 +36,8 @@ class FrequencyContrasts(Result):
         "",
         "mean accuracy drop of bands above 0.5 π rad/pixel minus that of bands below",
     )
-    low: np.ndarray = column("Low", "", "lower end of the 95 % interval over images")
-    high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+    low: np.ndarray = column("Low", "", "lower end of the 95% interval over images")
+    high: np.ndarray = column("High", "", "upper end of the 95% interval over images")
     rms_ratio: np.ndarray = column(
         "Noise, high over low", "", "RMS of the noise of the highest over the lowest band"
     )

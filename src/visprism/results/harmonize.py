@@ -91,10 +91,10 @@ class ReplacementSearch(Result):
         return float(self.msas[0]), float(self.accuracy.mean()), float(error)
 
     def confirmed_gain(self) -> tuple[float, float, float]:
-        """Gain in accuracy of the selected network over the CNN, with its 95 % t interval.
+        """Gain in accuracy of the selected network over the CNN, with its 95% t interval.
 
         Over the paired differences d of n seeds that selected nothing, mean(d) ± t s / sqrt(n)
-        with t the 97.5 % quantile of Student's distribution with n - 1 degrees of freedom. NaN
+        with t the 97.5% quantile of Student's distribution with n - 1 degrees of freedom. NaN
         where no block was selected, or no confirmation was run.
         """
         networks = self.confirmed()

@@ -24,7 +24,7 @@ from visprism.results.hessian_summary import APE, GEOMETRIC, LARGEST, NEP
 def hessian_differences(first: HessianSpectrum, second: HessianSpectrum) -> Differences:
     """Differences of NEP, APE, geometric mean and largest eigenvalue, second minus first.
 
-    One row for each quantity, phase, data set and objective of both models, with a 95 %
+    One row for each quantity, phase, data set and objective of both models, with a 95%
     interval over common mini-batches where there are enough of them: 10 for NEP and the
     geometric mean, 32 for APE and the largest eigenvalue. Means of positive eigenvalues need a
     positive one in both models, and the largest eigenvalue must have converged in each

@@ -35,8 +35,8 @@ def negative_proportion(values: Sequence[np.ndarray]) -> tuple[float, float, flo
     above 0. The quantile is Student's with n - 1 degrees of freedom.
 
     In simulations of beta-binomial mini-batches of 5 and 10 eigenvalues (n = 10 to 32, p = 1 to
-    40 %, correlations 0.05 to 0.8) the interval covers the truth in 93 to 100 % of samples in
-    each case, and in 97 % as a mean over cases.
+    40%, correlations 0.05 to 0.8) the interval covers the truth in 93 to 100% of samples in
+    each case, and in 97% as a mean over cases.
 
     Sources: Wilson (1927), Probable inference; Korn & Graubard (1998), Confidence intervals for
     proportions with small expected number of positive counts estimated from survey data.
@@ -66,8 +66,8 @@ def negative_proportion_difference(
 
     It combines the intervals of both models with the correlation of the mini-batches, see
     `visprism.core.statistics.difference_interval`. Where few mini-batches have a negative
-    eigenvalue it covers the truth in up to 100 % of samples. Student's interval of the mean
-    difference covers it there in 56 to 90 %: it shrinks to 0 where no mini-batch has one.
+    eigenvalue it covers the truth in up to 100% of samples. Student's interval of the mean
+    difference covers it there in 56 to 90%: it shrinks to 0 where no mini-batch has one.
     """
     fractions = [np.array([(v < 0).mean() for v in values]) for values in (first, second)]
     return _combined(negative_proportion(first), negative_proportion(second), *fractions)

@@ -45,7 +45,7 @@ def _without_counts(values: dict) -> dict:
 class HessianSummary(Result):
     """NEP and APE of each phase, data set and objective; one row for each.
 
-    Intervals are 95 % intervals over mini-batches, which are independent; the eigenvalues of
+    Intervals are 95% intervals over mini-batches, which are independent; the eigenvalues of
     one mini-batch are not. They are NaN for fewer than 10 mini-batches, and that
     of APE for fewer than 32.
     """

@@ -21,8 +21,8 @@ class IntrinsicDimensions(ScalarPerBlock):
     dimension: np.ndarray = column(
         "Intrinsic dimension", "", "TwoNN estimate from distances to the two nearest neighbors"
     )
-    low: np.ndarray = column("Low", "", "lower end of the 95 % interval over images")
-    high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+    low: np.ndarray = column("Low", "", "lower end of the 95% interval over images")
+    high: np.ndarray = column("High", "", "upper end of the 95% interval over images")
     width: np.ndarray = column("Width", "", "number of channels of the pooled features")
     distinct: np.ndarray = column(
         "Distinct images", "", "images without an exact copy, which the estimate uses"

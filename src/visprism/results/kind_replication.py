@@ -28,8 +28,8 @@ class KindReplication(Result):
         "Significantly positive", "", "number of networks whose mean change is above 0"
     )
     mean: np.ndarray = column("Mean change", "", "mean over networks")
-    low: np.ndarray = column("95 % interval, low", "", "over networks, by Student's t")
-    high: np.ndarray = column("95 % interval, high", "", "over networks, by Student's t")
+    low: np.ndarray = column("95% interval, low", "", "over networks, by Student's t")
+    high: np.ndarray = column("95% interval, high", "", "over networks, by Student's t")
 
     def findings(self) -> tuple[Finding, ...]:
         """A sentence for each kind and quantity."""
@@ -94,6 +94,6 @@ def replicate_by_kind(summaries: Sequence[KindSummary]) -> KindReplication:
 
 
 def _margin(values: Float[np.ndarray, "rows seeds"]) -> Float[np.ndarray, "rows"]:
-    """Half the width of Student's 95 % interval of the mean of each row."""
+    """Half the width of Student's 95% interval of the mean of each row."""
     seeds = values.shape[1]
     return t_quantile(seeds) * values.std(1, ddof=1) / np.sqrt(seeds)

@@ -74,7 +74,7 @@ def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
 class KindSummary(Result):
     """Change of a quantity across the blocks of each kind; one row for each kind and quantity.
 
-    A block falls or rises if the 95 % interval of its change over images, by Student's t,
+    A block falls or rises if the 95% interval of its change over images, by Student's t,
     excludes 0.
     """
 
@@ -87,8 +87,8 @@ class KindSummary(Result):
         "Undecided", "", "number of blocks whose change is not significant"
     )
     mean: np.ndarray = column("Mean change", "", "mean over the blocks of the kind")
-    low: np.ndarray = column("95 % interval, low", "", "of the mean change, over images")
-    high: np.ndarray = column("95 % interval, high", "", "of the mean change, over images")
+    low: np.ndarray = column("95% interval, low", "", "of the mean change, over images")
+    high: np.ndarray = column("95% interval, high", "", "of the mean change, over images")
 
     def directions(self) -> np.ndarray:
         """-1 where the mean change is significantly negative, 1 positive, 0 otherwise."""

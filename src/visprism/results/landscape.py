@@ -117,7 +117,7 @@ class Ring:
     radius: float
     rise: float  # mean over angles and pairs, nats
     spread: float  # standard deviation over pairs; NaN for one
-    low: float  # Student's 95 % interval over pairs; NaN for fewer than 3
+    low: float  # Student's 95% interval over pairs; NaN for fewer than 3
     high: float
     pairs: int
 

@@ -144,7 +144,7 @@ class SpectralDensity(Curvature):
     def moment(self, degree: int) -> tuple[float, float]:
         """Mean of the eigenvalues to a power, and its standard error over the runs.
 
-        The error is NaN for fewer than 3 runs: that of two values is itself uncertain by 75 %.
+        The error is NaN for fewer than 3 runs: that of two values is itself uncertain by 75%.
         """
         sums = np.bincount(self.run, self.weight * self.node**degree)
         return float(sums.mean()), _standard_error(sums)

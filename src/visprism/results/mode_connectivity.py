@@ -31,10 +31,10 @@ class LinearPaths(Curve):
         "Barrier", "nats", "NLL minus the straight line between both ends"
     )
     barrier_low: np.ndarray = column(
-        "Barrier, low", "nats", "lower end of the 95 % interval over images"
+        "Barrier, low", "nats", "lower end of the 95% interval over images"
     )
     barrier_high: np.ndarray = column(
-        "Barrier, high", "nats", "upper end of the 95 % interval over images"
+        "Barrier, high", "nats", "upper end of the 95% interval over images"
     )
     batch_norm: str = scalar(
         "BatchNorm", "", "'reestimated' at each point, or 'interpolated' running statistics"
@@ -67,8 +67,8 @@ class Soup(Result):
     accuracy: np.ndarray = column("Accuracy", "", "fraction of images classified correctly")
     nll: np.ndarray = column("NLL", "nats", "mean over images")
     gain: np.ndarray = column("Accuracy gain of the soup", "", "over the accuracy of this row")
-    gain_low: np.ndarray = column("Gain, low", "", "lower end of the 95 % interval, paired")
-    gain_high: np.ndarray = column("Gain, high", "", "upper end of the 95 % interval, paired")
+    gain_low: np.ndarray = column("Gain, low", "", "lower end of the 95% interval, paired")
+    gain_high: np.ndarray = column("Gain, high", "", "upper end of the 95% interval, paired")
 
     def findings(self) -> tuple[Finding, ...]:
         """The soup, and its gain over the best of its members."""

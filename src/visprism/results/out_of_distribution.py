@@ -61,7 +61,7 @@ class OutOfDistribution(SeriesPerBlock):
 
     @property
     def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
-        """The 95 % intervals of the AUROC, within 0 and 1; see `auroc_interval`."""
+        """The 95% intervals of the AUROC, within 0 and 1; see `auroc_interval`."""
         images = self.provenance.images, self.other_images
         return auroc_interval(self.auroc, self.auroc_error, *images)
 

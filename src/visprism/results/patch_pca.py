@@ -29,7 +29,7 @@ class PatchComponents(Valued, PerBlock):
     row: np.ndarray = quantity("Row", "", "of the grid, from 0 at the top")
     column: np.ndarray = quantity("Column", "", "of the grid, from 0 at the left")
     first: np.ndarray = quantity(
-        "First component", "", "score, 0 at the 1 % and 1 at the 99 % percentile of all images"
+        "First component", "", "score, 0 at the 1% and 1 at the 99% percentile of all images"
     )
     second: np.ndarray = quantity("Second component", "", "score, scaled as the first")
     third: np.ndarray = quantity("Third component", "", "score, scaled as the first")

@@ -49,10 +49,10 @@ class FrequencyRobustness(Result):
     accuracy: np.ndarray = column("Accuracy", "", "accuracy on noisy images")
     drop: np.ndarray = column("Accuracy drop", "", "accuracy without noise minus with noise")
     drop_low: np.ndarray = column(
-        "Accuracy drop, low", "", "lower end of the 95 % interval over images"
+        "Accuracy drop, low", "", "lower end of the 95% interval over images"
     )
     drop_high: np.ndarray = column(
-        "Accuracy drop, high", "", "upper end of the 95 % interval over images"
+        "Accuracy drop, high", "", "upper end of the 95% interval over images"
     )
     nll: np.ndarray = column("NLL", "nats", "negative log-likelihood on noisy images")
     nll_rise: np.ndarray = column("NLL rise", "nats", "NLL with noise minus without noise")
@@ -70,31 +70,31 @@ class FrequencyRobustness(Result):
         default=float("nan"),
     )
     contrast_low: float = scalar(
-        "High minus low, low", "", "lower end of its 95 % interval", default=float("nan")
+        "High minus low, low", "", "lower end of its 95% interval", default=float("nan")
     )
     contrast_high: float = scalar(
-        "High minus low, high", "", "upper end of its 95 % interval", default=float("nan")
+        "High minus low, high", "", "upper end of its 95% interval", default=float("nan")
     )
     mean_drop_low: float = scalar(
-        "Mean drop, low", "", "lower end of its 95 % interval over images", default=float("nan")
+        "Mean drop, low", "", "lower end of its 95% interval over images", default=float("nan")
     )
     mean_drop_high: float = scalar(
-        "Mean drop, high", "", "upper end of its 95 % interval", default=float("nan")
+        "Mean drop, high", "", "upper end of its 95% interval", default=float("nan")
     )
     high_drop_low: float = scalar(
-        "Drop above 0.5 π rad/pixel, low", "", "lower end of its 95 % interval",
+        "Drop above 0.5 π rad/pixel, low", "", "lower end of its 95% interval",
         default=float("nan"),
     )  # fmt: skip
     high_drop_high: float = scalar(
-        "Drop above 0.5 π rad/pixel, high", "", "upper end of its 95 % interval",
+        "Drop above 0.5 π rad/pixel, high", "", "upper end of its 95% interval",
         default=float("nan"),
     )  # fmt: skip
     low_drop_low: float = scalar(
-        "Drop below 0.5 π rad/pixel, low", "", "lower end of its 95 % interval",
+        "Drop below 0.5 π rad/pixel, low", "", "lower end of its 95% interval",
         default=float("nan"),
     )  # fmt: skip
     low_drop_high: float = scalar(
-        "Drop below 0.5 π rad/pixel, high", "", "upper end of its 95 % interval",
+        "Drop below 0.5 π rad/pixel, high", "", "upper end of its 95% interval",
         default=float("nan"),
     )  # fmt: skip
     width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
@@ -189,10 +189,10 @@ class FourierSensitivity(Result):
         "Mean rise", "", "rise of the error rate, mean over frequencies", default=float("nan")
     )
     mean_rise_low: float = scalar(
-        "Mean rise, low", "", "lower end of its 95 % interval", default=float("nan")
+        "Mean rise, low", "", "lower end of its 95% interval", default=float("nan")
     )
     mean_rise_high: float = scalar(
-        "Mean rise, high", "", "upper end of its 95 % interval", default=float("nan")
+        "Mean rise, high", "", "upper end of its 95% interval", default=float("nan")
     )
     rms: float = scalar("RMS of the noise", "", "in pixels of 0 ... 1", default=float("nan"))
     nyquist: float = scalar(
@@ -271,14 +271,14 @@ class Adversarial(Result):
     accuracy: np.ndarray = column(
         "Robust accuracy", "", "fraction of images correct without and under the attack"
     )
-    low: np.ndarray = column("Low", "", "lower end of the 95 % Wilson interval")
-    high: np.ndarray = column("High", "", "upper end of the 95 % Wilson interval")
+    low: np.ndarray = column("Low", "", "lower end of the 95% Wilson interval")
+    high: np.ndarray = column("High", "", "upper end of the 95% Wilson interval")
     drop: np.ndarray = column("Accuracy drop", "", "clean accuracy minus robust accuracy")
     drop_low: np.ndarray = column(
-        "Accuracy drop, low", "", "lower end of the 95 % interval over images, paired"
+        "Accuracy drop, low", "", "lower end of the 95% interval over images, paired"
     )
     drop_high: np.ndarray = column(
-        "Accuracy drop, high", "", "upper end of the 95 % interval over images, paired"
+        "Accuracy drop, high", "", "upper end of the 95% interval over images, paired"
     )
     nll: np.ndarray = column("NLL", "nats", "negative log-likelihood under the attack")
     nll_rise: np.ndarray = column("NLL rise", "nats", "NLL under the attack minus without")

@@ -109,8 +109,8 @@ class ErrorConsistency(Result):
         "Cohen's kappa, (observed - expected) / (1 - expected)",
         default=nan,
     )
-    low: float = scalar("Low", "", "lower end of the 95 % interval of kappa", default=nan)
-    high: float = scalar("High", "", "upper end of the 95 % interval of kappa", default=nan)
+    low: float = scalar("Low", "", "lower end of the 95% interval of kappa", default=nan)
+    high: float = scalar("High", "", "upper end of the 95% interval of kappa", default=nan)
     first_model: str = scalar("First model", "", "name of the first model", default="")
     second_model: str = scalar("Second model", "", "name of the second model", default="")
 
@@ -165,7 +165,7 @@ class ErrorConsistency(Result):
         )
 
     def _differing_interval(self) -> tuple[float, float]:
-        """95 % Wilson interval of the fraction of images on which the models differ."""
+        """95% Wilson interval of the fraction of images on which the models differ."""
         if not self.images:
             return nan, nan
         (low,), (high,) = wilson(np.array([len(self)]), np.array([self.images]))

@@ -45,10 +45,10 @@ class QuantizationSensitivity(SeriesPerBlock):
         "Accuracy drop", "", "accuracy of the model minus that with the quantized block"
     )
     drop_low: np.ndarray = column(
-        "Accuracy drop, low", "", "lower end of the 95 % interval over images"
+        "Accuracy drop, low", "", "lower end of the 95% interval over images"
     )
     drop_high: np.ndarray = column(
-        "Accuracy drop, high", "", "upper end of the 95 % interval over images"
+        "Accuracy drop, high", "", "upper end of the 95% interval over images"
     )
     weight_error: np.ndarray = column(
         "Relative weight error", "", "squared norm of the rounding over that of the weights"

@@ -45,7 +45,7 @@ class Readouts(SeriesPerBlock):
 
     @property
     def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
-        """Wilson's 95 % intervals of the accuracies."""
+        """Wilson's 95% intervals of the accuracies."""
         images, finite = self.provenance.images, np.isfinite(self.accuracy)
         if not images:
             return super().intervals

@@ -36,12 +36,12 @@ class ReceptiveField(ScalarPerBlock):
     side_50: np.ndarray = quantity(
         "Side of the 50% square",
         "pixels",
-        "smallest square around its center of mass that holds 50 % of it",
+        "smallest square around its center of mass that holds 50% of it",
     )
     side_95: np.ndarray = quantity(
         "Side of the 95% square",
         "pixels",
-        "smallest square around its center of mass that holds 95 % of it",
+        "smallest square around its center of mass that holds 95% of it",
     )
     area_20: np.ndarray = quantity(
         "Area of the 20% square / image", "", "fraction of the image inside the square"

@@ -64,26 +64,26 @@ class Robustness(Result):
     )
     value: np.ndarray = column("Value", "", "value of the metric")
     low: np.ndarray = column(
-        "Low", "", "lower end of the 95 % interval over images; NaN where there is none"
+        "Low", "", "lower end of the 95% interval over images; NaN where there is none"
     )
-    high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+    high: np.ndarray = column("High", "", "upper end of the 95% interval over images")
     change: np.ndarray = column(
         "Change", "", "of accuracy and NLL from clean images, paired by image; otherwise NaN"
     )
     change_low: np.ndarray = column(
-        "Change, low", "", "lower end of the paired 95 % interval over images"
+        "Change, low", "", "lower end of the paired 95% interval over images"
     )
     change_high: np.ndarray = column(
-        "Change, high", "", "upper end of the paired 95 % interval over images"
+        "Change, high", "", "upper end of the paired 95% interval over images"
     )
     mean_accuracy: float = scalar(
         "Mean accuracy", "", "mean over corruptions and severities", default=nan
     )
     mean_accuracy_low: float = scalar(
-        "Mean accuracy, low", "", "lower end of the 95 % interval over images", default=nan
+        "Mean accuracy, low", "", "lower end of the 95% interval over images", default=nan
     )
     mean_accuracy_high: float = scalar(
-        "Mean accuracy, high", "", "upper end of the 95 % interval over images", default=nan
+        "Mean accuracy, high", "", "upper end of the 95% interval over images", default=nan
     )
     mean_drop: float = scalar(
         "Mean accuracy drop", "", "from clean images, mean over conditions", default=nan
@@ -91,13 +91,13 @@ class Robustness(Result):
     mean_drop_low: float = scalar(
         "Mean accuracy drop, low",
         "",
-        "lower end of the paired 95 % interval over images",
+        "lower end of the paired 95% interval over images",
         default=nan,
     )
     mean_drop_high: float = scalar(
         "Mean accuracy drop, high",
         "",
-        "upper end of the paired 95 % interval over images",
+        "upper end of the paired 95% interval over images",
         default=nan,
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)

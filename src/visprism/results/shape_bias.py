@@ -30,8 +30,8 @@ class ShapeBias(Result):
     bias: np.ndarray = column(
         "Shape bias", "", "shape decisions over shape and texture decisions; NaN without any"
     )
-    low: np.ndarray = column("Low", "", "lower end of the 95 % Wilson interval of the bias")
-    high: np.ndarray = column("High", "", "upper end of the 95 % Wilson interval of the bias")
+    low: np.ndarray = column("Low", "", "lower end of the 95% Wilson interval of the bias")
+    high: np.ndarray = column("High", "", "upper end of the 95% Wilson interval of the bias")
     accuracy: np.ndarray = column(
         "Accuracy", "", "shape decisions over all images with conflicting cues"
     )

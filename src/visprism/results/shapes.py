@@ -74,19 +74,19 @@ class Valued(Result):
 
     @property
     def margins(self) -> Float[np.ndarray, "rows"]:
-        """Half the width of the 95 % intervals: Student's t quantile times the errors."""
+        """Half the width of the 95% intervals: Student's t quantile times the errors."""
         return t_quantile(self.units) * self.errors
 
     @property
     def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
-        """Ends of the 95 % intervals of the main column; NaN where there is none.
+        """Ends of the 95% intervals of the main column; NaN where there is none.
 
         They are the values ± the margins, unless overridden, as by a proportion.
         """
         return self.values - self.margins, self.values + self.margins
 
     def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the 95 % intervals of a column; `intervals` for the main one."""
+        """Ends of the 95% intervals of a column; `intervals` for the main one."""
         return self.intervals if name == self.value_name else super().intervals_of(name)
 
     @property
@@ -109,7 +109,7 @@ class Valued(Result):
         return cls.infos()[cls.value_name]
 
     def _interval(self, row: int | np.integer) -> str:
-        """Value, 95 % interval and unit of one row."""
+        """Value, 95% interval and unit of one row."""
         low, high = (float(ends[row]) for ends in self.intervals)
         unit = self.value_info().unit
         text = interval_text(float(self.values[row]), low, high)
@@ -162,7 +162,7 @@ class ValuedPerBlock(Valued, PerBlock):
 
 @result_shape
 class ScalarPerBlock(ValuedPerBlock):
-    """One value for each block. Figure: the value against depth, with its 95 % interval."""
+    """One value for each block. Figure: the value against depth, with its 95% interval."""
 
     def findings(self) -> tuple[Finding, ...]:
         """First and last block, and the block with the largest value."""
@@ -185,7 +185,7 @@ class SeriesPerBlock(ValuedPerBlock):
     """Several values for each block, one of each series; a row for each block and series.
 
     A subclass names the column of the series in `series_name`. Figure: a line for each series
-    against depth, with 95 % intervals.
+    against depth, with 95% intervals.
     """
 
     series_name: ClassVar[str] = "series"
@@ -306,7 +306,7 @@ class Curve(Valued):
     """A value as a function of one variable; a row for each point.
 
     A subclass names the variable in `x_name`, and in `series_name` the column that tells
-    several curves apart, if there are several. Figure: lines with 95 % intervals.
+    several curves apart, if there are several. Figure: lines with 95% intervals.
     """
 
     x_name: ClassVar[str] = "x"

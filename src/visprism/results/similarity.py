@@ -225,7 +225,7 @@ class BlockStructure(Result):
     groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
 
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the score over batches; NaN for fewer than 5 groups of batches."""
+        """95% interval of the score over batches; NaN for fewer than 5 groups of batches."""
         if self.groups < FEWEST_GROUPS or not np.isfinite(self.score_error):
             return float("nan"), float("nan")
         margin = t_quantile(self.groups) * self.score_error

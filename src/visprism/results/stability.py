@@ -21,17 +21,17 @@ class Stability(Result):
     flip_rate: np.ndarray = column(
         "Flip rate", "", "fraction of frames with another class than their reference frame"
     )
-    flip_low: np.ndarray = column("Low", "", "lower end of the 95 % interval over images")
-    flip_high: np.ndarray = column("High", "", "upper end of the 95 % interval over images")
+    flip_low: np.ndarray = column("Low", "", "lower end of the 95% interval over images")
+    flip_high: np.ndarray = column("High", "", "upper end of the 95% interval over images")
     consistency: np.ndarray = column(
         "Consistency", "", "fraction of frames with the class of the frame before"
     )
     mean_flip_rate: float = scalar("Mean flip rate", "", "mean over perturbations", default=nan)
     mean_flip_low: float = scalar(
-        "Mean flip rate, low", "", "lower end of the 95 % interval over images", default=nan
+        "Mean flip rate, low", "", "lower end of the 95% interval over images", default=nan
     )
     mean_flip_high: float = scalar(
-        "Mean flip rate, high", "", "upper end of the 95 % interval over images", default=nan
+        "Mean flip rate, high", "", "upper end of the 95% interval over images", default=nan
     )
 
     def findings(self) -> tuple[Finding, ...]:

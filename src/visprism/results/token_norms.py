@@ -37,7 +37,7 @@ class TokenNorms(QuantilesPerBlock):
         "'prefix tokens' where that is not known",
     )
     norm: np.ndarray = column(
-        "Token norm", "", "Euclidean norm over channels; to 0.3 %, over all images"
+        "Token norm", "", "Euclidean norm over channels; to 0.3%, over all images"
     )
 
 
@@ -65,7 +65,7 @@ class OutlierTokens(ScalarPerBlock):
     mean_share_low: float = scalar(
         "Low",
         "",
-        "lower end of the 95 % interval of the mean share; NaN where fewer than 5 images "
+        "lower end of the 95% interval of the mean share; NaN where fewer than 5 images "
         "differ from the median",
         default=nan,
     )
@@ -73,7 +73,7 @@ class OutlierTokens(ScalarPerBlock):
 
     @property
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
-        """The 95 % intervals of the shares, within 0 and 1; see `mean_fraction_interval`."""
+        """The 95% intervals of the shares, within 0 and 1; see `mean_fraction_interval`."""
         return mean_fraction_interval(self.share, self.share_error, self.provenance.images)
 
     def findings(self) -> tuple[Finding, ...]:
@@ -211,7 +211,7 @@ class AttentionSinks(ScalarPerBlock):
 
     @property
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
-        """The 95 % intervals of the fractions of heads, as those of shares of outliers."""
+        """The 95% intervals of the fractions of heads, as those of shares of outliers."""
         images = self.provenance.images
         return mean_fraction_interval(self.sink_heads, self.sink_heads_error, images)
 

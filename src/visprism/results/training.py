@@ -48,7 +48,7 @@ class History(Result):
         return int(np.flatnonzero(np.isfinite(self.test_accuracy))[-1])
 
     def accuracy_interval(self, row: int) -> tuple[float, float]:
-        """The 95 % Wilson interval of a test accuracy over the test images; NaN without them.
+        """The 95% Wilson interval of a test accuracy over the test images; NaN without them.
 
         Source: Wilson (1927), Probable inference, the law of succession, and statistical
         inference.

@@ -127,13 +127,13 @@ class Variances(ScalarPerBlock):
 
     @property
     def feature_change_low(self) -> np.ndarray:
-        """Lower end of the 95 % interval of the change of the features, over projections."""
+        """Lower end of the 95% interval of the change of the features, over projections."""
         margin = t_quantile(PROJECTIONS) * self.feature_change_error
         return np.maximum(self.feature_change - margin, 0)
 
     @property
     def feature_change_high(self) -> np.ndarray:
-        """Upper end of the 95 % interval of the change of the features, over projections."""
+        """Upper end of the 95% interval of the change of the features, over projections."""
         return self.feature_change + t_quantile(PROJECTIONS) * self.feature_change_error
 
     def summarize_by_kind(self) -> KindSummary:

@@ -35,7 +35,7 @@ class Difference:
     """
 
     value: float  # second model less first, the ratio, or the number of both models
-    low: float  # 95 % interval; NaN where there is none
+    low: float  # 95% interval; NaN where there is none
     high: float
     form: Form = "difference"
     over: str = "images"  # what the interval is taken over

@@ -113,7 +113,7 @@ def test_the_change_of_features_is_that_of_their_differences(measure, noise, fac
     x, step = noise(400, 3, 8, 8), factor * noise(400, 3, 8, 8)
     change = variances(measure, x, x + step).feature_change
     assert np.isnan(change[0])
-    # 400 images of 8 projections each: a standard error of 1 / sqrt(2 * 3200) = 1.3 %.
+    # 400 images of 8 projections each: a standard error of 1 / sqrt(2 * 3200) = 1.3%.
     truth = (step.square().mean() / x.square().mean()).sqrt().item()
     assert change[1] == pytest.approx(truth, rel=0.08)
 
@@ -131,7 +131,7 @@ def test_the_error_of_the_change_of_features_is_its_spread_over_many_maps(
         truth = (step.square().mean() / x.square().mean()).sqrt().item()
         values.append((result.feature_change[1] - truth, result.feature_change_error[1]))
     deviations, errors = np.array(values).T
-    # A standard error from 8 values, and a spread of 60: 7 and 9 % each.
+    # A standard error from 8 values, and a spread of 60: 7 and 9% each.
     assert np.sqrt((errors**2).mean()) == pytest.approx(deviations.std(), rel=0.3)
 
 
@@ -216,7 +216,7 @@ def test_errors_of_ratios_agree_with_the_jackknife(measure, noise):
 
     result = variances(measure, x, y)
     assert result.change[1] == pytest.approx(after.sum() / before.sum() - 1)
-    # Both are approximations of order 1/n; measured apart by less than 1 %.
+    # Both are approximations of order 1/n; measured apart by less than 1%.
     assert result.change_error[1] == pytest.approx(jackknife(after, before), rel=0.02)
     assert result.relative_error[1] == pytest.approx(jackknife(after, square), rel=0.02)
 

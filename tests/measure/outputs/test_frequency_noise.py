@@ -108,7 +108,7 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
         measured = filtered(white, paper_band(size, f)).square().mean().sqrt()
         assert float(measured) == pytest.approx(float(expected), rel=0.01)
     # As one image of the reference's own code gives it, whose lowest ring holds few waves, so
-    # that its RMS varies by about 2 % from image to image.
+    # that its RMS varies by about 2% from image to image.
     signs = torch.randn(4, 3, 224, 224, generator=torch.Generator().manual_seed(0)).sign()
     rms = [
         filtered(signs, paper_band((224, 224), f)).square().mean().sqrt() for f in (0.05, 0.75)

@@ -19,7 +19,7 @@ from visprism.measure.features.pooled import PooledFeatures, Pooling
 from visprism.results.intrinsic_dimension import IntrinsicDimensions
 
 FEWEST = 20  # images; fewer give no useful estimate
-_FEWEST_FOR_INTERVAL = 200  # 95 % intervals cover 90 % for 100 points, 93 to 95 % from here on
+_FEWEST_FOR_INTERVAL = 200  # 95% intervals cover 90% for 100 points, 93 to 95% from here on
 _ROWS = 512  # of the matrix of distances that are in memory
 
 
@@ -56,7 +56,7 @@ def intrinsic_dimension(
 
 
 def twonn_dimension(points: Float[np.ndarray, "n d"]) -> tuple[float, float, float]:
-    """The intrinsic dimension of distinct points, with its 95 % interval.
+    """The intrinsic dimension of distinct points, with its 95% interval.
 
     With r_1 and r_2 the distances of a point to its two nearest neighbors, log(r_2 / r_1) is
     exponential with the rate d where the density of points is constant up to r_2. With S the

@@ -38,7 +38,7 @@ def patch_pca(
 
     With the tokens of all images as rows of X less their mean, the components are the leading
     right singular vectors of X, each with the sign that gives its scores a positive third
-    moment. Scores become 0 at their 1 % and 1 at their 99 % percentile. Memory is the feature
+    moment. Scores become 0 at their 1% and 1 at their 99% percentile. Memory is the feature
     maps of all images; costs one forward pass and an eigendecomposition of each block.
 
     Args:
@@ -148,7 +148,7 @@ def principal_scores(
 
 
 def scaled(scores: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
-    """Scores from 0 at their 1 % to 1 at their 99 % percentile; 0.5 if all are equal."""
+    """Scores from 0 at their 1% to 1 at their 99% percentile; 0.5 if all are equal."""
     low, high = np.percentile(scores, _PERCENTILES, axis=0)
     spread = high - low
     values = (scores - low) / np.where(spread > 0, spread, 1)

@@ -32,7 +32,7 @@ from visprism.results.token_norms import (
 
 PROBABILITIES = (0.01, 0.25, 0.5, 0.75, 0.99)
 
-# Norms are counted in bins, 128 for each factor of 2: a quantile is off by 0.3 % at most.
+# Norms are counted in bins, 128 for each factor of 2: a quantile is off by 0.3% at most.
 _PER_OCTAVE = 128
 _LOWEST = -32  # log2 of the lowest bin; what lies below counts as 0
 _BINS = 64 * _PER_OCTAVE + 1

@@ -43,7 +43,7 @@ def auto_pgd(
 
     A step goes to a projected point along the gradient, and keeps a quarter of the last step.
     At each checkpoint the step of an image is halved, and it goes back to its largest loss, if
-    fewer than 75 % of the steps since the last checkpoint raised the loss, or if the step was
+    fewer than 75% of the steps since the last checkpoint raised the loss, or if the step was
     not halved then and the largest loss has not risen since.
 
     Args:

@@ -117,7 +117,7 @@ class Paired:
         }
 
     def drop_intervals(self) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-        """Both ends of the 95 % interval of the accuracy drop under each condition.
+        """Both ends of the 95% interval of the accuracy drop under each condition.
 
         Source: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of
         binomial proportions based on paired data.

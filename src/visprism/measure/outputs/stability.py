@@ -129,7 +129,7 @@ def _mean_over_perturbations(
 
 
 def _interval(rates: Float[np.ndarray, " n"]) -> tuple[float, float]:
-    """The 95 % interval of a mean of fractions over images.
+    """The 95% interval of a mean of fractions over images.
 
     NaN where fewer than 5 images have flips, or do not differ from the median.
     """

@@ -80,7 +80,7 @@ def test_a_stack_of_boxes_has_the_box_folded_with_itself(fields, noise):
 
 def test_the_squares_of_a_box_by_hand(fields, noise):
     sizes, _ = fields(plain(box(5, padding=2)), noise(1, 1, 15, 15))
-    # 25 equal pixels: rings of 1, 8 and 16; 50 % and 95 % need the third, 30 % the second.
+    # 25 equal pixels: rings of 1, 8 and 16; 50% and 95% need the third, 30% the second.
     assert (sizes.side_50.item(), sizes.side_95.item()) == pytest.approx((5, 5))
     assert sizes.area_20.item() == sizes.area_30.item() == pytest.approx(9 / 225)
     assert sizes.area_50.item() == sizes.area_99.item() == pytest.approx(25 / 225)
