@@ -73,7 +73,6 @@ NETWORKS = {
     "vgg16_bn": (partial(torchvision.models.vgg16_bn, **_vgg), 64),
     "alexnet": (partial(torchvision.models.alexnet, num_classes=10), 224),
     "googlenet": (googlenet, 96),
-    "hrnet_w18_small": (_timm("hrnet_w18_small"), 64),
     "convnext_tiny": (_timm("convnext_tiny", dims=(24, 48, 96, 192)), 64),
     "mobilenetv2": (_timm("mobilenetv2_100"), 64),
     "efficientnet_b0": (_timm("efficientnet_b0"), 64),

@@ -282,10 +282,3 @@ def test_a_network_comes_apart_as_its_paper_describes_it(dissected, name):
 @pytest.mark.parametrize("name", EXPECTED)
 def test_there_is_nothing_to_warn_of(dissected, name):
     assert dissected(name).notes == ()
-
-
-def test_streams_side_by_side_are_told(dissected):
-    streams = max(dissected("hrnet_w18_small"), key=lambda block: len(block.parameters))
-    (note,) = dissected("hrnet_w18_small").notes
-    assert note.startswith(f"{streams.name} holds ")
-    assert "streams run in parallel in it" in note
