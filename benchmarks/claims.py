@@ -127,7 +127,7 @@ def write(raw: RawNumbers) -> None:
             save_figure(claim_figure(section.effects), stem, formats=["png"])
             lines += [f"### {section.code}: {section.verdict}", "", f"{section.statement}.", ""]
             lines += [f"![Effects of {section.code}](figures/claims/{section.code}.png)", ""]
-            lines += [markdown_effects(section), ""]
+            lines += [markdown_effects(section.effects), ""]
     save_figure(learning_curves(raw), ROOT / "docs/figures/claims/learning_curves", ["png"])
     total = trained_runs(raw).findings()[0].text
     lines += ["### Trained networks", "", f"{total}, on {raw.origin['machine']}.", ""]

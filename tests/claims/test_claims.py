@@ -160,7 +160,7 @@ def test_the_page_shows_verdicts_effects_and_runs(experiment):
     assert html.count("not tested") == 15
     row = next(line for line in markdown_table(raw).splitlines() if "| C14 |" in line)
     assert section.verdict in row
-    effects = markdown_effects(section).splitlines()[2:]
+    effects = markdown_effects(section.effects).splitlines()[2:]
     assert len(effects) == len(section.effects)
     for line, reason in zip(effects, section.effects.reason, strict=True):
         assert line.endswith(f"{reason} |")

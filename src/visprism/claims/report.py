@@ -9,6 +9,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from visprism.claims.experiment import MeasuredRun, RawNumbers
@@ -113,9 +114,8 @@ def learning_curves(raw: RawNumbers) -> Figure:
             for run in runs:
                 epochs, values = (np.array(run.curve[k], dtype=float) for k in _CURVES[:2])
                 measured = np.isfinite(values)
-                (accuracy,) = ax.plot(epochs[measured], values[measured], color=_ACCURACY)
-                (loss,) = losses.plot(epochs, run.curve[_CURVES[2]], color=_LOSS, linewidth=0.8)
-                accuracy.set_linewidth(0.8)
+                ax.plot(epochs[measured], values[measured], color=_ACCURACY, linewidth=0.8)
+                losses.plot(epochs, run.curve[_CURVES[2]], color=_LOSS, linewidth=0.8)
             ax.set(ylim=(0, 1), xlim=(0, None))
             losses.set_ylim(0, 2.4)
             ax.set_title(arm, fontsize="small")
@@ -123,8 +123,12 @@ def learning_curves(raw: RawNumbers) -> Figure:
             if number % _COLUMNS != _COLUMNS - 1 and number != len(arms) - 1:
                 losses.set_yticklabels([])
         figure.supxlabel("Epoch", fontsize="medium")
-        names = ("Test accuracy (left axis)", "Training loss in nats (right axis)")
-        figure.legend((accuracy, loss), names, loc="outside upper center", ncols=2)
+        figure.legend(
+            [Line2D([], [], color=_ACCURACY), Line2D([], [], color=_LOSS)],
+            ["Test accuracy (left axis)", "Training loss in nats (right axis)"],
+            loc="outside upper center",
+            ncols=2,
+        )
     return figure
 
 
@@ -190,14 +194,13 @@ def markdown_table(raw: RawNumbers) -> str:
     return "\n".join(lines)
 
 
-def markdown_effects(section: ClaimSection) -> str:
+def markdown_effects(effects: ClaimEffects) -> str:
     """Every hypothesis of a claim as a Markdown table: effect, verdict and its reason."""
     lines = [
         "| hypothesis | protocol | effect [95% interval over seeds] | verdict | reason |",
         "|---|---|---|---|---|",
     ]
-    effects = section.effects
-    for i in range(0 if effects is None else len(effects)):
+    for i in range(len(effects)):
         quantity = str(effects.quantity[i]).partition(", NLL")[0]
         lines.append(
             f"| {quantity}: {effects.hypothesis_text(i)} | {effects.protocol[i]} | "

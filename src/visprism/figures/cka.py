@@ -86,7 +86,7 @@ def _blocks(ax: Axes, axis: Axis, names: np.ndarray, stages: np.ndarray) -> None
     """Names of at most 12 blocks at even distances, and white lines between stages."""
     line = ax.axvline if axis is ax.xaxis else ax.axhline
     for begin in np.flatnonzero(np.diff(stages)) + 1:
-        line(begin, color="white", linewidth=0.9)
+        line(float(begin), color="white", linewidth=0.9)
     named = np.arange(0, len(names), ceil(len(names) / _MOST_NAMES))
     labels = [title(str(names[i]), width=_NAME, size=_SMALL) for i in named]
     axis.set_ticks(named + 0.5, labels, fontsize=_SMALL, parse_math=False)

@@ -48,7 +48,7 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
     protocols = set(result.protocol.tolist())
     for label, tick in zip(ax.get_yticklabels(), ax.yaxis.get_major_ticks(), strict=True):
         if label.get_text() in protocols:
-            label.set_weight("bold")
+            label.set_fontweight("bold")
             tick.tick1line.set_visible(False)
     ax.set_ylim(len(labels) - 0.5, -0.5)
     unit = str(result.unit[0]) if len(result) else ""
