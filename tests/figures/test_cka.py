@@ -43,6 +43,14 @@ def test_lines_part_the_stages_and_blocks_are_named(made, ax):
         assert [label.get_text() for label in axis.get_ticklabels()] == names
 
 
+def test_stages_of_parallel_streams_are_not_divided(made, ax):
+    result = made["similarity"]
+    turns = {0: 1, 1: 0}
+    result = replace(result, other_stage=np.array([turns[s] for s in result.other_stage]))
+    plot(result, ax)
+    assert [line.get_xydata()[0].tolist() for line in ax.lines] == [[0, 2]]  # the other axis
+
+
 def test_values_stand_in_their_cells(made, ax):
     result = made["similarity"]
     plot(result, ax)

@@ -83,9 +83,13 @@ def _of(model: str) -> str:
 
 
 def _blocks(ax: Axes, axis: Axis, names: np.ndarray, stages: np.ndarray) -> None:
-    """Names of at most 12 blocks at even distances, and white lines between stages."""
+    """Names of at most 12 blocks at even distances, and white lines between stages.
+
+    Blocks of parallel streams take turns, so that their stages are not divided by lines.
+    """
     line = ax.axvline if axis is ax.xaxis else ax.axhline
-    for begin in np.flatnonzero(np.diff(stages)) + 1:
+    steps = np.diff(stages)
+    for begin in np.flatnonzero(steps) + 1 if (steps >= 0).all() else []:
         line(float(begin), color="white", linewidth=0.9)
     named = np.arange(0, len(names), ceil(len(names) / _MOST_NAMES))
     labels = [title(str(names[i]), width=_NAME, size=_SMALL) for i in named]
