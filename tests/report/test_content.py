@@ -141,8 +141,15 @@ def test_the_subtitle_states_data_images_size_seed_and_date(study):
 
 def test_failures_of_one_reason_are_one_omission_and_errors_come_first(study):
     failed, skipped = content_of(study).omissions
-    assert (failed.analysis, failed.models, failed.failed) == ("hessian", ("a", "b"), True)
-    assert (skipped.analysis, skipped.models, skipped.failed) == ("test-gaps", ("b",), False)
+    assert (failed.analysis, failed.models, failed.kind) == ("hessian", ("a", "b"), "failed")
+    assert (skipped.analysis, skipped.models, skipped.kind) == ("test-gaps", ("b",), "skipped")
+
+
+def test_what_the_budget_had_no_room_for_is_not_measured_and_other_analyses_do_not_apply(study):
+    late = [replace(f, kind="no time") for f in study.failures if f.kind == "skipped"]
+    content = content_of(replace(study, failures=(*study.failures, *late)))
+    assert [o.kind for o in content.not_measured] == ["failed", "no time"]
+    assert [o.kind for o in content.not_applicable] == ["skipped"]
 
 
 def test_options_that_differ_from_the_defaults_are_known(study):

@@ -188,7 +188,7 @@ def test_an_analysis_that_no_budget_has_room_for_is_skipped_with_the_reason(
 
     study = examine(net(), loader, analyses=[Slow()], minutes=0.05)
     (failure,) = study.failures
-    assert failure.kind == "skipped"
+    assert failure.kind == "no time"
     assert "2 images would take about 2000 s" in failure.reason
 
 

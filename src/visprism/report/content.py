@@ -78,7 +78,12 @@ class Omission:
     analysis: str
     models: Models
     reason: str
-    failed: bool  # False: it does not apply, or the time budget has no room for it
+    kind: str  # "failed", "no time", or "skipped": it does not apply
+
+    @property
+    def applies(self) -> bool:
+        """Whether it could have been measured."""
+        return self.kind != "skipped"
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,16 @@ class Content:
     manifest: Mapping[str, str] = field(default_factory=dict)  # fact -> value
     subtitle: str = ""  # data, number of images, seed, date
     summary: Sequence[SummarySentence] = ()
+
+    @property
+    def not_measured(self) -> list[Omission]:
+        """Analyses that apply and gave no result; errors come first."""
+        return [omission for omission in self.omissions if omission.applies]
+
+    @property
+    def not_applicable(self) -> list[Omission]:
+        """Analyses that do not apply to a model."""
+        return [omission for omission in self.omissions if not omission.applies]
 
     @property
     def codes(self) -> dict[str, list[tuple[str, str]]]:

@@ -20,7 +20,7 @@ from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
 from visprism.study.plan import Plan, Step, minutes_with_room, plan_of
 from visprism.study.store import Store, key_of
-from visprism.study.study import Entry, Failure, Study
+from visprism.study.study import Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
 from visprism.study.workload import Workload
 
@@ -78,7 +78,7 @@ class Examination:
             if name in minutes:
                 reason += f" A budget of {minutes[name]} min would be enough."
             for model in sorted(workload.applicable[name]):
-                self._fail(Failure(model, name, reason, "skipped"))
+                self._fail(Failure(model, name, reason, "no time"))
 
     def result(self, *, seconds: float) -> Study:
         """The study as far as it is complete."""
@@ -327,11 +327,11 @@ class Examination:
         return self.identities[subject.name]
 
     def _failure(self, model: str, analysis: str, error: Exception) -> Failure:
-        """Skipped: the time is over, or an analysis that nobody named cannot use the input."""
-        skipped = isinstance(error, TimeBudgetError) or (
-            isinstance(error, InputError) and not self.named
-        )
-        return Failure(model, analysis, _reason(error), "skipped" if skipped else "failed")
+        """Skipped: an analysis that nobody named cannot use the input."""
+        skipped = isinstance(error, InputError) and not self.named
+        kind: Kind = "skipped" if skipped else "failed"
+        kind = "no time" if isinstance(error, TimeBudgetError) else kind
+        return Failure(model, analysis, _reason(error), kind)
 
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)

@@ -152,14 +152,14 @@ def _networks(study: Study) -> str:
 
 def _omissions(study: Study) -> list[Omission]:
     """Failures, with models that share analysis and reason together; errors come first."""
-    groups: dict[tuple[str, str, bool], list[str]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for f in study.failures:
-        groups.setdefault((f.analysis, f.reason, f.kind == "failed"), []).append(f.model)
+        groups.setdefault((f.analysis, f.reason, f.kind), []).append(f.model)
     omissions = [
-        Omission(analysis, tuple(models), reason, failed)
-        for (analysis, reason, failed), models in groups.items()
+        Omission(analysis, tuple(models), reason, kind)
+        for (analysis, reason, kind), models in groups.items()
     ]
-    return sorted(omissions, key=lambda o: not o.failed)
+    return sorted(omissions, key=lambda o: ["failed", "no time", "skipped"].index(o.kind))
 
 
 def _manifest(study: Study) -> dict[str, str]:

@@ -15,7 +15,7 @@ from visprism.results.base import Result
 from visprism.results.findings import Finding
 from visprism.study.table import Row, comparison_rows, pairs_of
 
-Kind = Literal["failed", "skipped"]
+Kind = Literal["failed", "skipped", "no time"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Failure:
     model: str
     analysis: str
     reason: str  # a sentence
-    kind: Kind = "failed"  # "skipped": it does not apply, or the budget has no room for it
+    kind: Kind = "failed"  # "skipped": it does not apply; "no time": the budget has no room
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,16 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert [v.mean() for v in values.values()] == pytest.approx([high, low])
 
 
+def test_a_single_band_has_the_same_interval_alone_and_as_a_mean():
+    model = Waves(basis_image((20, 20), (3, 0))).eval()
+    result, _ = frequency_noise(
+        model, flat(40, (20, 20)), **GRAY, rms=0.1, frequencies=[0.3, 0.7, 0.8]
+    )
+    _, _, low = result.answers()
+    assert (low.low, low.high) == (result.drop_low[0], result.drop_high[0])
+    assert np.isfinite(low.low)
+
+
 def test_the_noise_that_is_added_has_the_strength_that_is_said():
     seen = []
 

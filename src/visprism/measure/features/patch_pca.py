@@ -75,7 +75,9 @@ def patch_pca(
     for block in chosen:
         x = torch.cat(maps[block.name]).double().numpy()
         columns.append(_of_block(block, x, background_threshold))
+    rows = [b for b, c in zip(chosen, columns, strict=True) for _ in c["image"]]
     return PatchComponents(
+        **block_columns(rows),
         **{name: np.concatenate([c[name] for c in columns]) for name in columns[0]},
         background_threshold=np.nan if background_threshold is None else background_threshold,
         provenance=run.measured(
@@ -110,7 +112,6 @@ def _of_block(
     colors = _placed(scaled(scores), inside)
     image, row, column = np.indices((images, height, width)).reshape(3, -1)
     return {
-        **block_columns([block] * len(tokens)),
         "image": image,
         "row": row,
         "column": column,

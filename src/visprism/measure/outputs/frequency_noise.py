@@ -188,9 +188,6 @@ def _results(
         if bands.any()
     }
     per_image |= means
-    mean_low, mean_high = _interval_of(means.get(MEAN_DROP))
-    high_low, high_high = _interval_of(means.get(HIGH_DROP))
-    low_low, low_high = _interval_of(means.get(LOW_DROP))
     contrast, ends = np.nan, (np.nan, np.nan)
     if high.any() and low.any():
         values = means[HIGH_DROP] - means[LOW_DROP]
@@ -198,7 +195,12 @@ def _results(
         contrast, ends = float(values.mean()), mean_interval(values)
     columns = paired.columns()
     columns.pop("drop_error")
-    columns["drop_low"], columns["drop_high"] = paired.drop_intervals()
+    columns["drop_low"], columns["drop_high"] = lows, highs = paired.drop_intervals()
+    of_bands = [
+        _interval_of(drops[:, bands], lows[filled][bands], highs[filled][bands])
+        for bands in (every, high, low)
+    ]
+    (mean_low, mean_high), (high_low, high_high), (low_low, low_high) = of_bands
     rows = FrequencyRobustness(
         frequency=frequencies,
         rms=strength,
@@ -228,9 +230,11 @@ def _results(
     return rows.select(filled), images
 
 
-def _interval_of(values: np.ndarray | None) -> tuple[float, float]:
-    """The interval of the mean of values of images; NaN without any."""
-    return (np.nan, np.nan) if values is None else mean_interval(values)
+def _interval_of(drops: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> tuple[float, float]:
+    """The interval of the mean over bands; of a single band its own, and of none NaN."""
+    if len(lows) > 1:
+        return mean_interval(drops.mean(1))
+    return (float(lows[0]), float(highs[0])) if len(lows) else (np.nan, np.nan)
 
 
 def noise_contrasts(

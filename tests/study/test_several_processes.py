@@ -1,0 +1,96 @@
+"""Commands under ``torchrun``: every analysis gives what one process gives, and none hangs."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from visprism.results.base import Result
+
+MODEL = "vit_pico_patch4_32?img_size=16&depth=1"
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+def command(folder, images=20):
+    """All analyses of 20 images in batches of 16: two batches."""
+    return (
+        *(
+            "-m",
+            "visprism",
+            "examine",
+            MODEL,
+            "--data",
+            "shapes?size=16",
+            "--limit",
+            str(images),
+        ),
+        *("--minutes", "none", "--out", str(folder)),
+    )
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    subprocess.run([sys.executable, *command(folder)], check=True, capture_output=True)
+    return folder / "results"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3])  # 3: more than there are batches
+def test_every_analysis_gives_what_one_process_gives(alone, tmp_path, processes):
+    answer = subprocess.run(
+        [*TORCHRUN, str(processes), *command(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert answer.returncode == 0, answer.stderr
+    expected = {path.name: Result.load(path) for path in alone.glob("*.npz")}
+    results = {path.name: Result.load(path) for path in tmp_path.glob("results/*.npz")}
+    assert results.keys() == expected.keys()
+    for name, result in results.items():
+        others = expected[name].columns()
+        for column, values in result.columns().items():
+            if values.dtype.kind != "f":
+                np.testing.assert_array_equal(values, others[column], err_msg=name)
+                continue
+            # In single precision, where batches are of other sizes.
+            scale = np.nanmax(np.abs(others[column]), initial=0.0, where=~np.isnan(values))
+            np.testing.assert_allclose(
+                values, others[column], rtol=1e-3, atol=1e-3 * scale, err_msg=f"{name} {column}"
+            )
+
+
+def children_of(pid):
+    """Processes that this one has started."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+def test_a_process_that_dies_ends_the_others_within_a_minute(tmp_path):
+    program = subprocess.Popen(
+        [*TORCHRUN, "2", *command(tmp_path, images=200)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not (workers := children_of(program.pid)) or not list(tmp_path.iterdir()):
+            assert time.monotonic() < deadline
+            assert program.poll() is None
+            time.sleep(0.2)
+        os.kill(workers[-1], signal.SIGKILL)
+        _, errors = program.communicate(timeout=60)
+    finally:
+        program.kill()
+    assert program.returncode != 0
+    assert "Signal 9 (SIGKILL)" in errors
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
