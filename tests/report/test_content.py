@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from results_by_hand import MAKERS
 
 from visprism.core.errors import InputError
 from visprism.report import drawings
@@ -170,3 +171,13 @@ def test_an_analysis_that_is_not_registered_is_refused(study):
         InputError, match=r"test-nors must be registered.*Did you mean test-nor"
     ):
         content_of(replace(study, entries=(other,)))
+
+
+def test_a_figure_of_convolutions_is_drawn_only_where_some_were_ablated(study):
+    def anchors(result):
+        content = content_of(replace(study, entries=(Entry(("a",), "ablation", (result,)),)))
+        return [drawing.stem for drawing in drawings(content)]
+
+    both = MAKERS["ablations"]()
+    assert "ablationconvolutions" in anchors(both)
+    assert "ablationconvolutions" not in anchors(both.experiment("block"))

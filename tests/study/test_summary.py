@@ -25,7 +25,8 @@ def test_a_sentence_has_the_answer_of_each_model_and_the_difference():
     difference = {MODELS: Difference(0.25, 0.125, 0.375)}
     (sentence,) = summary_of([Row(**{**vars(accuracy), "differences": difference})], MODELS)
     assert sentence.text == (
-        "cnn 0.5 [0.4, 0.6]; vit 0.75 [0.65, 0.85]; difference 0.25 [0.125, 0.375]."
+        "cnn 0.5 [0.4, 0.6]; vit 0.75 [0.65, 0.85]; vit minus cnn: 0.25 [0.125, 0.375], "
+        "significant."
     )
     assert sentence.measure == ""  # the headline says it
 

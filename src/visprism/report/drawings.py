@@ -52,6 +52,8 @@ def _drawings_of(chapters: Sequence[Chapter]) -> Iterator[Drawing]:
         for part in chapter.sections:
             for ending, options in part.section.figures.items():
                 for suffix, results in part.panels.items():
+                    if not any(r.has_figure(**options) for r in results.values()):
+                        continue
                     yield Drawing(
                         f"{part.anchor}{ending}{suffix}",
                         part.anchor,

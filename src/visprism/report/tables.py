@@ -95,7 +95,7 @@ def amount(number: SupportsFloat) -> str:
 
 
 def typeset(sentence: str) -> str:
-    """The sentence with minus signs, and with percent signs and intervals that never wrap."""
+    """The sentence with minus signs, and with intervals that never wrap."""
     text = re.sub(r"(?<!\w)-(?=\d)", MINUS, sentence)
     return re.sub(r"\[[^\]]*\]", lambda interval: interval[0].replace(" ", _NO_BREAK), text)
 

@@ -152,6 +152,11 @@ class Ablations(Result):
             return self.select(np.char.startswith(self.ablated, f"{name} "))
         return self.select(self.ablated == name)
 
+    def has_figure(self, **options: Any) -> bool:  # noqa: ANN401
+        """Whether the experiment of the figure was made; blocks always have a figure."""
+        ablated = options.get("ablated", "block")
+        return ablated == "block" or len(self.experiment(ablated)) > 0
+
     def joint(self) -> "JointAblations":
         """Joint ablations beside the sum of the drops of their blocks one by one.
 

@@ -253,6 +253,10 @@ class Result:
         margins = t_quantile(self.provenance.images) * errors
         return values - margins, values + margins
 
+    def has_figure(self, **options: Any) -> bool:  # noqa: ANN401, ARG002
+        """Whether a figure with these options shows anything of this result."""
+        return True
+
     def findings(self) -> tuple[Finding, ...]:
         """What the result says, one sentence per quantity, with values and intervals."""
         return ()

@@ -76,7 +76,10 @@ class FrequencyContrasts(Result):
         return tuple(findings)
 
     def answers(self) -> tuple[Answer, ...]:
-        """The contrast under each noise, with its verdict on claim C7."""
+        """The contrast under each noise.
+
+        Claim C7 is about two models, so that the contrast within one has no verdict here.
+        """
         return tuple(
             Answer(
                 question=questions.NOISE_FREQUENCY.text,
@@ -88,7 +91,6 @@ class FrequencyContrasts(Result):
                 over="images",
                 in_pixels=True,
                 claim="C7",
-                verdict=self.verdict(i),
                 reading=self._reading(i),
             )
             for i, noise in enumerate(self.noise.tolist())

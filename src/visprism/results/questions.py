@@ -30,12 +30,16 @@ CALIBRATION = Question("Is the model calibrated?", "calibration", "Calibration")
 CONFIDENCE = Question("Is the model over- or underconfident?", "calibration")
 TEMPERATURE = Question("Which temperature calibrates the model?", "calibration")
 
+HIGH_NOISE = Question(
+    "How much does high-frequency noise reduce accuracy?", "robustness", "High-frequency noise"
+)
+LOW_NOISE = Question(
+    "How much does low-frequency noise reduce accuracy?", "robustness", "Low-frequency noise"
+)
 NOISE_FREQUENCY = Question(
-    "Is the model more sensitive to high- or to low-frequency noise?", "robustness", "Noise"
+    "Is the model more sensitive to high- or to low-frequency noise?", "robustness"
 )
 NOISE = Question("How much does noise in one frequency band reduce accuracy?", "robustness")
-HIGH_NOISE = Question("How much does high-frequency noise reduce accuracy?", "robustness")
-LOW_NOISE = Question("How much does low-frequency noise reduce accuracy?", "robustness")
 FREQUENCY_SENSITIVITY = Question(
     "How sensitive is the model to noise of single frequencies?", "robustness"
 )

@@ -59,14 +59,17 @@ def _parts(row: Row, models: Sequence[str]) -> list[str]:
     parts = [_model_text(name, answer) for name, answer in cells.items()]
     difference = row.difference
     if difference is not None and isfinite(difference.value):
-        parts.append(f"difference {difference.labeled(row.unit)}")
+        significant = ", significant" if difference.significant else ""
+        minus = " minus ".join(reversed(models))
+        parts.append(f"{minus}: {difference.labeled(row.unit)}{significant}")
     return parts
 
 
 def _model_text(name: str, answer: Answer) -> str:
     """One answer: ``ResNet-20 conv blocks: low-pass, -0.18 [-0.19, -0.17]``."""
     if answer.subject and not answer.reading:  # a part that was selected, such as a block
-        return f"{name}: {answer.subject}, {answer.number}"
+        number = f" (largest of {answer.selected})" if answer.selected > 1 else ""
+        return f"{name}: {answer.subject}, {answer.number}{number}"
     words = " ".join(filter(None, (name, answer.subject)))
     reading = f": {answer.reading}," if answer.reading else ""
     return f"{words}{reading} {answer.number}"
