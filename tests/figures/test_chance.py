@@ -1,6 +1,7 @@
 """Laws of chance level (src/visprism/results/chance.py): VP101, and no verdict with it."""
 
 from dataclasses import replace
+from math import isnan, nan
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy.stats import binomtest
 
 from visprism.core.provenance import Provenance
 from visprism.results.chance import at_chance
-from visprism.results.frequency_contrasts import FrequencyContrasts
+from visprism.results.perturbations import HIGH_DROP
 
 
 @pytest.mark.parametrize("correct", [0, 25, 30, 33, 34, 35, 40, 100])
@@ -50,15 +51,19 @@ def test_the_sensitivity_to_single_frequencies_says_so_too(made):
     assert "VP101" in [f.code for f in result.findings()]
 
 
-@pytest.mark.parametrize(("accuracy", "verdict"), [(0.0, ""), (0.9, "contradicts")])
-def test_no_verdict_on_claim_c7_is_given_for_a_model_at_chance(accuracy, verdict):
-    result = FrequencyContrasts(
-        noise=np.array(["paper"]), contrast=np.array([-0.2]), low=np.array([-0.3]),
-        high=np.array([-0.1]), rms_ratio=np.array([4.0]), mixing="conv", classes=4,
-        clean_accuracy=accuracy, provenance=Provenance(images=100),
-    )  # fmt: skip
-    assert result.verdict(0) == verdict
-    assert ("VP101" in [f.code for f in result.findings()]) is (not verdict)
+@pytest.mark.parametrize(("accuracy", "place"), [(0.0, nan), (0.9, 1.0)])
+def test_claim_c7_says_nothing_about_a_model_at_chance(made, accuracy, place):
+    result = replace(
+        made["frequency_robustness"],
+        frequency=np.array([0.1, 0.5, 0.9]),
+        mixing="conv",
+        classes=4,
+        clean_accuracy=accuracy,
+        provenance=Provenance(images=100),
+    )
+    (high,) = (a for a in result.answers() if a.quantity == HIGH_DROP)
+    assert high.place == place or (isnan(high.place) and isnan(place))
+    assert ("VP101" in [f.code for f in result.findings()]) is isnan(place)
 
 
 @pytest.mark.parametrize(("accuracy", "verdict"), [(0.0, ""), (0.9, "supports")])

@@ -125,7 +125,7 @@ OTHERS = {
     "frequency_contrasts": lambda: FrequencyContrasts(
         noise=np.array(["equal energy", "paper"]), contrast=np.array([0.2, 0.3]),
         low=np.array([-0.1, 0.2]), high=np.array([0.5, 0.4]), rms_ratio=np.array([1.0, 4.0]),
-        mixing="conv", provenance=PROVENANCE,
+        provenance=PROVENANCE,
     ),
     "readouts": lambda: by_block(
         Readouts, readout=np.full(3, "ridge"), dimension=np.full(3, 8), pooling="mean",

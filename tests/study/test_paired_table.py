@@ -13,6 +13,7 @@ from visprism.core.provenance import Provenance
 from visprism.results.answers import Answer
 from visprism.results.base import Result
 from visprism.results.per_image import PerImage
+from visprism.results.perturbations import HIGH_DROP, LOW_DROP, FrequencyRobustness
 from visprism.results.predictions import Outcomes, error_consistency
 from visprism.study import Study, examine
 from visprism.study.study import Entry
@@ -53,6 +54,63 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     text = row.difference_text()
     assert difference.remark == remark
     assert text.endswith(f" ({remark})" if remark else "]")
+
+
+def drops(mixing, *, drop, clean_accuracy=0.9, seed=0):
+    """Accuracy drops of one model under noise, with the values of its 200 images."""
+    origin = Provenance(images=200)
+    lost = np.random.default_rng(seed).permutation(200)[: int(200 * drop)]
+    rows = FrequencyRobustness(
+        frequency=np.array([0.1, 0.9]), rms=np.full(2, 0.1), accuracy=np.full(2, 0.5),
+        drop=np.full(2, drop), drop_low=np.full(2, drop - 0.05),
+        drop_high=np.full(2, drop + 0.05), nll=np.ones(2), nll_rise=np.zeros(2), nll_rise_error=np.zeros(2),
+        clean_accuracy=clean_accuracy, classes=4, mixing=mixing, provenance=origin,
+    )  # fmt: skip
+    values = np.zeros(400)
+    values[lost] = values[200 + lost] = 1.0
+    per_image = PerImage(
+        quantity=np.repeat([LOW_DROP, HIGH_DROP], 200),
+        image=np.tile(np.arange(200), 2),
+        value=values,
+        provenance=origin,
+    )
+    return [rows, per_image]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "low", "high"),
+    [
+        (("conv", 0.2), ("attention", 0.6), "supports", "contradicts"),
+        (("conv", 0.6), ("attention", 0.2), "contradicts", "supports"),
+        (("attention", 0.2), ("conv", 0.6), "contradicts", "supports"),  # in either order
+        (("conv", 0.4), ("attention", 0.4), "undecided", "undecided"),
+        (("conv", 0.2), ("conv", 0.6), "", ""),
+        (("conv", 0.2), ("", 0.6), "", ""),
+    ],
+)
+def test_claim_c7_is_decided_by_the_difference_of_an_attention_and_a_conv_model(
+    first, second, low, high
+):
+    results = {
+        name: drops(mixing, drop=drop, seed=seed)
+        for seed, (name, (mixing, drop)) in enumerate({"a": first, "b": second}.items())
+    }
+    rows = {row.quantity: row for row in comparison_rows(results)}
+    assert rows[LOW_DROP].difference.verdict == low
+    assert rows[HIGH_DROP].difference.verdict == high
+    text = rows[HIGH_DROP].difference_text()
+    assert text.endswith(f"C7: {high})") if high else "C7" not in text
+    untrained = rows[HIGH_DROP].without_verdicts(["b"])
+    assert untrained.difference.verdict == ""
+
+
+def test_claim_c7_says_nothing_about_a_pair_with_a_model_at_chance():
+    results = {
+        "a": drops("conv", drop=0.1, clean_accuracy=0.25),
+        "b": drops("attention", drop=0.6),
+    }
+    rows = comparison_rows(results)
+    assert {row.difference.verdict for row in rows if row.difference} == {""}
 
 
 @pytest.mark.parametrize("in_pixels", [True, False])

@@ -40,6 +40,7 @@ class Comparison:
     significant: bool = False  # whether the interval excludes 0
     remark: str = ""  # where it does not: "not significant", or why there is no interval
     subject: str = ""
+    mark: Mark = ""  # about a claim on the order of the two models
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ class Answer:
     over: str = ""  # what the interval is taken over: "images", "mini-batches", "seeds"
     claim: str = ""  # "C6": the claim of the paper that the question belongs to
     verdict: Verdict = ""  # about that claim
+    # Place that a claim about two models expects: the model with the lower place should have
+    # the lower value. NaN where the claim says nothing about the model.
+    place: float = nan
     # "geometric": exp(mean of logs) - 1, the relative change by the geometric mean of ratios
     average: Average = "arithmetic"
     missing: str = ""  # why there is no interval

@@ -1,4 +1,4 @@
-"""Contrast of high and low frequencies of noise, by which claim C7 is judged."""
+"""Contrast of high and low frequencies of noise within one model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,9 +7,9 @@ import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.results import questions
-from visprism.results.answers import POINTS, Answer, Verdict
+from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.chance import at_chance, chance_findings
+from visprism.results.chance import chance_findings
 from visprism.results.findings import Finding
 from visprism.results.perturbations import FrequencyRobustness
 from visprism.results.text import images_text, missing_interval, points_text
@@ -18,16 +18,14 @@ EQUAL_ENERGY, PAPER = "equal energy", "paper"
 CONTRAST = "accuracy drop, bands above 0.5 π rad/pixel minus bands below"
 _NOISES = {EQUAL_ENERGY: "noise of equal energy in each band", PAPER: "the paper's noise"}
 
-# What the paper claims: attention withstands noise of high frequency, convolution that of low.
-_EXPECTED = {"attention": -1, "conv": 1}
-
 
 @result_type("frequency-contrasts")
 class FrequencyContrasts(Result):
     """Accuracy drop of high minus that of low frequencies; one row for each kind of noise.
 
-    The paper's noise is stronger at high frequencies. A claim that holds for it alone is one
-    about the strength of the noise.
+    The paper's noise is stronger at high frequencies. What holds for it alone is a statement
+    about the strength of the noise. Claim C7 of the paper is about two models; the differences
+    of `FrequencyRobustness` between them decide it.
     """
 
     noise: np.ndarray = column("Noise", "", "'equal energy' in each band, or 'paper'")
@@ -41,19 +39,13 @@ class FrequencyContrasts(Result):
     rms_ratio: np.ndarray = column(
         "Noise, high over low", "", "RMS of the noise of the highest over the lowest band"
     )
-    mixing: str = scalar(
-        "Mixing",
-        "",
-        "'attention' or 'conv', whichever most blocks of the model are; '' for neither",
-        default="",
-    )
     clean_accuracy: float = scalar(
         "Clean accuracy", "", "accuracy without noise", default=float("nan")
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def findings(self) -> tuple[Finding, ...]:
-        """The contrast under each noise, and what it says about claim C7."""
+        """The contrast under each noise."""
         images = images_text(self.provenance.images, self.provenance.split)
         origin = self.provenance
         findings = [
@@ -65,21 +57,11 @@ class FrequencyContrasts(Result):
                 f"{self.rms_ratio[i]:.2g}): accuracy drop of bands above 0.5 π rad/pixel minus "
                 f"bands below {self._text(i)} over {images}"
             )
-            if verdict := self.verdict(i):
-                blocks = "attention" if self.mixing == "attention" else "convolutional"
-                end = "high" if self.mixing == "attention" else "low"
-                text += (
-                    f"; claim C7 within one model, that noise of {end} frequency costs "
-                    f"{blocks} models less accuracy: {verdict}"
-                )
             findings.append(Finding(text))
         return tuple(findings)
 
     def answers(self) -> tuple[Answer, ...]:
-        """The contrast under each noise.
-
-        Claim C7 is about two models, so that the contrast within one has no verdict here.
-        """
+        """The contrast under each noise."""
         return tuple(
             Answer(
                 question=questions.NOISE_FREQUENCY.text,
@@ -90,23 +72,10 @@ class FrequencyContrasts(Result):
                 unit=POINTS,
                 over="images",
                 in_pixels=True,
-                claim="C7",
                 reading=self._reading(i),
             )
             for i, noise in enumerate(self.noise.tolist())
         )
-
-    def verdict(self, row: int) -> Verdict:
-        """What the sign of the contrast says about claim C7, for this model.
-
-        None for a model whose accuracy is not significantly above chance.
-        """
-        expected = _EXPECTED.get(self.mixing)
-        guessing = at_chance(self.clean_accuracy, self.provenance.images, self.classes)
-        if expected is None or guessing or not np.isfinite(self.low[row]):
-            return ""
-        low, high = sorted((expected * self.low[row], expected * self.high[row]))
-        return "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
 
     def _reading(self, row: int) -> str:
         if self.low[row] > 0:
@@ -127,13 +96,12 @@ def contrast_name(noise: str) -> str:
 
 
 def frequency_contrasts(
-    results: Sequence[FrequencyRobustness], *, mixing: str = ""
+    results: Sequence[FrequencyRobustness],
 ) -> FrequencyContrasts:
     """The contrasts of one model under one or several kinds of noise, side by side.
 
     Args:
         results: with bands above and below 0.5 π rad/pixel; each names its protocol.
-        mixing: "attention" or "conv", whichever most blocks of the model are; "" for neither.
 
     Raises:
         InputError: if there are none, or one has bands on one side only.
@@ -153,7 +121,6 @@ def frequency_contrasts(
         rms_ratio=np.array(
             [r.rms[r.frequency.argmax()] / r.rms[r.frequency.argmin()] for r in results]
         ),
-        mixing=mixing,
         clean_accuracy=results[0].clean_accuracy,
         classes=results[0].classes,
         provenance=replace(results[0].provenance, protocol="default"),

@@ -1,5 +1,6 @@
 """Perturbations: accuracy under noise of frequency bands and waves, and under attacks."""
 
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from visprism.core.statistics import NORMAL_95, wilson
 from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
 from visprism.results.base import Result, column, renaming, result_type, scalar
-from visprism.results.chance import chance_findings
+from visprism.results.chance import at_chance, chance_findings
 from visprism.results.findings import Finding
 from visprism.results.text import (
     images_text,
@@ -23,6 +24,9 @@ SPLIT_FREQUENCY = 0.5  # π rad/pixel; bands above it are "high", those below "l
 MEAN_DROP = "accuracy drop, mean over frequency bands"
 HIGH_DROP = f"accuracy drop, mean over bands above {SPLIT_FREQUENCY:g} π rad/pixel"
 LOW_DROP = f"accuracy drop, mean over bands below {SPLIT_FREQUENCY:g} π rad/pixel"
+
+# Claim C7: what most blocks of the model are, by the accuracy drop, from the lowest.
+_CLAIMED = {HIGH_DROP: ("attention", "conv"), LOW_DROP: ("conv", "attention")}
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
 
 
@@ -105,6 +109,12 @@ class FrequencyRobustness(Result):
         "Empty bands", "", "bands without any frequency of images this small", default=""
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    mixing: str = scalar(
+        "Mixing",
+        "",
+        "'attention' or 'conv', whichever most blocks of the model are; '' for neither",
+        default="",
+    )
 
     def findings(self) -> tuple[Finding, ...]:
         """Largest drop over bands, named as a maximum, and high against low frequencies."""
@@ -143,8 +153,10 @@ class FrequencyRobustness(Result):
     def answers(self) -> tuple[Answer, ...]:
         """The mean drops over all bands, and over those of high and of low frequencies.
 
-        Models are compared by them. `FrequencyContrasts` has high against low frequencies
-        within one model.
+        Models are compared by them: claim C7 expects that noise of high frequency costs the
+        attention model less accuracy, and noise of low frequency the convolutional model. It
+        says nothing about a model whose accuracy is not significantly above chance.
+        `FrequencyContrasts` has high against low frequencies within one model.
         """
         high, low = self.frequency > SPLIT_FREQUENCY, self.frequency < SPLIT_FREQUENCY
         every = np.ones(len(self), dtype=bool)
@@ -163,10 +175,18 @@ class FrequencyRobustness(Result):
                 unit=POINTS,
                 over="images",
                 in_pixels=True,
+                claim="C7" if quantity in _CLAIMED else "",
+                place=self._place(quantity),
             )
             for question, quantity, bands, lower, upper in drops
             if bands.any()
         )
+
+    def _place(self, quantity: str) -> float:
+        """Place of the model in the order that claim C7 expects; NaN if it has none."""
+        order = _CLAIMED.get(quantity, ())
+        guessing = at_chance(self.clean_accuracy, self.provenance.images, self.classes)
+        return float(order.index(self.mixing)) if self.mixing in order and not guessing else nan
 
 
 @result_type("fourier-sensitivity", schema=1)

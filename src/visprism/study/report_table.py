@@ -107,11 +107,17 @@ def _comparison(row: Row) -> Comparison:
         significant=difference is not None and bool(row.cells) and difference.significant,
         remark="" if difference is None else difference.remark,
         subject=next((a.subject for a in row.cells.values() if a.measure), ""),
+        mark="" if difference is None else difference.verdict,
     )
 
 
 def _claim(rows: Sequence[Row]):  # noqa: ANN202 (PaperClaim | None)
-    codes = [a.claim for row in rows for a in row.cells.values() if a.claim and a.verdict]
+    codes = [
+        judged.claim
+        for row in rows
+        for judged in (*row.cells.values(), *row.differences.values())
+        if judged.claim and judged.verdict
+    ]
     return PAPER_CLAIMS.get(codes[0]) if codes else None
 
 

@@ -8,7 +8,7 @@ from math import exp, isfinite, isnan, nan
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
-from visprism.results.answers import POINTS, Answer
+from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result
 from visprism.results.differences import Differences, paired_differences
 from visprism.results.per_image import PerImage
@@ -41,6 +41,8 @@ class Difference:
     over: str = "images"  # what the interval is taken over
     missing: str = ""  # why there is no interval
     reading: str = ""  # of a number of both models: what it means in words
+    claim: str = ""  # "C7": the claim of the paper about the order of the two models
+    verdict: Verdict = ""  # about that claim
 
     @property
     def significant(self) -> bool:
@@ -58,8 +60,22 @@ class Difference:
         return "" if self.significant else "not significant"
 
     def labeled(self, unit: str) -> str:
-        """The text with the remark, if there is one."""
-        return f"{self.text(unit)} ({self.remark})" if self.remark else self.text(unit)
+        """The text with the remark and the verdict about a claim, if there are any."""
+        verdict = f"{self.claim}: {self.verdict}" if self.verdict else ""
+        remarks = "; ".join(filter(None, (self.remark, verdict)))
+        return f"{self.text(unit)} ({remarks})" if remarks else self.text(unit)
+
+    def judged(self, first: Answer | None, second: Answer | None) -> "Difference":
+        """With the verdict about a claim on the order of the two models, if there is one."""
+        if first is None or second is None or not isfinite(self.low):
+            return self
+        expected = second.place - first.place
+        if not expected or isnan(expected):
+            return self
+        verdict: Verdict = "undecided"
+        if self.significant:
+            verdict = "supports" if (self.value > 0) == (expected > 0) else "contradicts"
+        return replace(self, claim=first.claim, verdict=verdict)
 
     def text(self, unit: str) -> str:
         """The number, and where that is not clear, of what and over what it is taken."""
@@ -109,7 +125,11 @@ class Row:
     def without_verdicts(self, models: Sequence[str]) -> "Row":
         """The row without the verdicts of these models about a claim."""
         cells = {n: replace(a, verdict="") if n in models else a for n, a in self.cells.items()}
-        return replace(self, cells=cells)
+        differences = {
+            pair: replace(d, verdict="") if set(pair) & set(models) else d
+            for pair, d in self.differences.items()
+        }
+        return replace(self, cells=cells, differences=differences)
 
     def lines(self, models: Sequence[str]) -> list[str]:
         """The row as text."""
@@ -212,7 +232,7 @@ def comparison_rows(
                     next(iter(cells.values())),
                     by_quantity[key[1]],
                     [origins[name][key].image_shape for name in pair if key in origins[name]],
-                )
+                ).judged(*map(cells.get, pair))
                 for pair, by_quantity in differences.items()
                 if key[1] in by_quantity
             },

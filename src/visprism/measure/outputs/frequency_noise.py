@@ -248,7 +248,7 @@ def noise_contrasts(
     """The accuracy drops of `frequency_noise`, and the contrast of high and low frequencies.
 
     Args:
-        anatomy: of the model, which decides what claim C7 expects of it.
+        anatomy: of the model, whose blocks decide what claim C7 expects of it.
         batches: each is (images, targets), read once for each protocol.
         protocol: "default", "paper", or "both", which measures both and puts their contrasts
             side by side; the accuracy drops are then those of the default.
@@ -264,10 +264,10 @@ def noise_contrasts(
         frequency_noise(anatomy.model, batches, protocol=name, run=run, **options)
         for name in protocols
     ]
-    results = [rows for rows, _ in measured]
+    results = [replace(rows, mixing=_mixing(anatomy)) for rows, _ in measured]
     contrasts: tuple[FrequencyContrasts, ...] = ()
     if all(np.isfinite(rows.contrast) for rows in results):
-        contrasts = (frequency_contrasts(results, mixing=_mixing(anatomy)),)
+        contrasts = (frequency_contrasts(results),)
     return (results[0], *contrasts, _united([images for _, images in measured]))
 
 
