@@ -63,7 +63,8 @@ def drops(mixing, *, drop, clean_accuracy=0.9, seed=0):
     rows = FrequencyRobustness(
         frequency=np.array([0.1, 0.9]), rms=np.full(2, 0.1), accuracy=np.full(2, 0.5),
         drop=np.full(2, drop), drop_low=np.full(2, drop - 0.05),
-        drop_high=np.full(2, drop + 0.05), nll=np.ones(2), nll_rise=np.zeros(2), nll_rise_error=np.zeros(2),
+        drop_high=np.full(2, drop + 0.05), nll=np.ones(2),
+        nll_rise=np.zeros(2), nll_rise_error=np.zeros(2),
         clean_accuracy=clean_accuracy, classes=4, mixing=mixing, provenance=origin,
     )  # fmt: skip
     values = np.zeros(400)

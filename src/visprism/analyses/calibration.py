@@ -51,8 +51,9 @@ class Calibration(Analysis):
         Section(
             Reliability,
             "Reliability diagram",
-            "Each bar is a bin of the confidence: its height is the accuracy. Bars below the "
-            "diagonal are overconfident, bars above it underconfident.",
+            "Each bar is a bin of the confidence: its height is the accuracy. The hatched part "
+            "reaches to the mean confidence of the bin, a line. Bars below the diagonal are "
+            "overconfident, bars above it underconfident.",
             figures={"": {}, "histogram": {"quantity": "frequency"}},
         ),
         Section(

@@ -34,7 +34,7 @@ class ClassSeparability(Analysis):
             "between class means (NC1). All four numbers of neural collapse are 0 when the "
             "features of a class are one point and the class means a simplex.",
             figures={
-                "": {},
+                "": {"scale": "log"},
                 "angles": {"quantity": "maximal_angle"},
                 "disagreement": {"quantity": "disagreement"},
             },

@@ -1,6 +1,7 @@
 """Default figures of the shapes of results, for types without a registered figure."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,10 +27,17 @@ _GAP = 0.08  # between pictures, of the width of one
 
 
 @figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
-def _(result: ScalarPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
+def _(
+    result: ScalarPerBlock,
+    ax: Axes,
+    *,
+    quantity: str = "",
+    scale: Literal["linear", "log"] = "linear",
+) -> Axes:
     """The value, or another column, against depth, with its 95% interval."""
     name = quantity or result.value_name
     against_depth(ax, result, name)
+    ax.set_yscale(scale)
     ax.set_ylabel(result.infos()[name].heading)
     return ax
 

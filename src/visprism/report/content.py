@@ -48,7 +48,7 @@ class Measure:
     """One row of the table: a quantity, and its numbers for each model."""
 
     quantity: str
-    cells: Mapping[str, Sequence[Cell]]  # by model, all of them
+    cells: Mapping[str, Sequence[Cell]]  # by model, all or none; none if it is of two together
     differences: Sequence[Comparison] = ()
     images: str = ""  # how many were measured
 
@@ -70,6 +70,7 @@ class SummarySentence:
     text: str
     measure: str = ""  # that the numbers are of
     anchor: str = ""  # of the section with the result
+    images: str = ""  # how many were measured
 
 
 @dataclass(frozen=True)
@@ -203,9 +204,17 @@ class Content:
         return topics
 
     @property
-    def claims(self) -> list[PaperClaim]:
-        """The claims of the paper that the questions are about."""
-        return list(dict.fromkeys(rows.claim for rows in self.questions if rows.claim))
+    def claims(self) -> dict[PaperClaim, dict[tuple[str, str], str]]:
+        """The claims of the paper that the questions are about.
+
+        Each with its verdicts by model, or models, and measure; parts of a model that the
+        measure does not name stand before it.
+        """
+        claims: dict[PaperClaim, dict[tuple[str, str], str]] = {}
+        for rows in self.questions:
+            if rows.claim:
+                claims.setdefault(rows.claim, {}).update(_verdicts(rows, self.models))
+        return claims
 
     def results(self) -> dict[str, list[Result]]:
         """Results by model, without those about two models."""
@@ -216,6 +225,17 @@ class Content:
                     if len(models) == 1:
                         by_model[models[0]] += results
         return by_model
+
+
+def _verdicts(rows: QuestionRows, models: Models) -> dict[tuple[str, str], str]:
+    """The verdicts of a question, by model, or models, and part of the model or measure."""
+    verdicts: dict[tuple[str, str], str] = {}
+    for measure in rows.measures:
+        by_model = {**measure.cells, label_of(models): measure.differences}
+        for model, cells in by_model.items():
+            marked = [c for c in cells if c.mark not in ("", "not applicable")]
+            verdicts |= {(model, c.subject or measure.quantity): c.mark for c in marked}
+    return verdicts
 
 
 def chapters_of(results: Mapping[str, ByModels]) -> list[Chapter]:

@@ -94,7 +94,7 @@ def page_html(content: Content, figures: PageFigures) -> str:
         codes={code: (CODES[code], places) for code, places in content.codes.items()},
         marks=_MARKS,
         meanings=_MEANINGS,
-        claims=PAPER_CLAIMS.values(),
+        claims={claim: content.claims.get(claim, {}) for claim in PAPER_CLAIMS.values()},
     )
 
 

@@ -55,6 +55,37 @@ TERMS = (
         r"(?:debiased |signed )?ECE",
     ),
     Term(
+        "AURC",
+        "Area under the risk-coverage curve: the mean error rate of the most confident images, "
+        "over all fractions of images. Lower is better.",
+        "analyses/calibration.md",
+    ),
+    Term(
+        "Cut-off metrics",
+        "freq: fraction of images whose confidence is above the cut-off; acc: their accuracy; "
+        "unc: fraction of the wrong predictions that are not above it; iou: correct images of "
+        "a class over those that are of it or predicted as it, mean over classes.",
+        "analyses/calibration.md",
+        r"freq|unc|iou",
+    ),
+    Term(
+        "π rad/pixel",
+        "Unit of spatial frequency: 1 π rad/pixel, the Nyquist frequency, is a period of two "
+        "pixels.",
+        "analyses/frequency-noise.md",
+    ),
+    Term(
+        "RMS",
+        "Root mean square of the noise, for pixel values from 0 to 1.",
+        "analyses/frequency-noise.md",
+    ),
+    Term(
+        "stage",
+        "Consecutive blocks between two reductions of the grid of the feature map.",
+        "anatomy.md",
+        r"stages?",
+    ),
+    Term(
         "temperature",
         "The number by which logits are divided before the softmax. Above 1 it lowers the "
         "confidence.",
@@ -136,6 +167,30 @@ TERMS = (
         "Variation of features within classes over that between classes. Near 0 the features "
         "of a class have collapsed to a point.",
         "analyses/class-separability.md",
+    ),
+    Term(
+        "NC2, NC3, NC4",
+        "Distance of the class means from a simplex (NC2), of the weights of the classifier "
+        "from the class means (NC3), and the fraction of images that the model and the nearest "
+        "class mean assign to different classes (NC4).",
+        "analyses/class-separability.md",
+        r"NC[234]",
+    ),
+    Term(
+        "RankMe",
+        "Effective rank of the features over images: exp of the entropy of the normalized "
+        "singular values.",
+        "analyses/class-separability.md",
+    ),
+    Term(
+        "alpha-ReQ",
+        "Exponent of the decay of the eigenvalues of the covariance of features.",
+        "analyses/class-separability.md",
+    ),
+    Term(
+        "logit lens",
+        "The model's own classifier, applied to the features of an earlier block.",
+        "analyses/readout.md",
     ),
     Term(
         "effective rank",

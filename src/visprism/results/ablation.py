@@ -212,6 +212,8 @@ class Ablations(Result):
                 f"{(~self.partial).sum()} of {len(self)} ablations ran the full model, because "
                 "a forward pass cannot start at their cut"
             )
+        if self.not_ablated:
+            texts.append(f"not ablated: {self.not_ablated.rstrip('.')}")
         return (*(Finding(text) for text in texts), *_chance(self))
 
     def _largest(self) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 from visprism.results.text import resolved
 
 POINTS = "percentage points"  # unit of a difference of two fractions
+DISAGREE = "the measures disagree"  # in the reading of an answer without a verdict
 Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
 

@@ -13,10 +13,14 @@ from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.calibration_error import FEWEST_IMAGES
 from visprism.results.chance import chance_findings
-from visprism.results.differences import FEW_OUTCOMES
+from visprism.results.differences import few_outcomes
 from visprism.results.findings import Finding
 from visprism.results.text import images_text, interval_text
 
+_FEW_OUTCOMES = (
+    f"fewer than {FEWEST_DIFFERENT} predictions are correct, or fewer than "
+    f"{FEWEST_DIFFERENT} are wrong"
+)
 _BIAS = 0.01  # ECE of a calibrated model from which on the number of images is too small
 
 
@@ -142,6 +146,8 @@ class Calibration(Result):
         """Whether the model is over- or underconfident, by the sign of the signed ECE."""
         if "signed_ece" not in self.metric:
             return ""
+        if self.of("accuracy") == 1:
+            return "underconfident, as any confidence below 1 is at an accuracy of 100%"
         low, high = self.interval("signed_ece")
         if low <= 0 <= high:
             return "neither over- nor underconfident"
@@ -162,8 +168,8 @@ class Calibration(Result):
     def _missing(self, metric: str, of: str = "") -> str:
         """Why a mean of losses has no interval; empty where it has one."""
         images = self.provenance.images
-        enough = _enough(self.of("accuracy"), images)
-        return _missing_interval(self.interval(metric)[0], images, enough=enough, of=of)
+        few = few_outcomes(round(self.of("accuracy") * images), images)
+        return _missing_interval(self.interval(metric)[0], images, few, of=of)
 
     def _direction(self) -> str:
         """Overconfident or underconfident where the interval of the signed ECE excludes 0."""
@@ -181,27 +187,28 @@ class Calibration(Result):
 def _missing_interval(
     low: float,
     images: int,
+    few: str,
     *,
-    enough: bool,
     of: str = "",
     before: str = " (",
     after: str = ")",
 ) -> str:
-    """Why a mean of losses has no interval; empty where it has one."""
+    """Why a mean of losses has no interval; empty where it has one.
+
+    Args:
+        low: lower end of the interval, NaN where there is none.
+        images: number of images.
+        few: what `few_outcomes` says of them.
+        of: of what there is no interval.
+        before: text before the reason.
+        after: text after it.
+    """
     if isfinite(low) or not images:
         return ""
-    few = f"fewer than {FEWEST_DIFFERENT} images differ from the others"
+    few = few or f"fewer than {FEWEST_DIFFERENT} images differ from the others"
     if images < FEWEST_VALUES:
         few = f"fewer than {FEWEST_VALUES} images"
-    elif not enough:
-        few = FEW_OUTCOMES
     return f"{before}no interval{of}: {few}{after}"
-
-
-def _enough(accuracy: float, images: int) -> bool:
-    """Whether so many images have at least 5 correct and 5 wrong predictions."""
-    correct = round(accuracy * images)
-    return min(correct, images - correct) >= FEWEST_DIFFERENT
 
 
 @result_type("reliability")
@@ -244,9 +251,9 @@ class RiskCoverage(Result):
         images = images_text(self.provenance.images, self.provenance.split)
         aurc = interval_text(self.aurc, self.aurc_low, self.aurc_high)
         n = self.provenance.images
-        enough = _enough(1 - float(self.risk[-1]), n)
-        recorded = n < FEWEST_VALUES or not enough  # earlier files have no interval
-        missing = _missing_interval(self.aurc_low, n if recorded else 0, enough=enough)
+        few = few_outcomes(n - round(float(self.risk[-1]) * n), n)
+        recorded = n < FEWEST_VALUES or few  # earlier files have no interval
+        missing = _missing_interval(self.aurc_low, n if recorded else 0, few)
         return (
             Finding(
                 f"AURC {aurc} over {images}{missing}: error rate {self.risk[half]:.1%} at "
@@ -310,13 +317,13 @@ class Temperature(Result):
         change = interval_text(self.nll_change, self.nll_change_low, self.nll_change_high)
         significant = self.nll_change_low > 0 or self.nll_change_high < 0
         verdict = "" if significant or np.isnan(self.nll_change_low) else ", not significant"
-        enough = bool(np.isfinite(self.temperature_low))
+        few = "" if np.isfinite(self.temperature_low) else _FEW_OUTCOMES
         missing = _missing_interval(
-            self.nll_change_low, self.images, enough=enough, before=", ", after=""
+            self.nll_change_low, self.images, few, before=", ", after=""
         )
         split = self.provenance.split
-        few = f" (no interval: {FEW_OUTCOMES})" if np.isnan(self.temperature_low) else ""
-        text = f"temperature {fitted}, fitted on {images_text(self.fitted_images, split)}{few}"
+        text = f"temperature {fitted}, fitted on {images_text(self.fitted_images, split)}"
+        text += f" (no interval: {few})" * bool(few)
         effect = (
             f"NLL from {self.nll_before:.3g} to {self.nll_after:.3g} (change "
             f"{change}{verdict}{missing}) and ECE from {self.ece_before:.1%} to "

@@ -22,10 +22,6 @@ from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.per_image import ACCURACY, DIRECTION_PAIRS, LOSSES, PerImage
 
 MIN_DIRECTION_PAIRS = 3  # means over random directions are close to normal
-FEW_OUTCOMES = (
-    f"fewer than {FEWEST_DIFFERENT} predictions are correct, or fewer than "
-    f"{FEWEST_DIFFERENT} are wrong"
-)
 
 Ends = tuple[float, float]
 _MEANS = ("first", "second")
@@ -152,11 +148,9 @@ def _difference(quantity: str, first: PerImage, second: PerImage) -> Row:
             f"first and second must have {first.over} in common, got none for {quantity}"
         )
     a, b = values_a[at_a].astype(np.float64), values_b[at_b].astype(np.float64)
-    missing = ""
-    if quantity in LOSSES and not all(_enough_of_both(r, images) for r in (first, second)):
-        low, high, missing = nan, nan, f"of a model, {FEW_OUTCOMES}"
-    else:
-        low, high = _interval(a, b, first.over)
+    few = [_few_outcomes(r, images) for r in (first, second)] if quantity in LOSSES else []
+    missing = "; ".join(filter(None, few))
+    low, high = (nan, nan) if missing else _interval(a, b, first.over)
     if not isfinite(low):
         missing = missing or _reason(b - a, first.over)
     return Row(quantity, float(a.mean()), float(b.mean()), low, high, len(images), missing)
@@ -193,16 +187,30 @@ def enough_outcomes(correct: Bool[np.ndarray, " n"]) -> bool:
     A few predictions that differ from all others make most of the variance of such a mean, and
     how many there are is a matter of chance.
     """
-    number = int(correct.sum())
-    return min(number, len(correct) - number) >= FEWEST_DIFFERENT
+    return not few_outcomes(int(correct.sum()), len(correct))
 
 
-def _enough_of_both(result: PerImage, images: Int[np.ndarray, " n"]) -> bool:
-    """Whether these images have enough correct and wrong predictions, where these are known."""
+def few_outcomes(correct: int, images: int, model: str = "") -> str:
+    """Why a mean of losses has no interval; "" from 5 correct and 5 wrong predictions on.
+
+    Example:
+        >>> few_outcomes(256, 256, "ResNet-20"), few_outcomes(5, 10)
+        ('fewer than 5 predictions of ResNet-20 are wrong', '')
+    """
+    for word, number in (("correct", correct), ("wrong", images - correct)):
+        if number < FEWEST_DIFFERENT:
+            of = f" of {model}" if model else ""
+            return f"fewer than {FEWEST_DIFFERENT} predictions{of} are {word}"
+    return ""
+
+
+def _few_outcomes(result: PerImage, images: Int[np.ndarray, " n"]) -> str:
+    """Why losses of these images have no interval, where predictions are known."""
     if ACCURACY not in result.quantities:
-        return True
+        return ""
     of, correct = result.values_of(ACCURACY)
-    return enough_outcomes(correct[np.isin(of, images)] == 1)
+    chosen = correct[np.isin(of, images)]
+    return few_outcomes(int(chosen.sum()), len(chosen), result.provenance.model or "a model")
 
 
 def _binary(values: Float[np.ndarray, " n"]) -> bool:

@@ -10,6 +10,7 @@ from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError, OutputError
 from visprism.core.inference import Inference
+from visprism.core.machine import machine
 from visprism.core.options import option_values, parsed_options
 from visprism.core.processes import gather
 from visprism.core.revision import revision
@@ -91,6 +92,8 @@ class Examination:
         self.store.header["weights"] = self._weights()
         self.store.header["revision"] = revision()
         self.store.header["seconds"] = seconds
+        self.store.header["budget"] = self.budget
+        self.store.header["machine"] = machine()
         self.store.header["positions"] = self.subjects[0].images.positions.tolist()
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it

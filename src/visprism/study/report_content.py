@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.core.provenance import Provenance
+from visprism.data.image_set import DATA
+from visprism.models.pretrained import pretrained_cards
 from visprism.report import Chapter, Content, Omission, chapters_of
 from visprism.report.content import label_of
 from visprism.study.report_table import ReportTable
@@ -115,6 +117,49 @@ def _weights_text(study: Study) -> str:
     return f"{'; '.join(texts)}. {note}" if texts else ""
 
 
+def _training_text(study: Study) -> str:
+    """How the models whose weights ship with the package were trained."""
+    cards = pretrained_cards()
+    texts = []
+    for name, stored in study.header.get("weights", {}).items():
+        if card := cards.get(stored["source"]):
+            texts.append(
+                f"{name}: {card.train_images:,} images of {card.data}, {card.epochs} epochs of "
+                f"the recipe {card.recipe!r}, test accuracy {card.accuracy:.1%}"
+            )
+    return "; ".join(texts)
+
+
+def _data_text(origin: Provenance) -> str:
+    """The data as it was named, and what they are if they are known by name."""
+    entry = dict(DATA.items()).get(origin.data.split(" ")[0].partition("?")[0])
+    meaning = (entry.__doc__ or "").strip().partition("\n")[0] if entry else ""
+    return ". ".join(filter(None, (origin.data, meaning)))
+
+
+def _budget_text(study: Study) -> str:
+    """The limit on the time, which decides how many images are measured."""
+    if "budget" not in study.header:
+        return ""
+    seconds = study.header["budget"]
+    if seconds is None:
+        return "none"
+    return (
+        f"{seconds / 60:.3g} min. A slower machine measures fewer images where the budget "
+        "limits their number"
+    )
+
+
+def _seconds_text(study: Study) -> str:
+    """The time of all measurements."""
+    if "seconds" not in study.header:
+        return ""
+    return (
+        f"{study.header['seconds']:.1f} in this run. Those of analyses add up to more where "
+        "they share passes, and include earlier runs"
+    )
+
+
 def _subtitle(study: Study) -> str:
     """Data, number of images, classes, size, seed and date, and what differences are about."""
     results = [r for e in study.entries for r in e.results]
@@ -168,7 +213,8 @@ def _manifest(study: Study) -> dict[str, str]:
     entries = {
         "Models": ", ".join(study.models),
         "Weights": _weights_text(study),
-        "Data": origin.data,
+        "Training of the models": _training_text(study),
+        "Data": _data_text(origin),
         "Split": origin.split,
         "Images": f"{_offered(study)}, in a random order that is balanced over classes",
         "Image shape": "x".join(map(str, origin.image_shape)),
@@ -180,7 +226,9 @@ def _manifest(study: Study) -> dict[str, str]:
         "Processes": str(origin.processes),
         "Command": origin.command,
         "Date": origin.created,
-        "Seconds": f"{study.header['seconds']:.1f}" if "seconds" in study.header else "",
+        "Machine": study.header.get("machine", ""),
+        "Time budget": _budget_text(study),
+        "Seconds": _seconds_text(study),
         "visprism": origin.visprism,
         "Git revision": study.header.get("revision", ""),
         "torch": origin.torch,

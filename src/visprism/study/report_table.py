@@ -8,7 +8,7 @@ from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.results.questions import question_of
 from visprism.study.study import Study
 from visprism.study.summary import summary_of
-from visprism.study.table import DASH, Row
+from visprism.study.table import Row, images_of
 
 Origin = tuple[str, type[Result]]  # analysis, and type of the result with the answer
 Key = tuple[str, str]  # question and quantity
@@ -42,14 +42,17 @@ class ReportTable:
     def summary(self) -> list[SummarySentence]:
         """The sentences of the summary with the sections that they are about."""
         return [
-            SummarySentence(s.question.headline, s.text, s.measure, self._anchor(s.row))
+            SummarySentence(
+                s.question.headline, s.text, s.measure, self._anchor(s.row), images_of([s.row])
+            )
             for s in summary_of(self.rows, self.study.models)
         ]
 
     def _measure(self, rows: Sequence[Row]) -> Measure:
-        cells = {model: self._cells(rows, model) for model in self.study.models}
+        of_models = any(row.cells for row in rows)  # not of two models together
+        cells = {m: self._cells(rows, m) for m in self.study.models} if of_models else {}
         differences = [_comparison(row) for row in rows if row.differences]
-        return Measure(rows[0].measure, cells, differences, _images(rows))
+        return Measure(rows[0].measure, cells, differences, images_of(rows))
 
     def _cells(self, rows: Sequence[Row], model: str) -> list[Cell]:
         answers = [(row, row.cells[model]) for row in rows if model in row.cells]
@@ -71,11 +74,7 @@ class ReportTable:
         analysis, kind = self._origins[row.question, row.quantity]
         failure = self._failures.get((model, analysis))
         reason = failure or self._reasons.get((model, kind))
-        reason = reason or (
-            "the analysis gives no such number for this model"
-            if row.cells
-            else "a number of both models"
-        )
+        reason = reason or "the analysis gives no such number for this model"
         anchor = self._anchor(row)
         return Cell("", "not applicable", reason, failed=failure is not None, anchor=anchor)
 
@@ -119,9 +118,3 @@ def _claim(rows: Sequence[Row]):  # noqa: ANN202 (PaperClaim | None)
         if judged.claim and judged.verdict
     ]
     return PAPER_CLAIMS.get(codes[0]) if codes else None
-
-
-def _images(rows: Sequence[Row]) -> str:
-    """Number of images of the models, once if it is the same."""
-    numbers = dict.fromkeys(n for row in rows for n in row.images.values() if n)
-    return f" {DASH} ".join(map(str, sorted(numbers)[:: max(len(numbers) - 1, 1)]))

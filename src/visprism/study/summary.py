@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from visprism.results.answers import Answer
+from visprism.results.answers import DISAGREE, Answer
 from visprism.results.questions import Question, question_of
 from visprism.study.table import Row
 
@@ -41,22 +41,28 @@ def _sentence(question: Question, rows: Sequence[Row], models: Sequence[str]) ->
     if question.lower and len(models) > 1:
         return Sentence(question, _counts(question, rows, models), rows[0])
     measure = rows[0].measure
-    parts = [p for row in rows if row.measure == measure for p in _parts(row, models)]
+    others = [row for row in rows if row.measure != measure]
+    parts = [p for row in rows if row.measure == measure for p in _parts(row, others, models)]
     text = f"{'; '.join(parts)}." if parts else ""
+    if DISAGREE in text:
+        measure = ", and ".join(dict.fromkeys(row.measure for row in rows))
     return Sentence(
         question, text, rows[0], "" if measure == question.headline.lower() else measure
     )
 
 
-def _parts(row: Row, models: Sequence[str]) -> list[str]:
-    """The answers of a row and its difference."""
+def _parts(row: Row, others: Sequence[Row], models: Sequence[str]) -> list[str]:
+    """The answers of a row and its difference.
+
+    Where measures disagree, the numbers of the other rows about the same part follow.
+    """
     cells = {name: row.cells[name] for name in models if name in row.cells}
     if not cells:
         return [_joint(row)] if row.differences else []
     if len(cells) > _ALL_MODELS:
         names = sorted(cells, key=lambda name: cells[name].value)
         return [" to ".join(_model_text(name, cells[name]) for name in (names[0], names[-1]))]
-    parts = [_model_text(name, answer) for name, answer in cells.items()]
+    parts = [_model_text(name, a) + _others(name, a, others) for name, a in cells.items()]
     difference = row.difference
     if difference is not None and isfinite(difference.value):
         significant = ", significant" if difference.significant else ""
@@ -73,6 +79,14 @@ def _model_text(name: str, answer: Answer) -> str:
     words = " ".join(filter(None, (name, answer.subject)))
     reading = f": {answer.reading}," if answer.reading else ""
     return f"{words}{reading} {answer.number}"
+
+
+def _others(name: str, answer: Answer, others: Sequence[Row]) -> str:
+    """What the other measures of the same part say, where they disagree."""
+    if DISAGREE not in answer.reading:
+        return ""
+    cells = (row.cells[name] for row in others if name in row.cells)
+    return "".join(f" and {a.number}" for a in cells if a.subject == answer.subject)
 
 
 def _joint(row: Row) -> str:

@@ -246,10 +246,13 @@ def comparison_rows(
 
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
     """A row for each question that results of two models together answer."""
-    answers = {
-        pair: {(a.question, a.quantity): a for r in results for a in r.answers()}
+    answered = {
+        pair: {
+            (a.question, a.quantity): (a, r.provenance) for r in results for a in r.answers()
+        }
         for pair, results in compared.items()
     }
+    answers = {pair: {k: a for k, (a, _) in d.items()} for pair, d in answered.items()}
     keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
     return [
         Row(
@@ -263,9 +266,21 @@ def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
                 if key in by_key
                 for a in [by_key[key]]
             },
+            images={
+                name: by_key[key][1].images
+                for pair, by_key in answered.items()
+                if key in by_key
+                for name in pair
+            },
         )
         for key in keys
     ]
+
+
+def images_of(rows: Sequence[Row]) -> str:
+    """Number of images of the models, once if it is the same: ``84 – 256``."""
+    numbers = dict.fromkeys(n for row in rows for n in row.images.values() if n)
+    return f" {DASH} ".join(map(str, sorted(numbers)[:: max(len(numbers) - 1, 1)]))
 
 
 def cell_text(answer: Answer) -> str:
