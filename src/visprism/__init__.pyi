@@ -120,6 +120,8 @@ from visprism.anatomy import watch as watch
 
 # Measurements of feature maps and attention.
 from visprism.measure.features import AttentionProbe as AttentionProbe
+from visprism.measure.features import BandEnergyProbe as BandEnergyProbe
+from visprism.measure.features import BranchTransferProbe as BranchTransferProbe
 from visprism.measure.features import CKAProbe as CKAProbe
 from visprism.measure.features import FourierPlaneProbe as FourierPlaneProbe
 from visprism.measure.features import FourierProbe as FourierProbe

@@ -1,0 +1,148 @@
+"""The Python of every page about an analysis runs, with the names that the pages assume."""
+
+import os
+import re
+from functools import partial
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+
+import visprism as vp
+from visprism.data.corruptions import corrupt
+
+PROJECT = Path(__file__).parent.parent
+PAGES = sorted((PROJECT / "docs" / "analyses").glob("*.md"))
+FENCE = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
+NUMBER = 64  # images of a study here; the pages leave their number to the time budget
+OTHER_MODEL = {
+    "attention-maps": "timm:vit_tiny_patch16_224?img_size=64",
+    "relative-scores": "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=2",
+}
+FOLDERS = {"distribution-shift": "needs copies of ImageNet-R and ImageNet-A"}
+
+pytestmark = pytest.mark.slow
+
+
+def names_of(page):
+    """What a page assumes: a model, images, batches, and what some pages need besides."""
+    loaded = vp.load_model(OTHER_MODEL.get(page, "vit_pico_patch4_32.shapes"))
+    model, preprocessing = loaded.model.eval(), loaded.preprocessing
+    data = vp.load_data("shapes", limit=NUMBER)
+    side = 64 if page in OTHER_MODEL else 32
+    batches = vp.batches(data, preprocessing, 32)
+    images = torch.zeros(2, 3, side, side) if page in OTHER_MODEL else next(iter(batches))[0]
+    names = {
+        "model": model,
+        "preprocessing": preprocessing,
+        "mean": preprocessing.mean,
+        "std": preprocessing.std,
+        "data": "shapes",
+        "images": images,
+        "batches": batches,
+    }
+    return names | EXTRA.get(page, lambda _: {})(names)
+
+
+def of_corruptions(names):
+    pixels = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)
+    foggy = {
+        severity: vp.batches(
+            vp.load_data("shapes", limit=NUMBER),
+            names["preprocessing"],
+            32,
+            change=lambda x, _, s=severity: corrupt(x, "fog", s, seed=0),
+        )
+        for severity in range(1, 6)
+    }
+    return {"images": pixels, "foggy": foggy}
+
+
+def of_training(names):
+    optimizer = torch.optim.SGD(names["model"].parameters(), lr=0.01)
+    batches = list(names["batches"])
+    return {
+        "optimizer": optimizer,
+        "fixed_batches": batches[:1],
+        "loader": batches,
+        "loss": torch.nn.functional.cross_entropy,
+    }
+
+
+def of_trajectory(names):
+    state = names["model"].state_dict()
+    noise = torch.Generator().manual_seed(0)
+    return {
+        "snapshots": [
+            {
+                name: v + 0.01 * k * torch.randn(v.shape, generator=noise)
+                if v.is_floating_point()
+                else v
+                for name, v in state.items()
+            }
+            for k in (3, 2, 1, 0)
+        ]
+    }
+
+
+def of_stability(_names):
+    data = vp.load_data("shapes", limit=8)
+    pixels = np.stack([np.asarray(image) for image, _ in data]).transpose(0, 3, 1, 2)
+    return {"pixel_batches": lambda: iter([(range(8), torch.from_numpy(pixels))])}
+
+
+def of_density(names):
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
+    return {
+        "model": model.eval(),
+        "batches": list(names["batches"])[:1],
+        "v": torch.ones(sum(p.numel() for p in model.parameters())),
+    }
+
+
+def of_connectivity(_names):
+    loaded = vp.load_model("resnet20.cifar10")
+    vp.save_checkpoint(loaded.model, "other.safetensors")
+    return {}
+
+
+EXTRA = {
+    "cka": lambda _: {"other": vp.load_model("resnet20.shapes").model.eval()},
+    "corruptions": of_corruptions,
+    "density": of_density,
+    "mode-connectivity": of_connectivity,
+    "stability": of_stability,
+    "training-curvature": of_training,
+    "trajectory": of_trajectory,
+}
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Studies of few images, and the CIFAR-10 of the pages in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    few = partial(vp.examine, images=vp.DataOptions(limit=NUMBER), minutes=None)
+    monkeypatch.setattr(vp, "examine", few)
+    real = os.environ.get("VISPRISM_DATA")
+    if real:
+        Path("cifar10").symlink_to(Path(real) / "cifar10")
+    yield real
+    plt.close("all")
+
+
+def test_every_page_shows_python():
+    assert len(PAGES) > 40
+    assert all(len(FENCE.findall(page.read_text("utf-8"))) == 1 for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_python_of_a_page_runs(page, small):
+    (block,) = FENCE.findall(page.read_text("utf-8"))
+    if page.stem in FOLDERS:
+        pytest.skip(FOLDERS[page.stem])
+    if "parquet:cifar10" in block and not small:
+        pytest.skip("VISPRISM_DATA is not set")
+    names = names_of(page.stem)
+    exec(compile(block, page.name, "exec"), names)
