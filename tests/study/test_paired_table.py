@@ -13,7 +13,12 @@ from visprism.core.provenance import Provenance
 from visprism.results.answers import Answer
 from visprism.results.base import Result
 from visprism.results.per_image import PerImage
-from visprism.results.perturbations import HIGH_DROP, LOW_DROP, FrequencyRobustness
+from visprism.results.perturbations import (
+    HIGH_ACCURACY,
+    HIGH_DROP,
+    LOW_DROP,
+    FrequencyRobustness,
+)
 from visprism.results.predictions import Outcomes, error_consistency
 from visprism.study import Study, examine
 from visprism.study.study import Entry
@@ -100,9 +105,27 @@ def test_claim_c7_is_decided_by_the_difference_of_an_attention_and_a_conv_model(
     assert rows[LOW_DROP].difference.verdict == low
     assert rows[HIGH_DROP].difference.verdict == high
     text = rows[HIGH_DROP].difference_text()
-    assert text.endswith(f"C7: {high})") if high else "C7" not in text
+    assert text.endswith("claim C7)") if high else "C7" not in text
     untrained = rows[HIGH_DROP].without_verdicts(["b"])
     assert untrained.difference.verdict == ""
+
+
+def test_claim_c7_is_undecided_where_accuracy_and_its_drop_disagree():
+    results = {"a": drops("conv", drop=0.2), "b": drops("attention", drop=0.6, seed=1)}
+    for (rows, per_image), accuracy in zip(results.values(), (0.3, 0.8), strict=True):
+        correct = np.arange(200) < 200 * accuracy
+        names = np.repeat(per_image.quantities, 200)
+        added = PerImage(
+            quantity=np.append(names, [HIGH_ACCURACY] * 200),
+            image=np.tile(np.arange(200), 3),
+            value=np.concatenate([per_image.value, correct.astype(float)]),
+            provenance=per_image.provenance,
+        )
+        results[{"conv": "a", "attention": "b"}[rows.mixing]][1] = added
+    rows = {row.quantity: row for row in comparison_rows(results)}
+    assert rows[HIGH_DROP].difference.verdict == "undecided"  # alone it contradicts
+    assert rows[HIGH_ACCURACY].difference.verdict == "undecided"  # alone it supports
+    assert rows[LOW_DROP].difference.verdict == "supports"
 
 
 def test_claim_c7_says_nothing_about_a_pair_with_a_model_at_chance():

@@ -4,7 +4,7 @@ import pytest
 from results_by_hand import MAKERS
 
 from visprism.results import questions
-from visprism.results.answers import Answer
+from visprism.results.answers import DISAGREE, Answer
 from visprism.results.questions import QUESTIONS, Question, place_of, question_of
 from visprism.study.summary import summary_of
 from visprism.study.table import Difference, Row
@@ -43,6 +43,39 @@ def test_words_come_before_numbers_and_parts_of_models_are_named():
     assert sentence.text == "cnn: layer1.0, -1 [-1.1, -0.9]."
 
 
+def test_the_largest_of_several_says_of_how_many_and_how_many_cannot_be_ablated():
+    block = row(questions.IMPORTANCE, "drop", {"cnn": 0.5}, subject="layer1.0", selected=7)
+    (sentence,) = summary_of([block], MODELS)
+    assert sentence.text.endswith("(largest of 7).")
+    block = row(
+        questions.IMPORTANCE, "drop", {"cnn": 0.5}, subject="layer1.0", selected=7, left_out=2
+    )
+    (sentence,) = summary_of([block], MODELS)
+    assert sentence.text.endswith("(largest of 7; 2 cannot be ablated).")
+
+
+def test_both_numbers_stand_where_measures_disagree():
+    rows = [
+        row(
+            questions.FILTERS, f"{measure} of attention", {"vit": value}, subject="attention",
+            measure=measure, reading=f"undecided ({DISAGREE})",
+        )
+        for measure, value in (("to the mean", -1.0), ("to the lowest", 2.0))
+    ]  # fmt: skip
+    (sentence,) = summary_of(rows, MODELS)
+    assert sentence.text.endswith("(the measures disagree), -1 [-1.1, -0.9] and 2 [1.9, 2.1].")
+    assert sentence.measure == "to the mean, and to the lowest"
+
+
+def test_variants_of_a_measure_count_once():
+    rows = [
+        row(questions.FLATNESS, f"APE, {v}", {"cnn": 1.0, "vit": 2.0}, variant=v)
+        for v in ("NLL", "NLL + L2")
+    ]
+    (sentence,) = summary_of(rows, MODELS)
+    assert sentence.text.startswith("cnn is flatter by 1 of 1 measures (APE)")
+
+
 def test_flatness_counts_the_measures_by_the_flatter_model():
     rows = [
         row(questions.FLATNESS, name, {"cnn": 1.0, "vit": value})
@@ -50,8 +83,8 @@ def test_flatness_counts_the_measures_by_the_flatter_model():
     ]
     (sentence,) = summary_of(rows, MODELS)
     assert sentence.text == (
-        "depends on the measure: cnn is flatter by 2 of 3 measures (a; b), vit by 1 (c); no "
-        "difference has an interval."
+        "depends on the measure: cnn is flatter by 2 of 4 measures (a; b), vit by 1 (c), "
+        "values differ by at most 5% in 1; no difference has an interval."
     )
     (sentence,) = summary_of(rows[:2], MODELS)
     assert sentence.text.startswith("cnn is flatter by 2 of 2 measures")

@@ -74,8 +74,8 @@ class Calibration(Analysis):
         Section(
             DifferingPictures,
             "Images that only one model classifies correctly",
-            "The first of these images, with their class and the predictions of the first (1) "
-            "and the second (2) model of the title. The next table lists all of them.",
+            "The first of these images, at most 24, with their class and the predictions of "
+            "the first (1) and the second (2) model of the title. The next table lists all.",
             table=False,
         ),
         Section(

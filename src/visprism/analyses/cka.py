@@ -73,4 +73,4 @@ class CKA(FeatureAnalysis):
             other_model=b.name,
             run=replace(run, provenance=a.named(run).provenance),
         )
-        return (similarity,)
+        return (similarity.with_provenance(model=a.name),)  # as `other_model`

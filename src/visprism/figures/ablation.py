@@ -32,17 +32,19 @@ def _(
     no whole block was ablated. With `attention` the mean of a statistic of each attention is
     drawn on a second axis, against the same depth.
     """
-    experiments = (ablated, "block", "convolution")
-    rows = next(
-        (r for name in experiments if len(r := result.experiment(name))),
-        result.experiment("block"),
-    )
+    rows = result.experiment(ablated)
+    if ablated == "block" and not len(rows):
+        rows = result.experiment("convolution")
+    part = str(rows.ablated[0]) if len(rows) else ablated
     inside = ~np.isin(result.ablated, ["block", "convolution", "several"])
     inner = result.select(inside & (ablated == "block"))
     ax.axhline(0, color=FAINT, linewidth=0.6)
     if len(rows):
         points(ax, rows, quantity)
         stages(ax, rows)
+    elif ablated == "convolution":
+        text = "no convolution inside a block\ncan be ablated"
+        ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", color=FAINT)
     for i in range(len(inner)):
         value = getattr(inner, quantity)[i]
         ax.plot(
@@ -57,7 +59,6 @@ def _(
         )
     if quantity == "drop":
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    part = "convolution" if len(rows) and rows.ablated[0] == "convolution" else "block"
     infos = result.infos()
     ax.set(
         xlim=(-0.02, 1.02),

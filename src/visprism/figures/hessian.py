@@ -54,7 +54,8 @@ def _curves_key(figure: Figure, axes: Sequence[Axes]) -> None:
 def _(result: HessianCurves, ax: Axes) -> Axes:
     """Magnitudes of negative eigenvalues on the left, of positive ones on the right.
 
-    Fewer than 10 eigenvalues are drawn as marks, a row for each objective, without a density.
+    Fewer than 10 eigenvalues of a sign are drawn as marks, without a density; a row for each
+    objective where no curve is drawn.
     """
     ax.set_axis_off()
     quantity = HessianCurves.infos()["value"].label
@@ -155,9 +156,11 @@ def _few_ticks(ax: Axes, sign: str | None = None) -> None:
     if sign is None:
         sign = MINUS if ax.xaxis_inverted() else ""
     limit = 1.2 if sign else 3.0  # decades up to which ticks at 1 and 3 fit
-    ax.xaxis.set_major_locator(
-        LogLocator(subs=(1, 3) if np.log10(high / low) < limit else (1,))
-    )
+    decades = np.log10(high / low)
+    if decades < 0.7:  # there may be no such number
+        ax.xaxis.set_major_locator(MaxNLocator(1 if sign else 3, steps=[1, 2, 5, 10]))
+    else:
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 3) if decades < limit else (1,)))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{sign}{x:,g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
 

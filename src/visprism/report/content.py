@@ -234,7 +234,10 @@ def _verdicts(rows: QuestionRows, models: Models) -> dict[tuple[str, str], str]:
         by_model = {**measure.cells, label_of(models): measure.differences}
         for model, cells in by_model.items():
             marked = [c for c in cells if c.mark not in ("", "not applicable")]
-            verdicts |= {(model, c.subject or measure.quantity): c.mark for c in marked}
+            verdicts |= {
+                (model, ": ".join(filter(None, (c.subject, measure.quantity)))): c.mark
+                for c in marked
+            }
     return verdicts
 
 

@@ -75,6 +75,12 @@ TERMS = (
         "analyses/frequency-noise.md",
     ),
     Term(
+        "normalized depth",
+        "Place of a block from 0, the first, to 1, the last.",
+        "anatomy.md",
+        r"[Nn]ormalized depth",
+    ),
+    Term(
         "RMS",
         "Root mean square of the noise, for pixel values from 0 to 1.",
         "analyses/frequency-noise.md",
@@ -94,8 +100,8 @@ TERMS = (
     ),
     Term(
         "low-pass",
-        "A low-pass filter weakens fine detail (high spatial frequencies); a high-pass filter "
-        "strengthens it.",
+        "A low-pass filter lowers high spatial frequencies relative to low ones; a high-pass "
+        "filter raises them.",
         "analyses/fourier.md",
         r"(?:low|high)-pass",
     ),
@@ -153,7 +159,7 @@ TERMS = (
     Term(
         "CKA",
         "Centered kernel alignment, a similarity of two sets of features: 1 for equal ones, "
-        "about 0 for unrelated ones.",
+        "about 0 for unrelated ones. Debiased CKA corrects for the number of images.",
         "analyses/cka.md",
     ),
     Term(

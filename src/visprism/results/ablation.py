@@ -145,6 +145,7 @@ class Ablations(Result):
         default="zero",
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    blocks: int = scalar("Blocks", "", "number of blocks between stem and head", default=0)
 
     def experiment(self, name: str) -> "Ablations":
         """The rows of one experiment: "block", "convolution", "head", "registers", ..."""
@@ -243,6 +244,7 @@ class Ablations(Result):
                         unit=POINTS,
                         over="images",
                         selected=len(rows),
+                        left_out=max(self.blocks - len(rows), 0) if name == "block" else 0,
                         subject=_part_text(rows, worst),
                     )
                 )

@@ -36,18 +36,29 @@ class Answer:
     missing: str = ""  # why there is no interval
     in_pixels: bool = False  # whether it depends on the size of the images in pixels
     selected: int = 1  # number of values of which this is the largest; 1 if it is not selected
+    left_out: int = 0  # number of those that could not be measured
+    symbol: str = ""  # of the quantity, before the number in sentences: "NEP"
     subject: str = ""  # part of the model that the number is of: "conv blocks", "layer1.0"
     measure: str = ""  # the quantity without the subject; "" where it does not name the subject
     reading: str = ""  # what the number means, in words: "low-pass"
+    variant: str = ""  # end of the quantity that is not another measure, such as an objective
 
     def __str__(self) -> str:
         """The number, which is named if it is a selected maximum.
 
         For example ``2 [1, 3] (largest of 9, interval not adjusted)``.
         """
-        interval = ", interval not adjusted" if isfinite(self.low) else ""
-        selection = f" (largest of {self.selected}{interval})" if self.selected > 1 else ""
-        return f"{self.number}{selection}"
+        adjusted = "interval not adjusted" if isfinite(self.low) else ""
+        remark = ", ".join(filter(None, (self.selection, adjusted)))
+        return f"{self.number} ({remark})" if self.selection else self.number
+
+    @property
+    def selection(self) -> str:
+        """Of how many values it is the largest; "" if it is not selected."""
+        if self.selected < 2:
+            return ""
+        rest = f"; {self.left_out} cannot be ablated" if self.left_out else ""
+        return f"largest of {self.selected}{rest}"
 
     @property
     def number(self) -> str:

@@ -147,7 +147,7 @@ class Calibration(Result):
         if "signed_ece" not in self.metric:
             return ""
         if self.of("accuracy") == 1:
-            return "underconfident, as any confidence below 1 is at an accuracy of 100%"
+            return "underconfident (all predictions are correct)"
         low, high = self.interval("signed_ece")
         if low <= 0 <= high:
             return "neither over- nor underconfident"

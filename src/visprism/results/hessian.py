@@ -118,7 +118,7 @@ class HessianSpectrum(Result):
     def curves(self, *, points: int = 120) -> "HessianCurves":
         """Gaussian kernel densities of log10 |eigenvalue|, with Silverman's bandwidth.
 
-        Fewer than 10 eigenvalues have no density: their values stand beside NaN.
+        Fewer than 10 eigenvalues of a sign have no density: their values stand beside NaN.
 
         Raises:
             InputError: if there are fewer than two points.
@@ -132,7 +132,7 @@ class HessianSpectrum(Result):
             values = part.value[part.rank > 0]
             for sign in (-1, 1):
                 of_sign = values[np.sign(values) == sign]
-                if len(of_sign) > 0 and len(values) < FEWEST_OF_A_DENSITY:
+                if 0 < len(of_sign) < FEWEST_OF_A_DENSITY:
                     rows += [(*key, sign, value, float("nan")) for value in np.sort(of_sign)]
                 elif len(of_sign):
                     x, density = kernel_density(np.log10(np.abs(of_sign)), points)
@@ -173,7 +173,7 @@ class HessianCurves(Result):
         "Hessian eigenvalue", "", "where the density is evaluated; itself without a density"
     )
     density: np.ndarray = column(
-        "Density", "1/decade", "of the leading eigenvalues; NaN for fewer than 10 of them"
+        "Density", "1/decade", "of the leading eigenvalues; NaN for fewer than 10 of a sign"
     )
 
 

@@ -128,6 +128,7 @@ class HessianSummary(Result):
                     float(getattr(self, f"{field}_high")[row]),
                     over="mini-batches",
                     claim="C1",
+                    variant=name,
                 )
                 for field, quantity in (
                     ("ape_log_mean", GEOMETRIC),
@@ -138,7 +139,13 @@ class HessianSummary(Result):
             if self.largest_converged[row] == 1:
                 largest = float(self.largest[row])
                 answers.append(
-                    Answer(questions.FLATNESS.text, f"{LARGEST}, {name}", largest, claim="C1")
+                    Answer(
+                        questions.FLATNESS.text,
+                        f"{LARGEST}, {name}",
+                        largest,
+                        claim="C1",
+                        variant=name,
+                    )
                 )
             answers.append(
                 Answer(
@@ -150,6 +157,7 @@ class HessianSummary(Result):
                     unit="%",
                     over="mini-batches",
                     claim="C2",
+                    symbol="NEP",
                     reading=self._negative_curvature(row),
                 )
             )

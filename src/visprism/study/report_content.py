@@ -124,8 +124,9 @@ def _training_text(study: Study) -> str:
     for name, stored in study.header.get("weights", {}).items():
         if card := cards.get(stored["source"]):
             texts.append(
-                f"{name}: {card.train_images:,} images of {card.data}, {card.epochs} epochs of "
-                f"the recipe {card.recipe!r}, test accuracy {card.accuracy:.1%}"
+                f"{name}: {card.train_images:,} images of {card.data}, {card.epochs} "
+                f"epoch{'' if card.epochs == 1 else 's'} of the recipe {card.recipe!r}, "
+                f"accuracy {card.accuracy:.1%} on {card.test_images:,} test images"
             )
     return "; ".join(texts)
 
@@ -133,7 +134,7 @@ def _training_text(study: Study) -> str:
 def _data_text(origin: Provenance) -> str:
     """The data as it was named, and what they are if they are known by name."""
     entry = dict(DATA.items()).get(origin.data.split(" ")[0].partition("?")[0])
-    meaning = (entry.__doc__ or "").strip().partition("\n")[0] if entry else ""
+    meaning = (entry.__doc__ or "").strip().partition("\n")[0].replace("`", "") if entry else ""
     return ". ".join(filter(None, (origin.data, meaning)))
 
 
@@ -167,7 +168,7 @@ def _subtitle(study: Study) -> str:
         return ""
     origin = results[0].provenance
     classes = next((c for r in results if (c := getattr(r, "classes", 0))), 0)
-    name = origin.data.removesuffix(f" ({origin.split})") or "unnamed data"
+    name = origin.data.removesuffix(f" ({origin.split})").partition("?")[0] or "unnamed data"
     details = [
         f"{classes} classes" if classes else "",
         "x".join(map(str, origin.image_shape[-2:])),
@@ -179,7 +180,17 @@ def _subtitle(study: Study) -> str:
         f"seed {study.header.get('seed', origin.seed)}",
         origin.created,
     ]
-    return f"{', '.join(filter(None, phrases))}. {_networks(study)}"
+    return f"{', '.join(filter(None, phrases))}. {_networks(study)}{_unequal_training(study)}"
+
+
+def _unequal_training(study: Study) -> str:
+    """A remark where models whose training is known saw different numbers of images."""
+    weights, cards = study.header.get("weights", {}), pretrained_cards()
+    known = {n: cards[w["source"]] for n, w in weights.items() if w["source"] in cards}
+    if len({card.train_images * card.epochs for card in known.values()}) < 2:
+        return ""
+    seen = (f"{card.train_images * card.epochs:,} ({name})" for name, card in known.items())
+    return f" They were trained on different numbers of images: {', '.join(seen)}."
 
 
 def _networks(study: Study) -> str:

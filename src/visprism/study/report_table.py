@@ -43,7 +43,11 @@ class ReportTable:
         """The sentences of the summary with the sections that they are about."""
         return [
             SummarySentence(
-                s.question.headline, s.text, s.measure, self._anchor(s.row), images_of([s.row])
+                s.question.headline,
+                s.text,
+                s.measure,
+                self._anchor(s.rows[0]),
+                images_of(s.rows),
             )
             for s in summary_of(self.rows, self.study.models)
         ]

@@ -1,6 +1,6 @@
 """The summary of a study: a sentence for each question that has a headline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -9,6 +9,7 @@ from visprism.results.questions import Question, question_of
 from visprism.study.table import Row
 
 _ALL_MODELS = 3  # that a sentence lists; of more, the lowest and the highest value
+_EQUAL = 0.05  # relative difference up to which values count as about equal
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Sentence:
 
     question: Question
     text: str
-    row: Row  # the first one that it is taken from
+    rows: Sequence[Row]  # that it is taken from
     measure: str = ""  # that its numbers are of; "" where the headline says it
 
 
@@ -37,9 +38,9 @@ def summary_of(rows: Sequence[Row], models: Sequence[str]) -> list[Sentence]:
 def _sentence(question: Question, rows: Sequence[Row], models: Sequence[str]) -> Sentence:
     """The sentence of one question, without a text if it has none."""
     if not question.headline:
-        return Sentence(question, "", rows[0])
+        return Sentence(question, "", rows)
     if question.lower and len(models) > 1:
-        return Sentence(question, _counts(question, rows, models), rows[0])
+        return Sentence(question, _counts(question, rows, models), rows)
     measure = rows[0].measure
     others = [row for row in rows if row.measure != measure]
     parts = [p for row in rows if row.measure == measure for p in _parts(row, others, models)]
@@ -47,7 +48,10 @@ def _sentence(question: Question, rows: Sequence[Row], models: Sequence[str]) ->
     if DISAGREE in text:
         measure = ", and ".join(dict.fromkeys(row.measure for row in rows))
     return Sentence(
-        question, text, rows[0], "" if measure == question.headline.lower() else measure
+        question,
+        text,
+        [row for row in rows if row.measure in measure],
+        "" if measure == question.headline.lower() else measure,
     )
 
 
@@ -74,11 +78,12 @@ def _parts(row: Row, others: Sequence[Row], models: Sequence[str]) -> list[str]:
 def _model_text(name: str, answer: Answer) -> str:
     """One answer: ``ResNet-20 conv blocks: low-pass, -0.18 [-0.19, -0.17]``."""
     if answer.subject and not answer.reading:  # a part that was selected, such as a block
-        number = f" (largest of {answer.selected})" if answer.selected > 1 else ""
-        return f"{name}: {answer.subject}, {answer.number}{number}"
+        selection = f" ({answer.selection})" if answer.selection else ""
+        return f"{name}: {answer.subject}, {answer.number}{selection}"
     words = " ".join(filter(None, (name, answer.subject)))
     reading = f": {answer.reading}," if answer.reading else ""
-    return f"{words}{reading} {answer.number}"
+    symbol = f" {answer.symbol}" if answer.symbol else ""
+    return f"{words}{reading}{symbol} {answer.number}"
 
 
 def _others(name: str, answer: Answer, others: Sequence[Row]) -> str:
@@ -97,34 +102,56 @@ def _joint(row: Row) -> str:
 
 
 def _counts(question: Question, rows: Sequence[Row], models: Sequence[str]) -> str:
-    """By how many measures each model has the lowest value."""
-    lowest: dict[str, list[Row]] = {}
+    """By how many measures each model has the lowest value.
+
+    Variants of a measure, such as other objectives, count once where the same model is lowest.
+    """
+    lowest: dict[str, dict[str, Row]] = {}  # by model and measure
     compared = [row for row in rows if len(row.cells) == len(models)]
     for row in compared:
         values = {name: row.cells[name].value for name in models}
-        if all(map(isfinite, values.values())) and len({*values.values()}) > 1:
-            lowest.setdefault(min(values, key=values.__getitem__), []).append(row)
+        if all(map(isfinite, values.values())):
+            ordered = sorted(values, key=values.__getitem__)
+            gap = values[ordered[1]] - values[ordered[0]]
+            equal = gap <= _EQUAL * abs(values[ordered[1]])
+            model = "" if equal else ordered[0]
+            lowest.setdefault(model, {}).setdefault(_measure_of(row), row)
+    equal_ones = lowest.pop("", {})
     if not lowest:
         return ""
-    total = sum(map(len, lowest.values()))
+    total = sum(map(len, lowest.values())) + len(equal_ones)
     (most, first), *others = sorted(lowest.items(), key=lambda item: -len(item[1]))
     word = f"{question.lower}{'' if len(models) == 2 else ' than all others'}"
     counts = [f"{most} is {word} by {len(first)} of {total} measures{_examples(first)}"]
     counts += [f"{name} by {len(by)}{_examples(by)}" for name, by in others]
+    if equal_ones:
+        counts.append(f"values differ by at most {_EQUAL:.0%} in {len(equal_ones)}")
     depends = "depends on the measure: " if others else ""
     return f"{depends}{', '.join(counts)}; {_tests(compared)}."
 
 
+def _measure_of(row: Row) -> str:
+    """The quantity without its variant."""
+    variant = next(iter(row.cells.values())).variant
+    return row.quantity.removesuffix(f", {variant}") if variant else row.quantity
+
+
 def _tests(rows: Sequence[Row]) -> str:
-    """How many differences are significant."""
-    tested = [d for row in rows for d in row.differences.values() if isfinite(d.low)]
+    """How many differences are significant, and which if there is one."""
+    tested = [(row, d) for row in rows for d in row.differences.values() if isfinite(d.low)]
     if not tested:
         return "no difference has an interval"
-    significant = sum(d.significant for d in tested)
-    verb = "is" if significant == 1 else "are"
-    return f"{significant} of {len(tested)} differences with an interval {verb} significant"
+    significant = [(row, d) for row, d in tested if d.significant]
+    verb = "is" if len(significant) == 1 else "are"
+    text = (
+        f"{len(significant)} of {len(tested)} differences with an interval {verb} significant"
+    )
+    if len(significant) == 1:
+        ((row, difference),) = significant
+        text += f": {row.quantity}, {difference.number(row.unit)}"
+    return text
 
 
-def _examples(rows: Sequence[Row]) -> str:
+def _examples(measures: Mapping[str, Row]) -> str:
     """The measures in parentheses, if they are at most two."""
-    return f" ({'; '.join(row.measure for row in rows)})" if len(rows) <= 2 else ""
+    return f" ({'; '.join(measures)})" if len(measures) <= 2 else ""

@@ -61,7 +61,8 @@ class Difference:
 
     def labeled(self, unit: str) -> str:
         """The text with the remark and the verdict about a claim, if there are any."""
-        verdict = f"{self.claim}: {self.verdict}" if self.verdict else ""
+        about = " about" if self.verdict == "undecided" else ""
+        verdict = f"{self.verdict}{about} claim {self.claim}" if self.verdict else ""
         remarks = "; ".join(filter(None, (self.remark, verdict)))
         return f"{self.text(unit)} ({remarks})" if remarks else self.text(unit)
 
@@ -241,7 +242,29 @@ def comparison_rows(
         for key in keys
         for cells in [{name: a[key] for name, a in answers.items() if key in a}]
     ]
-    return sorted([*rows, *_joint_rows(compared)], key=lambda row: place_of(row.question))
+    rows = [*_agreed(rows), *_joint_rows(compared)]
+    return sorted(rows, key=lambda row: place_of(row.question))
+
+
+def _agreed(rows: Sequence[Row]) -> list[Row]:
+    """Rows of one question share the verdict about two models, undecided if they disagree."""
+    verdicts: dict[tuple[str, Pair], set[str]] = {}
+    for row in rows:
+        for pair, difference in row.differences.items():
+            if difference.verdict:
+                verdicts.setdefault((row.question, pair), set()).add(difference.verdict)
+    return [
+        replace(
+            row,
+            differences={
+                pair: replace(difference, verdict="undecided")
+                if len(verdicts.get((row.question, pair), ())) > 1
+                else difference
+                for pair, difference in row.differences.items()
+            },
+        )
+        for row in rows
+    ]
 
 
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:

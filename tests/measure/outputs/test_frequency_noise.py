@@ -129,9 +129,10 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert result.drop == pytest.approx(1 - result.accuracy)
     assert "largest drop of 9 at 0.3 π rad/pixel" in result.findings()[0].text
     # Four bands lie below 0.5 π rad/pixel and four above; the one in the middle is of neither.
-    every, high, low = (answer.value for answer in result.answers())
+    every, high, high_accuracy, low, low_accuracy = (a.value for a in result.answers())
     lost = float(result.drop.max())
     assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
+    assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
     assert result.contrast == pytest.approx(high - low)
     values = {q: images.value[images.quantity == q] for q in (HIGH_DROP, LOW_DROP)}
     assert [v.mean() for v in values.values()] == pytest.approx([high, low])
@@ -142,7 +143,7 @@ def test_a_single_band_has_the_same_interval_alone_and_as_a_mean():
     result, _ = frequency_noise(
         model, flat(40, (20, 20)), **GRAY, rms=0.1, frequencies=[0.3, 0.7, 0.8]
     )
-    _, _, low = result.answers()
+    *_, low, _ = result.answers()
     assert (low.low, low.high) == (result.drop_low[0], result.drop_high[0])
     assert np.isfinite(low.low)
 

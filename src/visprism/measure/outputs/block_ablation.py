@@ -23,6 +23,7 @@ from visprism.anatomy import (
     can_start_at,
     first_images,
     forward,
+    inner_blocks,
     pixels,
     replaced_ablation,
 )
@@ -120,7 +121,12 @@ def ablation(
     )
     kinds = replace(kinds, baseline_accuracy=paired.accuracy, classes=paired.classes)
     rows = _result(ablations, partial, paired, provenance)
-    rows = replace(rows, not_ablated="; ".join(reasons), replacement=replacement)
+    rows = replace(
+        rows,
+        not_ablated="; ".join(reasons),
+        blocks=len(inner_blocks(anatomy)),
+        replacement=replacement,
+    )
     return rows, kinds, per_image
 
 

@@ -42,7 +42,9 @@ from visprism.results.frequency_contrasts import (
 )
 from visprism.results.per_image import PerImage
 from visprism.results.perturbations import (
+    HIGH_ACCURACY,
     HIGH_DROP,
+    LOW_ACCURACY,
     LOW_DROP,
     MEAN_DROP,
     SPLIT_FREQUENCY,
@@ -187,12 +189,18 @@ def _results(
         for name, bands in ((MEAN_DROP, every), (HIGH_DROP, high), (LOW_DROP, low))
         if bands.any()
     }
-    per_image |= means
-    contrast, ends = np.nan, (np.nan, np.nan)
+    correct = paired.correct[:, 1:][:, filled]
+    accuracies = {
+        name: correct[:, bands].mean(1)
+        for name, bands in ((HIGH_ACCURACY, high), (LOW_ACCURACY, low))
+        if bands.any()
+    }
+    per_image |= means | accuracies
+    contrast, contrast_ends = np.nan, (np.nan, np.nan)
     if high.any() and low.any():
         values = means[HIGH_DROP] - means[LOW_DROP]
         per_image[CONTRAST] = values
-        contrast, ends = float(values.mean()), mean_interval(values)
+        contrast, contrast_ends = float(values.mean()), mean_interval(values)
     columns = paired.columns()
     columns.pop("drop_error")
     columns["drop_low"], columns["drop_high"] = lows, highs = paired.drop_intervals()
@@ -201,6 +209,10 @@ def _results(
         for bands in (every, high, low)
     ]
     (mean_low, mean_high), (high_low, high_high), (low_low, low_high) = of_bands
+    ends = {name: mean_interval(values) for name, values in accuracies.items()}
+    (above_low, above_high), (below_low, below_high) = (
+        ends.get(name, (np.nan, np.nan)) for name in (HIGH_ACCURACY, LOW_ACCURACY)
+    )
     rows = FrequencyRobustness(
         frequency=frequencies,
         rms=strength,
@@ -209,14 +221,18 @@ def _results(
         clean_nll=paired.nll,
         classes=paired.classes,
         contrast=contrast,
-        contrast_low=ends[0],
-        contrast_high=ends[1],
+        contrast_low=contrast_ends[0],
+        contrast_high=contrast_ends[1],
         mean_drop_low=mean_low,
         mean_drop_high=mean_high,
         high_drop_low=high_low,
         high_drop_high=high_high,
         low_drop_low=low_low,
         low_drop_high=low_high,
+        high_accuracy_low=above_low,
+        high_accuracy_high=above_high,
+        low_accuracy_low=below_low,
+        low_accuracy_high=below_high,
         band_shape=band_shape,
         left_out=", ".join(f"{f:g}π" for f in frequencies[~filled]),
         provenance=run.provenance,
