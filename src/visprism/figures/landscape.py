@@ -273,10 +273,11 @@ def _(result: Rings, ax: Axes) -> Axes:
             linestyle=style,
             marker="o",
             markersize=3,
+            markerfacecolor=INK if style == "-" else "white",
             label=label,
         )
     if result.has_batch_norm:
-        ax.legend(fontsize="x-small", frameon=False)
+        ax.legend(fontsize="x-small", frameon=False, handlelength=3.2)
     infos = Rings.infos()
     ax.set(xlabel=infos["radius"].label, ylabel=infos["rise"].heading, xlim=(0, None))
     return ax

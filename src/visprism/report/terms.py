@@ -2,10 +2,12 @@
 
 import re
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from markupsafe import Markup, escape
 
 from visprism.core.files import slug
+from visprism.results.paper_claims import PAPER_CLAIMS
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,7 @@ TERMS = (
     ),
 )
 
+_CLAIM = re.compile(rf"\bclaim ({'|'.join(PAPER_CLAIMS)})\b")
 _BY_TEXT = re.compile(
     "|".join(
         rf"(?P<t{i}>(?<![\w-])(?:{t.pattern or re.escape(t.name)})(?![\w-]))"
@@ -231,7 +234,15 @@ class TermLinks:
     used: dict[str, set[str]] = field(default_factory=dict)  # by part: names of terms
 
     def __call__(self, text: str, part: str) -> Markup:
-        """The text as HTML; terms that the part of the page does not have yet are links."""
+        """The text as HTML; claims, and terms that the part does not have yet, are links."""
+        pieces = _CLAIM.split(text)  # texts and codes of claims in turn
+        claims = [_claim_link(code) for code in pieces[1::2]]
+        texts = [self._with_terms(piece, part) for piece in pieces[::2]]
+        return Markup("").join(
+            x for pair in zip_longest(texts, claims, fillvalue="") for x in pair
+        )
+
+    def _with_terms(self, text: str, part: str) -> Markup:
         pieces, end = [], 0
         seen = self.used.setdefault(part, set())
         for match in _BY_TEXT.finditer(text):
@@ -248,6 +259,13 @@ class TermLinks:
         """The terms that the page has so far."""
         names = set().union(*self.used.values())
         return [term for term in TERMS if term.name in names]
+
+
+def _claim_link(code: str) -> Markup:
+    tip = f"Claim {code} of Park & Kim (2022): {PAPER_CLAIMS[code].statement}"
+    return Markup('<a class="term" href="#{}" data-tip="{}">claim {}</a>').format(
+        code, tip, code
+    )
 
 
 def _link(term: Term, text: str) -> Markup:

@@ -310,7 +310,7 @@ class KindAblations(Result):
                 unit=POINTS,
                 over="images",
                 claim="C10" if comparison in (_EARLY_CONV, _LATE_ATTENTION) else "",
-                verdict=self._verdict(i),
+                verdict=self._shared_verdict(i),
                 reading=self._reading(i),
                 subject=str(comparison),
                 measure=mean_drop_label(str(ablated), "", self.replacement),
@@ -319,6 +319,12 @@ class KindAblations(Result):
                 zip(self.ablated.tolist(), self.comparison.tolist(), strict=True)
             )
         )
+
+    def _shared_verdict(self, row: int) -> Verdict:
+        """That of ablated blocks and of ablated convolutions; undecided if they disagree."""
+        same = np.flatnonzero(self.comparison == self.comparison[row])
+        verdicts: set[Verdict] = {self._verdict(int(i)) for i in same}
+        return verdicts.pop() if len(verdicts) == 1 else "undecided"
 
     def _verdict(self, row: int) -> Verdict:
         """Claim C10: early convolutions and late attentions of a stage matter most.

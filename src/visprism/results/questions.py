@@ -31,10 +31,14 @@ CONFIDENCE = Question("Is the model over- or underconfident?", "calibration")
 TEMPERATURE = Question("Which temperature calibrates the model?", "calibration")
 
 HIGH_NOISE = Question(
-    "How much does high-frequency noise reduce accuracy?", "robustness", "High-frequency noise"
+    "How much does high-frequency noise reduce accuracy?",
+    "robustness",
+    "Drop under high-frequency noise",
 )
 LOW_NOISE = Question(
-    "How much does low-frequency noise reduce accuracy?", "robustness", "Low-frequency noise"
+    "How much does low-frequency noise reduce accuracy?",
+    "robustness",
+    "Drop under low-frequency noise",
 )
 NOISE_FREQUENCY = Question(
     "Is the model more sensitive to high- or to low-frequency noise?", "robustness"
