@@ -3,7 +3,8 @@
     python benchmarks/migration.py --authors DIR --write
 
 DIR is a clone of github.com/xxxnell/how-do-vits-work. The script runs in an environment with
-visprism and the peers: pyhessian, loss_landscapes, torch_cka and imagecorruptions. What is not
+visprism and the peers: pyhessian, loss_landscapes, torch_cka, imagecorruptions and torchattacks
+(without its dependencies). What is not
 installed is left out, with the reason. Each row has both numbers, or the largest difference of
 many. The rows stand in benchmarks/results/migration.json and in docs/migration.md.
 """
@@ -63,12 +64,18 @@ NETWORKS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def shapes(number: int) -> tuple[Tensor, Tensor]:
-    """Normalized drawn shapes and their classes."""
+def pixels_of_shapes(number: int) -> tuple[Tensor, Tensor]:
+    """Drawn shapes in 0 ... 1 and their classes."""
     data = vp.load_data("shapes?size=32", limit=number)
     pixels = np.stack([np.asarray(image) for image in data.read(range(number))])
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
-    return (images - 0.5) / 0.25, torch.from_numpy(data.targets[:number]).long()
+    return images, torch.from_numpy(data.targets[:number]).long()
+
+
+def shapes(number: int) -> tuple[Tensor, Tensor]:
+    """Normalized drawn shapes and their classes."""
+    images, targets = pixels_of_shapes(number)
+    return (images - 0.5) / 0.25, targets
 
 
 def checkpoints_of_the_authors() -> Iterator[Row]:
@@ -231,6 +238,48 @@ def attention_rollout() -> Iterator[Row]:
     yield many("vit-explain", "rollout of 256 patches, largest 1", theirs, ours)
 
 
+def robust_accuracy() -> Iterator[Row]:
+    """AutoAttack's APGD as torchattacks has it, and FGSM, which has no randomness."""
+    import torchattacks
+
+    loaded = vp.load_model("resnet20.shapes")
+    mean, std = (
+        torch.tensor(values)[:, None, None]
+        for values in (loaded.preprocessing.mean, loaded.preprocessing.std)
+    )
+
+    class WithNormalization(nn.Module):
+        def forward(self, pixels: Tensor) -> Tensor:
+            return loaded.model((pixels - mean) / std)
+
+    pixels, targets = pixels_of_shapes(256)
+    peer, epsilon = WithNormalization().eval(), 4 / 255
+    with torch.no_grad():
+        clean = (peer(pixels).argmax(1) == targets).double().mean().item()
+    theirs = {
+        "fgsm": torchattacks.FGSM(peer, eps=epsilon),
+        "apgd": torchattacks.APGD(peer, eps=epsilon, steps=50, loss="ce"),
+        "apgd-t": torchattacks.APGDT(peer, eps=epsilon, steps=50, n_classes=10),
+    }
+    attacks = [
+        vp.Attack("fgsm", epsilon),
+        vp.Attack("apgd", epsilon, steps=50),
+        vp.Attack("apgd-t", epsilon, steps=50, loss="dlr"),
+    ]
+    result, _ = vp.adversarial(
+        loaded.model,
+        [((pixels - mean) / std, targets)],
+        attacks,
+        mean=loaded.preprocessing.mean,
+        std=loaded.preprocessing.std,
+    )
+    yield row("RobustBench", "accuracy", clean, result.clean_accuracy)
+    for (name, attack), ours in zip(theirs.items(), result.accuracy.tolist(), strict=False):
+        hit = peer(attack(pixels, targets)).argmax(1)
+        quantity = f"accuracy under {name.upper()}, L∞ norm 4/255, 256 images"
+        yield row("RobustBench", quantity, (hit == targets).double().mean().item(), ours)
+
+
 def row(peer: str, quantity: str, theirs: float, ours: float) -> Row:
     values = {"theirs": theirs, "ours": ours, "difference": abs(theirs - ours)}
     return {"peer": peer, "quantity": quantity, **values}
@@ -249,6 +298,7 @@ WAYS: dict[str, Callable[[], Iterator[Row]]] = {
     "loss_landscapes": line_of_losses,
     "torch_cka": similarity,
     "imagecorruptions": corrupted_images,
+    "torchattacks": robust_accuracy,
     "rollout": attention_rollout,
 }
 
@@ -284,7 +334,8 @@ def main() -> None:
                 flush=True,
             )
     if arguments.write:
-        content = {"setting": setting(), "ways": ways}
+        versions = stored.get("setting", {}).get("versions", {})  # of ways that are not run now
+        content = {"setting": setting(versions), "ways": ways}
         RESULTS.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         PAGE.write_text(with_tables(PAGE.read_text("utf-8"), ways), encoding="utf-8")
 
@@ -309,8 +360,9 @@ def with_tables(text: str, ways: dict[str, list[Row]]) -> str:
     return "\n## ".join(sections)
 
 
-def setting() -> dict[str, Any]:
-    versions = {}
+def setting(versions: dict[str, str]) -> dict[str, Any]:
+    """The versions, with those of earlier runs, and the date."""
+    versions = dict(versions)
     for name in (
         "visprism",
         "torch",
@@ -318,6 +370,7 @@ def setting() -> dict[str, Any]:
         "loss-landscapes",
         "torch-cka",
         "imagecorruptions",
+        "torchattacks",
     ):
         with contextlib.suppress(PackageNotFoundError):
             versions[name] = version(name)
