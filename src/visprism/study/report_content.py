@@ -185,11 +185,16 @@ def _subtitle(study: Study) -> str:
 
 def _unequal_training(study: Study) -> str:
     """A remark where models whose training is known saw different numbers of images."""
-    weights, cards = study.header.get("weights", {}), pretrained_cards()
-    known = {n: cards[w["source"]] for n, w in weights.items() if w["source"] in cards}
-    if len({card.train_images * card.epochs for card in known.values()}) < 2:
+    cards = pretrained_cards()
+    card_of = {
+        name: cards[stored["source"]]
+        for name, stored in study.header.get("weights", {}).items()
+        if stored["source"] in cards
+    }
+    number_of = {name: c.train_images * c.epochs for name, c in card_of.items()}
+    if len(set(number_of.values())) < 2:
         return ""
-    seen = (f"{card.train_images * card.epochs:,} ({name})" for name, card in known.items())
+    seen = (f"{number:,} ({name})" for name, number in number_of.items())
     return f" They were trained on different numbers of images: {', '.join(seen)}."
 
 
