@@ -240,7 +240,7 @@ def attention_rollout() -> Iterator[Row]:
 
 def robust_accuracy() -> Iterator[Row]:
     """AutoAttack's APGD as torchattacks has it, and FGSM, which has no randomness."""
-    import torchattacks
+    torchattacks = importlib.import_module("torchattacks")
 
     loaded = vp.load_model("resnet20.shapes")
     mean, std = (
