@@ -24,8 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "claims_of_speed.json"
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results" / "claims_of_speed.json"
 Rows = Iterator[tuple[str, float]]
 
 
@@ -217,15 +217,22 @@ def claims_of(benchmark: Benchmark, *, quick: bool) -> Iterator[Claim]:
     """The ratios of one script, which runs in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder) / "results.json"
-        own = [sys.executable, str(HERE), "--script", benchmark.script, "--into", str(into)]
-        done = subprocess.run(
-            [*own, *(benchmark.quick if quick else ())],
+        command = [
+            sys.executable,
+            str(FOLDER),
+            "--script",
+            benchmark.script,
+            "--into",
+            str(into),
+        ]
+        process = subprocess.run(
+            [*command, *(benchmark.quick if quick else ())],
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        if process.returncode:
+            last = (process.stderr.strip().splitlines() or ["no message"])[-1]
             print(f"{benchmark.script}: failed, {last}", flush=True)
             return
         content = json.loads(into.read_text("utf-8"))
@@ -253,7 +260,7 @@ def print_claims(claims: list[Claim]) -> None:
 def setting(*, quick: bool) -> dict[str, Any]:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
-        cwd=HERE,
+        cwd=FOLDER,
         capture_output=True,
         text=True,
         check=False,
