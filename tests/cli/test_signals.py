@@ -61,6 +61,19 @@ def test_a_study_ends_at_a_signal_and_goes_on(tmp_path, number):
     assert not Study.load(tmp_path / "out").failures
 
 
+def test_an_impatient_second_signal_changes_nothing(tmp_path):
+    generator = random.Random(0)
+    for _ in range(3):
+        process = started(COMMANDS["examine"], tmp_path)
+        time.sleep(generator.uniform(0.5, 3))
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            time.sleep(generator.uniform(0.02, 0.3))
+        code, last = ended(process)
+        assert code in (130, 0)
+        assert last.startswith("visprism: interrupted; ") == (code != 0)
+
+
 @pytest.mark.parametrize("number", CODES, ids=lambda n: signal.Signals(n).name)
 def test_training_ends_at_a_signal_and_goes_on_to_the_same_bits(tmp_path, number):
     generator = random.Random(int(number))

@@ -34,9 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         code = arguments.run(arguments)
         sys.stdout.flush()
-        if argv is None:  # all is written; while Python ends, a signal would be a failure
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)
+        if argv is None:  # all is written
+            _ignore_signals()
     except BrokenPipeError:  # the reader, such as `head`, has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -44,13 +43,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"visprism: {with_flags(str(error), flags)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interruption:  # a command that has kept results says so
+        if argv is None:
+            _ignore_signals()
         message = str(interruption) or "nothing was written"
         print(f"visprism: interrupted; {message}", file=sys.stderr)
         return 128 + (_SIGNALS.pop() if _SIGNALS else signal.SIGINT)
     return code or 0
 
 
+_SIGNAL_NUMBERS = (signal.SIGINT, signal.SIGTERM)
 _SIGNALS: list[int] = []  # that asked this process to end, beside Ctrl-C
+
+
+def _ignore_signals() -> None:
+    """Ignore signals: one that arrives while Python ends its threads aborts the process."""
+    for number in _SIGNAL_NUMBERS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
