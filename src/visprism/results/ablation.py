@@ -288,7 +288,7 @@ class KindAblations(Result):
                 f"{experiment_text(ablated, self.replacement)}, {comparison}: mean accuracy "
                 "drop "
                 f"{points_text(self.drop[i], self.drop_low[i], self.drop_high[i])} over "
-                f"{self.num_blocks[i]} block{'' if self.num_blocks[i] == 1 else 's'} and {images}"
+                f"{self.num_blocks[i]} block{'s' * bool(self.num_blocks[i] > 1)} and {images}"
             )
             text += missing_interval(float(self.drop_low[i]), self.provenance.images)
             if self.drop_low[i] <= 0 <= self.drop_high[i]:

@@ -67,7 +67,7 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             probe = folder / ".visprism-write-test"
             probe.touch()
-            probe.unlink()
+            probe.unlink(missing_ok=True)  # another process of this study may be faster
             remove_leftovers(folder)
             others = [name for name in _REPLACED if (folder / name).exists()]
         except OSError as error:
