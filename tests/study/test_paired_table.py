@@ -21,8 +21,9 @@ from visprism.results.perturbations import (
 )
 from visprism.results.predictions import Outcomes, error_consistency
 from visprism.study import Study, examine
+from visprism.study.rows import Difference, Row
 from visprism.study.study import Entry
-from visprism.study.table import Difference, Row, comparison_rows
+from visprism.study.table import comparison_rows
 
 SIDE = 4  # of the token grid
 IMAGES = 32

@@ -10,8 +10,8 @@ from visprism.core.provenance import Provenance
 from visprism.report.tables import DASH
 from visprism.results.answers import Answer
 from visprism.results.findings import Finding
+from visprism.study.rows import Row
 from visprism.study.study import Study
-from visprism.study.table import Row
 
 _VERDICTS = (
     "C1 to C16 are claims of Park and Kim (2022). A verdict is about all rows of a question "

@@ -13,7 +13,8 @@ from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.results.base import Result
 from visprism.results.findings import Finding
-from visprism.study.table import Row, comparison_rows, pairs_of
+from visprism.study.rows import Row
+from visprism.study.table import comparison_rows, pairs_of
 
 Kind = Literal["failed", "skipped", "no time"]
 

@@ -6,7 +6,7 @@ from math import isfinite
 
 from visprism.results.answers import DISAGREE, Answer
 from visprism.results.questions import Question, question_of
-from visprism.study.table import Row
+from visprism.study.rows import Row
 
 _ALL_MODELS = 3  # that a sentence lists; of more, the lowest and the highest value
 _EQUAL = 0.05  # relative difference up to which values count as about equal
