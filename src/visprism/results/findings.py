@@ -14,21 +14,74 @@ class Code:
 
     title: str
     severity: Severity
+    meaning: str  # in one sentence
 
 
 # Codes never change their meaning; a code that is not used any more is not used again.
 CODES: dict[str, Code] = {
-    "VP101": Code("Accuracy not significantly above chance", "warning"),
-    "VP102": Code("Too few images for the expected calibration error", "note"),
-    "VP103": Code("The gradient of the attack vanishes", "warning"),
-    "VP104": Code("CKA is near its permutation null", "note"),
-    "VP105": Code("Frozen and re-estimated BatchNorm disagree", "warning"),
-    "VP106": Code("Eigenvalues did not converge", "warning"),
-    "VP107": Code("The two references of the high-frequency amplitude disagree", "note"),
-    "VP108": Code("Dead channels", "note"),
-    "VP109": Code("Blocks that change nothing", "note"),
-    "VP110": Code("Sharpness above 2 / learning rate", "note"),
-    "VP111": Code("Negative curvature that the leading eigenvalues do not show", "note"),
+    "VP101": Code(
+        "Accuracy not significantly above chance",
+        "warning",
+        "The model may not have been trained on these classes: other quantities of its "
+        "accuracy describe nothing that it learned.",
+    ),
+    "VP102": Code(
+        "Too few images for the expected calibration error",
+        "note",
+        "A calibrated model has a positive ECE in so few images: read the debiased ECE.",
+    ),
+    "VP103": Code(
+        "The gradient of the attack vanishes",
+        "warning",
+        "The attack cannot move where the gradient is 0, so that the model looks more "
+        "robust than it is.",
+    ),
+    "VP104": Code(
+        "CKA is near its permutation null",
+        "note",
+        "The similarity is not larger than that of shuffled images: use larger batches.",
+    ),
+    "VP105": Code(
+        "Frozen and re-estimated BatchNorm disagree",
+        "warning",
+        "The running statistics of BatchNorm do not fit the changed weights: compare "
+        "networks by the re-estimated values.",
+    ),
+    "VP106": Code(
+        "Eigenvalues did not converge",
+        "warning",
+        "An eigenvalue lies within the residual of the stated value, but its rank is not "
+        "certain.",
+    ),
+    "VP107": Code(
+        "The two references of the high-frequency amplitude disagree",
+        "note",
+        "The block changes the mean and the high frequencies differently: it is called "
+        "neither low-pass nor high-pass.",
+    ),
+    "VP108": Code(
+        "Dead channels",
+        "note",
+        "These channels are 0 for every image, and lower means over channels.",
+    ),
+    "VP109": Code(
+        "Blocks that change nothing",
+        "note",
+        "The output of these blocks equals their input, as in networks whose residual "
+        "branches start at zero.",
+    ),
+    "VP110": Code(
+        "Sharpness above 2 / learning rate",
+        "note",
+        "Plain gradient descent with this learning rate would diverge along the leading "
+        "eigenvector.",
+    ),
+    "VP111": Code(
+        "Negative curvature that the leading eigenvalues do not show",
+        "note",
+        "The smallest eigenvalue is negative although the leading ones are positive: "
+        "compare smallest eigenvalues, not NEP alone.",
+    ),
 }
 
 
