@@ -267,3 +267,19 @@ def test_a_folder_of_another_study_is_refused(studied, capsys):
 def test_no_model_matches_a_pattern(capsys):
     sentence = refused(capsys, "models", "qqqqq")
     assert "pattern must match a model of the zoo, timm or torchvision" in sentence
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["anatomy", "MODEL"],
+        ["harmonize", "MODEL", "--out", "OUT"],
+        ["train", "quick", "--model", "MODEL", *TINY[:4], "--epochs", "1", "--out", "OUT"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_model_whose_forward_fails_is_refused_by_every_command(modules, out, capsys, command):
+    names = {"MODEL": f"{modules}:two", "OUT": str(out)}
+    sentence = refused(capsys, *(names.get(word, word) for word in command))
+    assert "cannot process float32 images" in sentence
+    assert "missing 1 required positional argument: 'y'" in sentence

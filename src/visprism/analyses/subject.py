@@ -10,7 +10,7 @@ from jaxtyping import UInt8
 from torch import Tensor, nn
 
 from visprism.analyses.output_passes import OutputPasses
-from visprism.anatomy import Anatomy, attentions, dissect
+from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
@@ -272,32 +272,23 @@ def dissected(
     Raises:
         InputError: if the model is in training mode or fails on the images.
     """
-    from visprism.measure.batches import on_device
-
     batch = images.batches(preprocessing, batch_size=2, limit=2)[0]
     example = batch[0] if isinstance(batch, tuple | list) else batch
-    try:
-        with run.compute.borrow(model), torch.no_grad():
-            return dissect(model, on_device(example, run.compute))
-    except InputError as error:
-        raise InputError(f"{name}: {error}" if name else str(error)) from error
-    except Exception as error:  # whatever a user's forward raises
-        title = name or type(model).__name__
-        raise InputError(_refusal(title, model, example, error)) from error
+    return dissected_on(model, example, run, name)
 
 
-def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:  # noqa: ANN401
-    """Why a model cannot process the images, with what it was given."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    reason = reason.removesuffix(", but expected one of:").rstrip(" .:")
-    if isinstance(given, Mapping):
-        return (
-            f"{name} cannot process a mapping with {', '.join(map(str, given))}: {reason}. "
-            "Pass batches of images, or of (images, targets)."
-        )
-    kind = str(given.dtype).removeprefix("torch.")
-    text = f"{name} cannot process {kind} images of {'x'.join(map(str, given.shape[1:]))}"
-    dtypes = {str(p.dtype).removeprefix("torch.") for p in model.parameters()}
-    if len(dtypes) == 1 and dtypes != {kind}:
-        return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
-    return f"{text}: {reason}. Pass images of the shape that its forward takes."
+def dissected_on(
+    model: nn.Module,
+    example: Any,  # noqa: ANN401 (images, or a mapping that a user's loader gives)
+    run: Run = DEFAULT_RUN,
+    name: str = "",
+) -> Anatomy:
+    """The anatomy of a model on given images; errors begin with its name.
+
+    Raises:
+        InputError: if the model is in training mode or fails on the images.
+    """
+    from visprism.measure.batches import on_device
+
+    with errors_of_model(model, example, name), run.compute.borrow(model), torch.no_grad():
+        return dissect(model, on_device(example, run.compute))

@@ -36,7 +36,14 @@ from visprism.anatomy.run.replaced_parts import (
     token_parts,
 )
 from visprism.anatomy.run.surgery import ablate, replace, watch, watch_tokens
-from visprism.anatomy.trace.forward import Images, batch_size, check_repeatable, forward, pixels
+from visprism.anatomy.trace.forward import (
+    Images,
+    batch_size,
+    check_repeatable,
+    errors_of_model,
+    forward,
+    pixels,
+)
 from visprism.anatomy.trace.layout import Layout
 
 __all__ = [
@@ -68,6 +75,7 @@ __all__ = [
     "convolutional_blocks",
     "costs",
     "dissect",
+    "errors_of_model",
     "first_images",
     "forward",
     "forward_from_cut",

@@ -12,7 +12,8 @@ def anatomy(arguments: Namespace) -> None:
     import numpy as np
     import torch
 
-    from visprism.anatomy import costs, dissect
+    from visprism.analyses.subject import dissected_on
+    from visprism.anatomy import costs
     from visprism.core.files import output_folder, slug
     from visprism.core.rng import stream
     from visprism.figures import panel, save_figure
@@ -22,7 +23,8 @@ def anatomy(arguments: Namespace) -> None:
     loaded = load_model(arguments.model, pretrained=arguments.pretrained, seed=arguments.seed)
     height, width = arguments.size or loaded.preprocessing.size
     noise = torch.randn(2, 3, height, width, generator=stream(arguments.seed, "noise"))
-    table = costs(dissect(loaded.model, noise)).with_provenance(model=loaded.name)
+    blocks = dissected_on(loaded.model, noise, name=loaded.name)
+    table = costs(blocks).with_provenance(model=loaded.name)
     outputs = (
         "x".join(str(int(n)) for n in row if n)
         for row in zip(table.channels, table.height, table.width, strict=True)

@@ -30,6 +30,7 @@ def harmonize(arguments: Namespace) -> None:
 
     import torch
 
+    from visprism.anatomy import errors_of_model
     from visprism.core.files import output_folder
     from visprism.core.processes import require_single_process
     from visprism.figures import panel, save_figure
@@ -45,7 +46,8 @@ def harmonize(arguments: Namespace) -> None:
         search, network = _search(arguments, msa)
         placement = search.best
     images = torch.zeros(2, 3, *network.preprocessing.size)
-    blocks = conv_blocks(network.model, images)
+    with errors_of_model(network.model, images):
+        blocks = conv_blocks(network.model, images)
     names = select_blocks(blocks, placement)
     alternet = convert(network.model, images, names, **asdict(msa), seed=arguments.seed)
     with output_folder(arguments.out) as folder:

@@ -7,7 +7,8 @@ from typing import Literal
 from visprism.results.text import resolved
 
 POINTS = "percentage points"  # unit of a difference of two fractions
-DISAGREE = "the measures disagree"  # in the reading of an answer without a verdict
+# In the reading of an answer without a verdict.
+DISAGREE, ONE_MEASURE = "the measures disagree", "only one measure is significant"
 Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
 

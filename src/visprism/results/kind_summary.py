@@ -14,7 +14,7 @@ import numpy as np
 
 from visprism.core.statistics import t_quantile
 from visprism.results import questions
-from visprism.results.answers import DISAGREE, Answer, Verdict
+from visprism.results.answers import DISAGREE, ONE_MEASURE, Answer, Verdict
 from visprism.results.base import Result, column, result_type
 from visprism.results.findings import Finding
 from visprism.results.shapes import PerBlock
@@ -275,7 +275,9 @@ def _answers(summary: KindSummary) -> tuple[Answer, ...]:
         ):
             signs = [int(directions[rows[q]]) for q in pair if q in rows]
             agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
-            unclear = DISAGREE if {-1, 1} <= {*signs} else "not significant"
+            unclear = "not significant"
+            if any(signs):
+                unclear = DISAGREE if {-1, 1} <= {*signs} else ONE_MEASURE
             answers += [
                 replace(
                     _answer(summary, rows[quantity], kind),

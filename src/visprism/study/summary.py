@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from visprism.results.answers import DISAGREE, Answer
+from visprism.results.answers import DISAGREE, ONE_MEASURE, Answer
 from visprism.results.questions import Question, question_of
 from visprism.study.rows import Row
 
@@ -45,7 +45,7 @@ def _sentence(question: Question, rows: Sequence[Row], models: Sequence[str]) ->
     others = [row for row in rows if row.measure != measure]
     parts = [p for row in rows if row.measure == measure for p in _parts(row, others, models)]
     text = f"{'; '.join(parts)}." if parts else ""
-    if DISAGREE in text:
+    if DISAGREE in text or ONE_MEASURE in text:
         measure = ", and ".join(dict.fromkeys(row.measure for row in rows))
     return Sentence(
         question,
@@ -58,7 +58,7 @@ def _sentence(question: Question, rows: Sequence[Row], models: Sequence[str]) ->
 def _parts(row: Row, others: Sequence[Row], models: Sequence[str]) -> list[str]:
     """The answers of a row and its difference.
 
-    Where measures disagree, the numbers of the other rows about the same part follow.
+    Where measures do not agree, the numbers of the other rows about the same part follow.
     """
     cells = {name: row.cells[name] for name in models if name in row.cells}
     if not cells:
@@ -87,8 +87,8 @@ def _model_text(name: str, answer: Answer) -> str:
 
 
 def _others(name: str, answer: Answer, others: Sequence[Row]) -> str:
-    """What the other measures of the same part say, where they disagree."""
-    if DISAGREE not in answer.reading:
+    """What the other measures of the same part say, where they do not agree."""
+    if DISAGREE not in answer.reading and ONE_MEASURE not in answer.reading:
         return ""
     cells = (row.cells[name] for row in others if name in row.cells)
     return "".join(f" and {a.number}" for a in cells if a.subject == answer.subject)

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from visprism.anatomy import forward
+from visprism.anatomy import errors_of_model, forward
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import processes, rank
@@ -303,8 +303,9 @@ def _teacher(job: Job) -> nn.Module | None:
 def _check_classes(job: Job, network: LoadedModel, images: ImageSet) -> None:
     """Require one logit per class of the images, tested on an image of zeros."""
     height, width = job.size or network.preprocessing.size
-    with torch.no_grad():
-        outputs = forward(network.model, torch.zeros(1, 3, height, width))
+    zeros = torch.zeros(1, 3, height, width)
+    with errors_of_model(network.model, zeros), torch.no_grad():
+        outputs = forward(network.model, zeros)
     logits, _ = class_and_distillation_logits(outputs)
     if images.num_classes and logits.shape[1:] != (images.num_classes,):
         raise InputError(

@@ -33,6 +33,44 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     return _logits(model(images), model)
 
 
+@contextmanager
+def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[None]:  # noqa: ANN401
+    """Errors of a model on its first images become one sentence with its name.
+
+    Args:
+        model: that is called in the context.
+        given: images, or a mapping.
+        name: of the model; without one, its class is named where its own code fails.
+
+    Raises:
+        InputError: for whatever the model raises.
+    """
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{name}: {error}" if name else str(error)) from error
+    except Exception as error:  # whatever a user's forward raises
+        title = name or type(model).__name__
+        raise InputError(_refusal(title, model, given, error)) from error
+
+
+def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:  # noqa: ANN401
+    """Why a model cannot process the images, with what it was given."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    reason = reason.removesuffix(", but expected one of:").rstrip(" .:")
+    if isinstance(given, Mapping):
+        return (
+            f"{name} cannot process a mapping with {', '.join(map(str, given))}: {reason}. "
+            "Pass batches of images, or of (images, targets)."
+        )
+    kind = str(given.dtype).removeprefix("torch.")
+    text = f"{name} cannot process {kind} images of {'x'.join(map(str, given.shape[1:]))}"
+    dtypes = {str(p.dtype).removeprefix("torch.") for p in model.parameters()}
+    if len(dtypes) == 1 and dtypes != {kind}:
+        return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
+    return f"{text}: {reason}. Pass images of the shape that its forward takes."
+
+
 @torch.no_grad()
 def check_repeatable(model: nn.Module, images: Images) -> None:
     """Check that two forward passes agree; buffers are restored.
