@@ -5,6 +5,7 @@ The streams, their grids and their blocks are written by hand from the papers.
 
 from fnmatch import fnmatchcase
 
+import numpy as np
 import pytest
 import torch
 from timm.models.coat import CoaT
@@ -12,8 +13,10 @@ from timm.models.crossvit import CrossVit
 from timm.models.hrnet import hrnet_w18_small
 from timm.models.nasnet import NASNetALarge
 from timm.models.tnt import TNT
+from torch import nn
 
 from visprism.anatomy import costs, dissect, watch
+from visprism.measure.features import FourierProbe, observe
 
 
 def images(side):
@@ -221,3 +224,40 @@ def test_a_patch_of_the_image_is_one_position_of_the_patch_stream_of_tnt():
         model(changed)
     different = (maps["proj"] != before).any(1)[0]
     assert different.nonzero().tolist() == [[2, 1]]
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return x + self.conv(x).relu()
+
+
+class Merging(nn.Module):
+    """Two streams of residual blocks, which a convolution of their concatenation merges."""
+
+    def __init__(self):
+        super().__init__()
+        self.fine = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), Residual(), Residual())
+        self.coarse = nn.Sequential(nn.Conv2d(3, 8, 5, 4, 2), Residual())
+        self.fuse = nn.Conv2d(16, 8, 1)
+        self.last = Residual()
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        fine, coarse = self.fine(x), self.coarse(x)
+        coarse = nn.functional.interpolate(coarse, size=fine.shape[-2:])
+        x = self.last(self.fuse(torch.cat([fine, coarse], 1)))
+        return self.head(x.mean((2, 3)))
+
+
+def test_a_block_that_merges_streams_continues_none_of_them():
+    anatomy = dissect(Merging().eval(), images(32))
+    assert anatomy["fuse"].previous == ""
+    assert anatomy["last"].previous is None  # the block before
+    (spectrum,) = observe(anatomy, [images(32)], [FourierProbe()])
+    changes = dict(zip(spectrum.block, spectrum.change, strict=True))
+    assert np.isnan(changes["fuse"])
+    assert np.isfinite(changes["last"])

@@ -192,7 +192,9 @@ def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the f
 def _imported(path: Path) -> Iterator[Mapping[str, Any]]:
     """The names in a Python file; it may import its neighbors, also inside its functions."""
     if not path.is_file():
-        raise InputError(f"the file {path} must exist")
+        raise InputError(
+            f"the file {path} must exist. Run the command in the folder that it is relative to"
+        )
     name = f"visprism_file_{path.stem}"
     module_spec = spec_from_file_location(name, path)
     assert module_spec is not None  # a name that ends in .py is always importable

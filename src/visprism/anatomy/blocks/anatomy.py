@@ -27,7 +27,8 @@ class Block:
     shape: tuple[int, ...]  # (C, H, W) of its feature map; without a layout, of its output
     layout: Layout | None  # None: its output has no spatial grid (such as the head's)
     stream: int = 0  # 0 for what everything passes through; parallel streams from 1 on
-    # Name of the block on a grid that it continues; None: the one before it in forward order.
+    # Name of the block on a grid that it continues; None: the one before it in forward order;
+    # "": none, as for the first one and where parallel streams merge.
     previous: str | None = None
     parameters: tuple[str, ...] = field(default=(), repr=False)  # names, as the model has them
     nodes: tuple[int, ...] = field(default=(), repr=False)  # of the graph

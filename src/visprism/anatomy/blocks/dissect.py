@@ -89,7 +89,7 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
                 shape=shape,
                 layout=layout,
                 stream=segment.stream,
-                previous=_previous(blocks, before),
+                previous="" if _merges(row, i) else _previous(blocks, before),
                 parameters=tuple(sorted({p for n in segment.nodes for p in n.parameters})),
                 nodes=_nodes(row, i),
                 start=before.end if before else 0,
@@ -107,6 +107,14 @@ def _forward_order(graph: Graph, row: Sequence[Segment]) -> list[int]:
         inputs = {i for node in segment.nodes for i in graph.nodes[node.index].inputs}
         order[segment.end] = max((order[i] + 1 for i in inputs & order.keys()), default=0)
     return list(order.values())
+
+
+def _merges(row: Sequence[Segment], i: int) -> bool:
+    """Whether a segment merges several parallel streams, so that it continues none of them."""
+    if row[i].stream:
+        return False
+    inputs = {source for node in row[i].nodes for source in node.inputs}
+    return len({part.stream for part in row[:i] if part.stream and part.end in inputs}) > 1
 
 
 def _previous(blocks: Sequence[Block], before: Block | None) -> str | None:
