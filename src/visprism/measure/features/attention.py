@@ -56,7 +56,8 @@ class AttentionProbe(Probe):
 
     def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
         """The quantities of `QUANTITIES` by image and head."""
-        attention, weights = x.attention, x.values
+        attention = x.attention
+        weights = x.values.to(torch.promote_types(x.values.dtype, torch.float32))
         queries, keys = attention.geometry.queries, attention.geometry.keys
         placed = _on_grid(queries, weights)
         share = placed / placed.sum(1, keepdim=True).clamp(min=1)  # of a query in its window
@@ -67,7 +68,7 @@ class AttentionProbe(Probe):
 
         on_grid = torch.einsum("bwhqk,wk->bwhq", weights, _on_grid(keys, weights))
         reach = (weights * _distances(attention, weights)[:, None]).sum(-1)
-        entropy = torch.special.entr(weights).sum(-1)
+        entropy = _entropy(weights)
         return torch.stack(
             [
                 mean(torch.where(on_grid > 0, reach / on_grid, 0)),
@@ -141,14 +142,20 @@ def _mutual_information(
     share: Float[Tensor, "w q"],
 ) -> Float[Tensor, "b w h"]:
     """Normalized mutual information: I(q; k) = H(k) - H(k | q)."""
-    of_keys = torch.special.entr(torch.einsum("bwhqk,wq->bwhk", weights, share)).sum(-1)
-    of_queries = torch.special.entr(share).sum(-1)[:, None]
+    of_keys = _entropy((share[:, None, None] @ weights).squeeze(-2))
+    of_queries = _entropy(share)[:, None]
     information = (of_keys - torch.einsum("bwhq,wq->bwh", entropy, share)).clamp(min=0)
     scale = (of_queries * of_keys).sqrt()
     return torch.where(scale > _ROUNDING, information / scale, 0)
 
 
 _ROUNDING = 1e-6  # an entropy that is 0 but for rounding
+
+
+def _entropy(shares: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows"]:
+    """-sum of p log p over the last axis; in half the time of `torch.special.entr`."""
+    logarithm = shares.clamp(min=torch.finfo(shares.dtype).tiny).log_()
+    return -logarithm.mul_(shares).sum(-1)
 
 
 def _cosine_with_others(weights: Float[Tensor, "b w h q k"]) -> Float[Tensor, "b h"]:

@@ -1,0 +1,113 @@
+"""Whether memory grows with the number of models and of images.
+
+Each case runs in a process of its own, of which the peak of resident memory is read. A study
+of 2, 6 and 12 models measures copies of one network, so that its size does not differ; passes
+over 500 to 50,000 images read the procedural shapes, and keep only what a result needs.
+
+    python benchmarks/memory.py            # prints the table
+    python benchmarks/memory.py --write    # and writes benchmarks/results/memory.json
+
+Claim: 12 models take at most 1.25 times the memory of 2, and 50,000 images at most 1.25 times
+that of 5,000.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results" / "memory.json"
+MODEL = "timm:resnet50"  # 98 MiB of weights
+ANALYSES = "fourier,variance,cka,ablation,frequency-noise,singular-values"
+STUDIES, PASSES = (2, 6, 12), (500, 5_000, 50_000)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--case", nargs=2, metavar=("KIND", "NUMBER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.case:
+        kind, number = arguments.case
+        start = time.perf_counter()
+        {"models": study_of, "images": pass_over}[kind](int(number))
+        print(json.dumps({"seconds": time.perf_counter() - start, "mebibytes": peak()}))
+        return
+    cases = [("models", n) for n in STUDIES] + [("images", n) for n in PASSES]
+    rows = []
+    for kind, number in cases:
+        rows.append({"kind": kind, "number": number} | fresh(kind, number))
+        print(f"{number:6} {kind}: {rows[-1]['mebibytes']:7.0f} MiB", flush=True)
+    of = {(row["kind"], row["number"]): row["mebibytes"] for row in rows}
+    ratios = {
+        "12 models over 2": of["models", 12] / of["models", 2],
+        "50,000 images over 5,000": of["images", 50_000] / of["images", 5_000],
+    }
+    for name, ratio in ratios.items():
+        print(f"{name}: {ratio:.2f}")
+    if arguments.write:
+        content = {"setting": setting(), "rows": rows, "ratios": ratios}
+        RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def study_of(models: int) -> None:
+    """A study, with its page, of copies of one network on 32 images of 64 pixels a side."""
+    from visprism.cli import main as command
+
+    # Dropout in the classifier has no effect in evaluation mode; the names differ.
+    names = [f"{MODEL}?drop_rate=0.{i + 1}" for i in range(models)]
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["--data", "shapes?size=64", "--size", "64", "--limit", "32"]
+        words += ["--analyses", ANALYSES, "--minutes", "none", "--out", folder]
+        if code := command(["examine", *names, *words]):
+            raise SystemExit(code)
+
+
+def pass_over(images: int) -> None:
+    """Fourier spectra, variances and predictions of the shipped ResNet-20 for so many images."""
+    import visprism as vp
+
+    loaded = vp.load_model("resnet20.shapes")
+    data = vp.load_data("shapes?size=32", limit=images)
+    feed = vp.batches(data, loaded.preprocessing, 64)
+    first = next(iter(feed))[0]
+    anatomy = vp.dissect(loaded.model, first[:2])
+    vp.observe(anatomy, feed, [vp.FourierProbe(), vp.VarianceProbe()])
+    vp.predict(loaded.model, feed)
+
+
+def peak() -> float:
+    """Peak of resident memory of this process in MiB, without what its parent held."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    line = next(x for x in status if x.startswith("VmHWM"))
+    return int(line.split()[1]) / 2**10
+
+
+def fresh(kind: str, number: int) -> dict[str, float]:
+    """Peak memory and seconds of one case in a process of its own."""
+    command = [sys.executable, __file__, "--case", kind, str(number)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(output.splitlines()[-1])
+
+
+def setting() -> dict:
+    """What the peaks were measured with."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
+        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
+        | {"python": platform.python_version()},
+        "model": MODEL,
+        "analyses": ANALYSES,
+    }
+
+
+if __name__ == "__main__":
+    main()
