@@ -71,7 +71,7 @@ def study_of(models: int) -> None:
 
 
 def pass_over(images: int) -> None:
-    """Fourier spectra, variances and predictions of the shipped ResNet-20 for so many images."""
+    """Fourier spectra, variances and predictions of the shipped ResNet-20."""
     import visprism as vp
 
     loaded = vp.load_model("resnet20.shapes")
