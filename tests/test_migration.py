@@ -18,7 +18,17 @@ CALLS = [
     if line.startswith("| `")
     for call in re.findall(r"`(vp\.[^`]*)`", line.split(" | ", 1)[1])
 ]
-SLOW = ("Landscape", "landscape", "Hessian", "Corruptions", "Adversarial", "alter_resnet50_32")
+SLOW = (
+    "Landscape",
+    "landscape",
+    "Hessian",
+    "spectral_density",
+    "top_eigenvalues",
+    "vp.trace",
+    "Corruptions",
+    "Adversarial",
+    "alter_resnet50_32",
+)
 
 
 @pytest.fixture(scope="module")

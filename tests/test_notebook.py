@@ -13,6 +13,9 @@ NOTEBOOK = Path(__file__).parents[1] / "examples" / "examine_your_model.py"
 ANALYSES = {"fourier", "variance", "cka", "hessian", "landscape", "calibration"}
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """The folder that the notebook ran in, and its names."""

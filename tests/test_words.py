@@ -9,6 +9,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ class Entry:
     remedy: str
 
 
+@cache
 def entries(kind: str) -> list[Entry]:
     lines = LIST.read_text("utf-8").splitlines()
     split = [re.split(r" \| ", line) for line in lines if line and not line.startswith("#")]

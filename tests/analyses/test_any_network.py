@@ -68,7 +68,9 @@ NETWORKS = {
     "convnext": _timm(
         "convnext_tiny", dims=(8, 12, 16, 20), depths=(1, 1, 1, 1), num_classes=CLASSES
     ),
-    "resnet": _timm("resnet18", num_classes=CLASSES),
+    "resnet": _timm(
+        "resnet18", channels=(8, 12, 16, 20), layers=(1, 1, 1, 1), num_classes=CLASSES
+    ),
     "hugging face vit": hugging_face_vit,
     "plain module": Plain,
 }
@@ -119,8 +121,14 @@ TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images
 PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("name", ADDED)
+PAIRS = [(name, network) for name in ADDED for network in NETWORKS]
+SLOW = {("hessian-by-block", "swin")}  # positive and negative eigenvalues are about as large
+
+
+@pytest.mark.parametrize(
+    ("name", "network"),
+    [pytest.param(*pair, marks=pytest.mark.slow if pair in SLOW else ()) for pair in PAIRS],
+)
 def test_it_works_on_any_network_or_says_why_not(name, network):
     analysis, anatomy = ANALYSES[name](**OPTIONS.get(name, {})), built(network)
     reason = REASONS.get((name, network))

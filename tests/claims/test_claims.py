@@ -227,6 +227,7 @@ def test_other_data_in_the_same_folder_are_refused(experiment):
         run_claims(["C14"], out=out, scale="test", data="shapes?size=16&seed=1")
 
 
+@pytest.mark.slow
 def test_a_claim_keeps_the_numbers_of_another(experiment):
     out, raw, _ = experiment
     later = run_claims(["C13"], out=out, scale="test", seeds=1)

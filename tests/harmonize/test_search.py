@@ -168,6 +168,7 @@ def test_candidates_begin_with_the_model_s_own_weights(model, images):
     assert all(torch.equal(weight, model.conv1.weight) for weight in seen)
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
     log = tmp_path / "search.jsonl"
     search_replacements(

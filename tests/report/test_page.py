@@ -219,7 +219,10 @@ def test_one_model_of_hostile_blocks_is_safe(study, make, tmp_path):
     assert EVIL in reader.values("data-block")
 
 
-@pytest.mark.parametrize(("models", "most"), [(2, 2_500_000 / 5), (12, 8_000_000 / 3)])
+@pytest.mark.parametrize(
+    ("models", "most"),
+    [(2, 2_500_000 / 5), pytest.param(12, 8_000_000 / 3, marks=pytest.mark.slow)],
+)
 def test_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
     study, make, tmp_path, models, most
 ):

@@ -101,6 +101,7 @@ def kills(folder, checkpoint_minutes, moments):
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_as_if_it_had_not(tmp_path, undisturbed):
     assert kills(tmp_path, 0.0, [3, 13, 20]) == 3
     same_run(tmp_path, undisturbed)

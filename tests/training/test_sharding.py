@@ -90,22 +90,26 @@ def test_each_process_has_half_of_the_numbers(both, kind):
     assert max(one, other) < 0.51 * total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["whole", "sam", "sgd"])
 def test_a_sharded_run_is_that_of_one_process(alone, both, name):
     """Clipping, mixing, parts, averages and an uneven number of test batches are in it."""
     same(both[0][name], alone[name])
 
 
+@pytest.mark.slow
 def test_with_bf16_the_runs_differ_by_its_rounding(alone, both):
     same(both[0]["bf16"], alone["bf16"], atol=2e-3)
     assert both[0]["bf16"][0]["2.weight"].dtype == torch.float32
     assert not torch.equal(both[0]["bf16"][0]["2.weight"], alone["sgd"][0]["2.weight"])
 
 
+@pytest.mark.slow
 def test_norms_and_dropout_are_those_of_processes_that_are_not_sharded(both):
     same(both[0]["norm"], both[0]["norm, not sharded"])
 
 
+@pytest.mark.slow
 def test_both_processes_have_the_whole_model_in_the_end(both):
     for name in ("whole", "resumed", "norm"):
         torch.testing.assert_close(both[0][name][0], both[1][name][0], rtol=0, atol=0)
@@ -115,6 +119,7 @@ def test_both_processes_have_the_whole_model_in_the_end(both):
 # What is kept.
 
 
+@pytest.mark.slow
 def test_files_are_those_of_one_process(both, folder):  # noqa: ARG001 (makes the files)
     files = [
         sorted(p.relative_to(folder / run) for p in (folder / run).rglob("*"))
@@ -134,14 +139,17 @@ def test_files_are_those_of_one_process(both, folder):  # noqa: ARG001 (makes th
     )
 
 
+@pytest.mark.slow
 def test_a_sharded_run_that_was_stopped_ends_as_if_it_had_not(both):
     same(both[0]["resumed"], both[0]["whole"], atol=0)
 
 
+@pytest.mark.slow
 def test_a_sharded_run_goes_on_in_one_process(both, folder):
     same(trained(RECIPE, folder / "alone"), both[0]["whole"])
 
 
+@pytest.mark.slow
 def test_a_run_of_one_process_goes_on_sharded(alone, both):
     same(both[0]["from one"], alone["whole"])
 
