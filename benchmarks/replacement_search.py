@@ -3,7 +3,8 @@
 The search starts from the weights of `resnet20.cifar10` that ship with the package and trains
 every candidate for a few epochs. Then the CNN, the network that the search chose and the
 network of the fixed rule (every second block from the end of the network) are trained with
-seeds that chose nothing. An interrupted run is resumed from OUT.
+seeds that chose nothing. Where the search chose no block, its network is the CNN. An
+interrupted run is resumed from OUT.
 
     python benchmarks/replacement_search.py --data parquet:DIR
     python benchmarks/replacement_search.py --data parquet:DIR --write   # and writes results/
@@ -80,9 +81,13 @@ def main() -> None:
         "chosen": list(result.best),
         "fresh seeds": values,
         "differences": {
-            name: asdict(decide(values[name]["validation accuracy"], cnn, "higher"))
-            for name in values
-            if name != "CNN" and (cnn := values["CNN"]["validation accuracy"])
+            name: asdict(
+                decide(
+                    row["validation accuracy"], values["CNN"]["validation accuracy"], "higher"
+                )
+            )
+            for name, row in values.items()
+            if name != "CNN"
         },
     }
     print(json.dumps(content, indent=1))
@@ -100,7 +105,10 @@ def fresh_seeds(
     fixed = select_blocks(conv_blocks(model, images), "alternate")
     log = SearchLog(job.folder / "fresh_seeds.jsonl", model, {"recipe": as_yaml(recipe)})
     values = {}
-    for name, blocks in {"CNN": (), "search": chosen, "fixed rule": fixed}.items():
+    networks = {"CNN": (), "search": chosen, "fixed rule": fixed}
+    if not chosen:
+        del networks["search"]  # it is the CNN
+    for name, blocks in networks.items():
         accuracies = []
         seeds = range(recipe.seed + repeats, recipe.seed + 2 * repeats)
         for seed in seeds:

@@ -40,6 +40,7 @@ def test_every_analysis(tmp_path, name, interrupt):
     assert (reason is None) == (name not in {"position-embeddings", "relative-scores"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_network(tmp_path, network):
     model = built(network)

@@ -115,13 +115,6 @@ def test_four_times_the_pixels_are_four_times_the_work():
 # Contracts.
 
 
-def test_every_trainable_parameter_belongs_to_a_block(dissected, network_name):
-    anatomy = dissected(network_name)
-    used = {name for block in anatomy for name in block.parameters}
-    trainable = {n for n, p in anatomy.model.named_parameters() if p.requires_grad}
-    assert trainable == used
-
-
 def test_a_shared_parameter_stands_in_both_rows():
     class Tied(nn.Module):
         def __init__(self):

@@ -282,3 +282,10 @@ def test_a_network_comes_apart_as_its_paper_describes_it(dissected, name):
 @pytest.mark.parametrize("name", EXPECTED)
 def test_there_is_nothing_to_warn_of(dissected, name):
     assert dissected(name).notes == ()
+
+
+def test_every_trainable_parameter_belongs_to_a_block(dissected, network_name):
+    anatomy = dissected(network_name)
+    used = {name for block in anatomy for name in block.parameters}
+    trainable = {n for n, p in anatomy.model.named_parameters() if p.requires_grad}
+    assert trainable == used

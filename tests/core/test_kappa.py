@@ -102,6 +102,7 @@ def test_the_interval_is_near_that_of_the_profile_likelihood(counts: list[list[i
 # Simulation with known truth.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("images", "accuracy"), [(64, 0.7), (200, 0.9), (500, 0.95)])
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 0.97])
 def test_the_interval_covers_kappa_in_95_percent_also_near_1(

@@ -170,8 +170,8 @@ def population_score(maps, stages):
     return np.mean(contrasts)
 
 
-# Fewer and more than there are groups.
-@pytest.mark.parametrize("batches", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batches", [8, 40])  # fewer and more than there are groups
 def test_the_interval_covers_the_population_score(batches):
     generator = np.random.default_rng(0)
     stages, repeats = [1, 1, 1, 2, 2, 2], 300

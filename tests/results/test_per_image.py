@@ -72,6 +72,7 @@ def test_the_interval_of_a_difference_of_means_holds_the_truth_in_95_percent():
     assert 368 <= hits <= 392  # 380 expected, deviation 4.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "gain", "loss"), [(50, 0.4, 0.2), (100, 0.2, 0.1), (200, 0.1, 0.1)]
 )

@@ -128,6 +128,7 @@ def test_intervals_of_fractions_are_wilson_intervals(by_hand):
         )
 
 
+@pytest.mark.slow
 def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
     generator = np.random.default_rng(0)
     inside = 0
