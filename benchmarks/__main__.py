@@ -121,6 +121,13 @@ BENCHMARKS = (
         _observe,
     ),
     Benchmark(
+        "receptive_field",
+        ("--repeats", "1", "--models", "resnet18"),
+        "forward passes",
+        "at most 4",
+        _ratio,
+    ),
+    Benchmark(
         "curvature",
         ("--repeats", "1", "--models", "resnet20"),
         "seconds over those of the yardstick",
@@ -251,7 +258,7 @@ def run_here(script: str, into: Path, arguments: list[str]) -> None:
 def print_claims(claims: list[Claim]) -> None:
     for claim in claims:
         print(
-            f"{claim.script:<13}{claim.case:<46}{claim.ratio:>7.2f}  {claim.unit} "
+            f"{claim.script:<16}{claim.case:<46}{claim.ratio:>7.2f}  {claim.unit} "
             f"({claim.target})",
             flush=True,
         )
