@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.interrupts import delayed_interrupts
 
@@ -32,6 +33,7 @@ class Compute:
     precision: str = "fp32"  # "fp32", or "bf16" or "fp16" for mixed precision
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.precision not in PRECISIONS:
             precisions = ", ".join(PRECISIONS)
             raise InputError(f"precision must be one of {precisions}, got {self.precision!r}")

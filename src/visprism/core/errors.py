@@ -23,15 +23,3 @@ class OutputError(OSError):
     def __str__(self) -> str:
         """The message, where an `OSError` shows its number."""
         return str(self.args[0])
-
-
-def check_type(name: str, value: object, *types: type | None) -> None:
-    """Require an argument of one of several types; None stands for the value None.
-
-    Raises:
-        InputError: if it is of another type.
-    """
-    classes = tuple(type(None) if t is None else t for t in types)
-    if not isinstance(value, classes):
-        names = " or ".join("None" if t is None else t.__name__ for t in types)
-        raise InputError(f"{name} must be of type {names}, got {value!r}")

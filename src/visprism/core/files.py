@@ -17,6 +17,29 @@ from visprism.core.errors import InputError, OutputError
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors of a disk, or a quota, that is full
 
 
+def exists(path: Path) -> bool:
+    """Whether there is a file or folder; none has a name too long or with a null character."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file, as `exists`."""
+    return exists(path) and path.is_file()
+
+
+def check_named(path: Path) -> None:
+    """Require a path to write to that ends in a name.
+
+    Raises:
+        InputError: if it does not.
+    """
+    if not path.name:
+        raise InputError(f"a path to write to must end in the name of a file, got '{path}'")
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place if the body succeeds.
@@ -25,8 +48,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
     mode is that of any new file, whatever the body makes of it.
 
     Raises:
+        InputError: if the path does not end in a name.
         OutputError: if the file cannot be written; the old one stays.
     """
+    check_named(path)
     scratch = path.with_name(f".{path.name}.{_process()}.tmp{path.suffix}")
     try:
         scratch.touch()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import isfinite
 
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 
 
@@ -22,6 +23,7 @@ class Preprocessing:
     crop: float = 1.0  # side of the center crop over that of the resized image
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if len(self.mean) != len(self.std) or not self.mean:
             raise InputError(
                 "mean and std must have one value per channel each, got "

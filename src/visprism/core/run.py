@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from visprism.core.arguments import check_fields
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
@@ -49,6 +50,9 @@ class Run:
     # How passes without derivatives in the parameters run, in batches as they are given; None:
     # a measurement that returns logits selects it.
     inference: Inference | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def named(self, model: str, data: str, **changes: Any) -> "Run":  # noqa: ANN401
         """The same run with this model and data (and other fields) in its provenance."""

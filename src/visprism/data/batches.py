@@ -12,6 +12,7 @@ from jaxtyping import Float, Int64, UInt8
 from PIL import Image
 from torch import Tensor
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.data.image_set import ImageSet
@@ -120,6 +121,7 @@ class Batches(Sequence):
         return normalized(images, self.preprocessing), targets
 
 
+@check_arguments
 def batches(
     image_set: ImageSet,
     preprocessing: Preprocessing,

@@ -14,6 +14,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from visprism.core.arguments import check_arguments
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
 from visprism.core.fingerprint import fingerprint
@@ -177,6 +178,7 @@ def shuffled_batches(
     return order.split(batch_size)
 
 
+@check_arguments
 def memory_feed(
     image_set: ImageSet,
     preprocessing: Preprocessing,
@@ -374,6 +376,7 @@ def _unchanged(batch: Any) -> Any:  # noqa: ANN401 (the result of a worker)
     return batch
 
 
+@check_arguments
 def loader_feed(
     image_set: ImageSet,
     preprocessing: Preprocessing,

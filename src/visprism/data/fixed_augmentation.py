@@ -11,6 +11,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.data.augmentation.pipeline import SoftBatch, changed, finished, planned
@@ -75,6 +76,7 @@ class FixedAugmentation(Sequence):
         return finished(pixels, targets, plan, augmentation, preprocessing, self.num_classes)
 
 
+@check_arguments
 def fixed_augmentation(
     image_set: ImageSet,
     preprocessing: Preprocessing,

@@ -8,7 +8,9 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
+from visprism.core.files import exists
 from visprism.core.run import Progress
 from visprism.data.image_set import DATA, ImageSet, balanced
 from visprism.data.subsets import stratified
@@ -16,6 +18,7 @@ from visprism.data.subsets import stratified
 _MAX_NAMES = 3  # of unreadable images in an error, which counts all of them
 
 
+@check_arguments
 def load_data(
     spec: str,
     *,
@@ -85,7 +88,7 @@ def _subset(spec: str) -> tuple[str, float | None]:
 def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
     body, _, query = spec.partition("?")
     name, colon, place = body.partition(":")
-    if name not in set(DATA) and Path(body).expanduser().exists():
+    if name not in set(DATA) and exists(Path(body).expanduser()):
         kind = "parquet" if body.endswith(".parquet") else "folder"
         raise InputError(f"unknown data {spec!r}. To read that path, write {kind}:{body}.")
     function = DATA[name]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import Progress
 from visprism.data.image_set import ImageSet
@@ -9,6 +10,7 @@ from visprism.data.image_set import ImageSet
 _READ = 256  # images at a time
 
 
+@check_arguments
 def statistics(
     image_set: ImageSet, *, progress: Progress | None = None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -4,11 +4,13 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.data.image_set import ImageSet
 
 
+@check_arguments
 def stratified(image_set: ImageSet, fraction: float, *, seed: int = 0) -> ImageSet:
     """The same fraction of the images of every class, selected at random, in their order.
 

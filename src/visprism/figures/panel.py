@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.figures.registry import frame_of, plot
 from visprism.figures.style import FAINT, model_axes, paper_style
@@ -20,6 +21,7 @@ _SMALL = 5.5  # points; the protocol
 MakeFigure = Callable[..., Figure]
 
 
+@check_arguments
 def panel(
     results: Mapping[str, Result] | Sequence[Result],
     **options: Any,  # noqa: ANN401 (of the figure)

@@ -73,7 +73,11 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Fr
     def register(draw: Draw) -> Draw:
         @wraps(draw)
         def on_axes(result: Result, ax: Axes | None = None, **options: Any) -> Axes:  # noqa: ANN401
-            return draw(result, ax, **options) if ax else on_new_axes(result, **options)
+            if ax is None:
+                return on_new_axes(result, **options)
+            if not hasattr(ax, "get_figure"):
+                raise InputError(f"ax must be axes of Matplotlib or None, got {ax!r}")
+            return draw(result, ax, **options)
 
         def on_new_axes(result: Result, **options: Any) -> Axes:  # noqa: ANN401
             from matplotlib import pyplot  # its figures are global: here only

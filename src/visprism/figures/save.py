@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.figures.style import paper_style
@@ -69,6 +70,7 @@ def _laid_out(figure: Figure) -> Iterator[None]:
         figure._layout_engine = engine  # pyrefly: ignore
 
 
+@check_arguments
 def save_figure(
     figure: Figure, stem: Path | str, formats: Iterable[str] = FORMATS
 ) -> list[Path]:

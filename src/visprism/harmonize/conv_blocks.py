@@ -9,6 +9,7 @@ from visprism.anatomy import Anatomy, Block, Images, dissect
 from visprism.anatomy.trace.graph import Node, Span
 from visprism.anatomy.trace.operations import Role
 from visprism.anatomy.trace.torch_functions import SUMS
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 _MAP = "b c h w"  # the layout that convolutions have
@@ -30,6 +31,7 @@ class ConvBlock:
     repeated: tuple[str, ...] = ()  # blocks of its stage that are called several times
 
 
+@check_arguments
 def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
     """The residual Conv blocks of a CNN in forward order, found by `dissect`.
 

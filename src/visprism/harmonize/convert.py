@@ -14,6 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 from torchvision.ops import StochasticDepth
 
 from visprism.anatomy import Images
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.harmonize.block_selection import Placement, select_blocks
@@ -33,7 +34,11 @@ class MSAConfig:
     head_dim: int = _HEAD_DIM
     window: int | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
 
+
+@check_arguments
 def harmonize_model(
     model: nn.Module,
     images: Images,

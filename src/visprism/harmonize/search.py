@@ -10,8 +10,9 @@ import numpy as np
 from torch import nn
 
 from visprism.anatomy import Images
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write
+from visprism.core.files import atomic_write, exists
 from visprism.core.fingerprint import fingerprint
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.harmonize.block_selection import select_blocks
@@ -30,6 +31,7 @@ Blocks = tuple[str, ...]  # names of replaced blocks, in forward order
 _Row = tuple[int, Blocks, str, int, float, bool, str]
 
 
+@check_arguments
 def search_replacements(
     model: nn.Module,
     images: Images,
@@ -191,7 +193,7 @@ class SearchLog:
         self._accuracies: dict[tuple[Blocks, int], float] = {}
         state = model.state_dict()
         digest = f"{type(model).__name__} {' '.join(state)} {fingerprint(state.values())}"
-        header = {"model": digest, **json.loads(json.dumps(dict(settings)))}
+        header = {"model": digest, **json.loads(json.dumps(dict(settings), default=int))}
         if path is None:
             return
         lines = _complete_lines(path)
@@ -240,9 +242,16 @@ class SearchLog:
 
 
 def _complete_lines(path: Path) -> list[str]:
-    if not path.exists():
+    if not exists(path):
         return []
-    return [line for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is not the log of a search ({type(error).__name__}). Delete it, or name "
+            "another file."
+        ) from error
+    return [line for line in text.splitlines(keepends=True) if line[-1] == "\n"]
 
 
 def is_significant(gain: float, error: float, repeats: int, alpha: float) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import torch
 from torch import nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data import batches, held_out
 from visprism.harmonize.convert import MSAConfig
@@ -62,6 +63,7 @@ class RecipeTrainer:
         return float(history.test_accuracy[-1])
 
 
+@check_arguments
 def search_by_recipe(
     job: Job,
     recipe: Recipe,

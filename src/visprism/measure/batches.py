@@ -54,7 +54,7 @@ def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
     Raises:
         InputError: if there are none, or the model was dissected with images of another size.
     """
-    images: Images = batch[0] if isinstance(batch, tuple | list) else batch  # pyrefly: ignore
+    images: Images = batch[0] if isinstance(batch, tuple | list) and batch else batch  # pyrefly: ignore
     try:
         shape = tuple(pixels(images).shape[1:])
     except InputError as error:

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.models.layers.patches import check_divisible
 
@@ -94,6 +95,7 @@ class RelativeAttention(nn.Module):
         return rearrange(out, "b h w (o p q) -> b o (h p) (w q)", p=p, q=p)
 
 
+@check_arguments
 def attention_from_convolution(conv: nn.Module, *, patch_size: int = 1) -> RelativeAttention:
     """The self-attention that computes exactly what a convolution computes.
 

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.preprocessing import Preprocessing
@@ -23,6 +24,7 @@ _COUNTER = "num_batches_tracked"  # of BatchNorm, which nothing but training rea
 _log = logging.getLogger(__name__)
 
 
+@check_arguments
 def save_checkpoint(
     model: nn.Module,
     path: Path | str,
@@ -70,6 +72,7 @@ def _system_error(error: SafetensorError) -> Exception:
     return error if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
 
 
+@check_arguments
 def load_checkpoint(model: nn.Module, path: Path) -> None:
     """Load the weights in `path` into `model`; it stays unchanged if they do not match.
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
@@ -43,6 +44,7 @@ class LoadedModel:
     )  # of its training, where it is known
 
 
+@check_arguments
 def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
     """Load a model by name; see `visprism.models.spec` for the names.
 

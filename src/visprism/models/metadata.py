@@ -12,7 +12,9 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from safetensors import SafetensorError, safe_open
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
+from visprism.core.files import is_file
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import Provenance
 
@@ -32,6 +34,7 @@ class Metadata:
     provenance: Provenance | None = None
 
 
+@check_arguments
 def read_metadata(path: Path | str) -> Metadata:
     """The metadata of the checkpoint in `path`; empty if visprism did not write it.
 
@@ -40,7 +43,7 @@ def read_metadata(path: Path | str) -> Metadata:
             in .safetensors, or its metadata are invalid.
     """
     path = Path(path)
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"the checkpoint {path} must be an existing file")
     if path.suffix != ".safetensors":
         return Metadata()

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.files import check_uncompressed
+from visprism.core.files import check_uncompressed, is_file
 
 _PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message
@@ -61,7 +61,8 @@ def read_named_state_dict(path: Path) -> tuple[dict[str, Tensor], str]:
     Raises:
         InputError: if the file is missing, is no checkpoint, or would run code.
     """
-    if not path.is_file():
+    path = Path(path)
+    if not is_file(path):
         raise InputError(f"the checkpoint {path} must be an existing file")
     content = _shards(path) if path.name.endswith(_INDEX) else _read(path)
     name = content.get("name") if isinstance(content, Mapping) else None

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
-from visprism.core.errors import InputError, check_type
+from visprism.core.arguments import check_arguments
+from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
@@ -25,6 +25,7 @@ from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 DEFAULT_MINUTES = 2.0
 
 
+@check_arguments
 def examine(
     models: Any,  # noqa: ANN401 (see Args)
     data: Any,  # noqa: ANN401
@@ -75,13 +76,8 @@ def examine(
     Raises:
         InputError: if a model, the data, an analysis, an option or the folder cannot be used.
     """
-    is_number = isinstance(minutes, Real) and not isinstance(minutes, bool)
-    if minutes is not None and not (is_number and 0 < minutes < float("inf")):
+    if minutes is not None and minutes <= 0:
         raise InputError(f"minutes must be a positive number or None, got {minutes!r}")
-    check_type("images", images, DataOptions, None)
-    check_type("run", run, Run)
-    check_type("options", options, Mapping, None)
-    check_type("out", out, str, Path, None)
     if out == "":
         raise InputError("out must name a folder, got an empty string")
     if on_error not in ("record", "raise"):

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from visprism.analyses.subject import BATCH_SIZE, Subject, dissected
 from visprism.anatomy import Anatomy
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.preprocessing import Preprocessing
@@ -31,6 +32,9 @@ class DataOptions:
     # Images of a forward pass; None: 16, or as selected for passes that return logits only.
     batch_size: int | None = None
     skip_bad: bool = False  # leave out images that cannot be read
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import errors_of_model, forward
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import processes, rank
@@ -62,6 +63,10 @@ class Job:
     checkpoint_minutes: float = 10.0  # between training checkpoints
     logs: tuple[str, ...] | None = None  # None: TensorBoard if it is installed
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "folder", Path(self.folder))
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -73,6 +78,7 @@ class Prepared:
     provenance: Provenance
 
 
+@check_arguments
 def train(
     job: Job,
     recipe: Recipe,

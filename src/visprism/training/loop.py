@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
@@ -27,6 +28,7 @@ _LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
 _CHECK_EVERY = 20  # steps between checks of the losses on a GPU, which must wait for each
 
 
+@check_arguments
 def fit(
     model: nn.Module,
     train: Feed,
@@ -88,6 +90,12 @@ def fit(
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
+    folder = None if folder is None else Path(folder)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(
+            f"model must have parameters that require gradients, and {type(model).__name__} has "
+            "none"
+        )
     _check(train, recipe, teacher, checkpoint_minutes, folder, sharded=sharded)
     run = _run_of_recipe(run, recipe)
     check_optimizer(recipe, run.compute)

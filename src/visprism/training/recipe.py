@@ -1,17 +1,16 @@
 """Recipes: the hyperparameters of a training run."""
 
 import difflib
-import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.registry import Registry
 from visprism.data.augmentation import Augmentation
-from visprism.data.augmentation.settings import check_choices
 from visprism.data.augmentation.settings import unused_fields as unused_augmentation_fields
 
 RECIPES = Registry("recipe")
@@ -70,10 +69,7 @@ class Recipe:
     seed: int = 0  # of the order of the images, the augmentation and dropout
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{name} must be finite, got {value}")
-        check_choices(self)
+        check_fields(self)
         for name in (
             "epochs", "batch_size", "lr", "grad_accum_steps", "eval_every", "temperature",
             "curvature_images", "curvature_k",

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.yaml_files import read_fields, yaml_text
 from visprism.training.recipe import RECIPES, Recipe
@@ -24,6 +25,7 @@ FORMER_NAMES = {
 _PLACEHOLDER = Recipe(epochs=10**6, batch_size=10**6, lr=1.0)  # of fields that must be given
 
 
+@check_arguments
 def load_recipe(text: str) -> Recipe:
     """The registered recipe of this name, or the recipe in this YAML file.
 

@@ -11,6 +11,7 @@ from visprism.anatomy.blocks.kinds import Kind
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.operations import WORK
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.results.anatomy import Costs, map_size
 
@@ -113,6 +114,7 @@ class Anatomy:
         return iter(self.blocks)
 
 
+@check_arguments
 def costs(anatomy: Anatomy) -> Costs:
     """Parameters and multiply-accumulates of each block, for one image.
 

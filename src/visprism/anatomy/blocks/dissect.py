@@ -19,6 +19,7 @@ from visprism.anatomy.trace.forward import Images, pixels
 from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.torch_functions import JOINS
 from visprism.anatomy.trace.trace import trace
+from visprism.core.arguments import check_arguments
 from visprism.core.devices import copied_buffers
 from visprism.core.errors import InputError
 
@@ -27,6 +28,7 @@ from visprism.core.errors import InputError
 _IMAGES = [0, 0]
 
 
+@check_arguments
 def dissect(model: nn.Module, images: Images) -> Anatomy:
     """Split a model into blocks automatically.
 

@@ -17,11 +17,13 @@ from torch.nn import functional
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
 from visprism.anatomy.run.interception import Call, fixed_image_size, intercept
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 T = TypeVar("T")
 
 
+@check_arguments
 @contextmanager
 def attend(
     anatomy: Anatomy,

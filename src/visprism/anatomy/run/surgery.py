@@ -18,11 +18,13 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import Read, fixed_image_size, intercept, module_hook
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.layout import Layout
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 T = TypeVar("T")
 
 
+@check_arguments
 @contextmanager
 def watch(
     anatomy: Anatomy,
@@ -113,6 +115,7 @@ def _reading(
         yield collected
 
 
+@check_arguments
 @contextmanager
 def replace(
     anatomy: Anatomy, block: Block, function: Callable[[Tensor], Tensor]
@@ -145,6 +148,7 @@ def replace(
         yield
 
 
+@check_arguments
 def ablate(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
     """Replace one block by the identity: inside, it returns its input unchanged.
 

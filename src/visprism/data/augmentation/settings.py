@@ -1,12 +1,12 @@
 """Augmentation: hyperparameters, and those of the paper."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from functools import cached_property
+from typing import Any, Literal
 
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 
 _EXAMPLE = "rand-m9-n2-mstd1.0"
@@ -96,10 +96,7 @@ class Augmentation:
     smoothing: float = 0.0  # probability that is spread over all classes
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{name} must be finite, got {value}")
-        check_choices(self)
+        check_fields(self)
         names = ("flip", "erasing", "mix_probability", "switch_probability")
         for name in names:
             if not 0 <= getattr(self, name) <= 1:
@@ -129,25 +126,6 @@ class Augmentation:
     def operations(self) -> RandAugment | None:
         """The settings of `rand_augment`, or None where it is empty."""
         return read_rand_augment(self.rand_augment) if self.rand_augment else None
-
-
-@cache
-def _choices(kind: type) -> dict[str, tuple[Any, ...]]:
-    """The values of each field that has a fixed set of them."""
-    hints = get_type_hints(kind)
-    return {n: get_args(hint) for n, hint in hints.items() if get_origin(hint) is Literal}
-
-
-def check_choices(settings: object) -> None:
-    """Require that the fields of a dataclass with a fixed set of values have one of these.
-
-    Raises:
-        InputError: if a field has another value.
-    """
-    for name, choices in _choices(type(settings)).items():
-        value = getattr(settings, name)
-        if value not in choices:
-            raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:

@@ -6,12 +6,14 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
 from visprism.data.corruptions.severities import check_severity
 
 
+@check_arguments
 def corrupt(
     images: UInt8[Tensor, "b 3 h w"],
     corruption: str,

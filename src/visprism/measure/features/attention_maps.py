@@ -10,6 +10,7 @@ from torch import Tensor
 
 from visprism.anatomy import Anatomy, Attention, Images, attend, attentions, batch_size, forward
 from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
@@ -21,6 +22,7 @@ from visprism.results.attention import AttentionMaps
 Query = tuple[int, int] | Literal["class", "mean"]
 
 
+@check_arguments
 def attention_maps(
     anatomy: Anatomy,
     images: Images,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from visprism.anatomy import Anatomy, Attention, Images, attend, attentions, forward
 from visprism.anatomy.trace.token_grids import OFF_GRID
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.features.attention_maps import key_map, provenance_of, single_image
@@ -15,6 +16,7 @@ from visprism.measure.features.readout import described_readout, tokens_read
 from visprism.results.attention import Rollout
 
 
+@check_arguments
 def rollout(
     anatomy: Anatomy,
     images: Images,

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from visprism.anatomy import Block
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import rank, world_size
 from visprism.core.rng import stream
@@ -52,6 +53,7 @@ class CKAProbe(Probe):
         InputError: if there is no such kernel, or the bandwidth is not positive.
     """
 
+    @check_arguments
     def __init__(self, kernel: str = "linear", *, bandwidth: float = 0.5) -> None:
         if kernel not in ("linear", "rbf"):
             raise InputError(f"kernel must be 'linear' or 'rbf', got {kernel!r}")

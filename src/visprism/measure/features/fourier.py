@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import standard_error
@@ -61,6 +62,7 @@ class FourierProbe(Probe):
         InputError: if the two do not go together.
     """
 
+    @check_arguments
     def __init__(self, profile: Profile = "diagonal", protocol: Protocol = "default") -> None:
         if (profile, protocol) not in PROFILES:
             pairs = "; ".join(f"{p!r} with {q!r}" for p, q in PROFILES)

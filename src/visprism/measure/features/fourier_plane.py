@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import standard_error
 from visprism.measure.features.probe import Probe, Sees
@@ -43,6 +44,7 @@ class FourierPlaneProbe(Probe):
 
     sees: ClassVar[Sees | tuple[Sees, ...]] = "feature maps"
 
+    @check_arguments
     def __init__(self, parts: str = "blocks") -> None:
         if parts not in _SEES:
             raise InputError(f"parts must be one of {', '.join(_SEES)}, got {parts!r}")

@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Images, batch_size, forward, watch
+from visprism.core.arguments import check_arguments
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
@@ -48,6 +49,7 @@ class Observation:
         )
 
 
+@check_arguments
 def observe(
     anatomy: Anatomy,
     batches: Iterable[Batch],

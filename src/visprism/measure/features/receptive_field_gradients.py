@@ -17,6 +17,7 @@ from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
 from visprism.anatomy.trace.forward import as_written
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.rng import stream
@@ -34,6 +35,7 @@ from visprism.results.per_image import PerImage
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 
 
+@check_arguments
 def receptive_field(
     anatomy: Anatomy,
     batches: Iterable[Batch],

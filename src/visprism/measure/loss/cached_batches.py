@@ -67,6 +67,7 @@ def cache_batches(
         raise InputError(f"images must have one shape, got {sizes}. Resize them.")
     (shape,) = shapes
     size = batch_size or default_batch_size(parts[0][0], compute)
+    size = int(size)  # `torch.split` takes no integers of NumPy
     images = [on_device(part, compute) for part in _split([i for i, _ in parts], size)]
     targets = torch.cat([targets for _, targets in parts]).to(compute.torch_device).split(size)
     return CachedBatches(tuple(zip(images, targets, strict=True)), tuple(shape))

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (logits, targets) -> (b,)
@@ -36,6 +37,7 @@ def cross_entropy(logits: Float[Tensor, "b k"], targets: Tensor) -> Float[Tensor
     return -(targets * functional.log_softmax(logits, dim=1)).sum(1)
 
 
+@check_arguments
 def smoothed_cross_entropy(smoothing: float) -> Loss:
     """`cross_entropy` with targets (1 - s) t + s / K.
 

@@ -12,6 +12,7 @@ from torch.func import functional_call
 
 from visprism.anatomy import Images, check_repeatable, dissect, forward, pixels
 from visprism.anatomy.trace.forward import as_written
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share
 from visprism.core.run import DEFAULT_RUN, Run
@@ -108,6 +109,7 @@ class Objective:
     image_shape: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_evaluation_mode(self.model)
         check_weight_decay(self.weight_decay)
         check_batch_norm(self.batch_norm, ("frozen", "batch"), "derivatives of the loss")

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.rng import stream
@@ -47,6 +48,7 @@ class Differentiable(Protocol):
         ...
 
 
+@check_arguments
 def sharpness(
     objective: Differentiable,
     measures: Sequence[str] = ("sam", "asam"),
@@ -91,6 +93,7 @@ def sharpness(
     )
 
 
+@check_arguments
 def mini_batch_sharpness(
     objective: Objective,
     measures: Sequence[str] = ("sam",),

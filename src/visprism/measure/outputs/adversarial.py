@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up
 from visprism.core.provenance import Provenance
@@ -24,6 +25,7 @@ from visprism.results.per_image import PerImage
 from visprism.results.perturbations import WORST_CASE, Adversarial
 
 
+@check_arguments
 def adversarial(
     model: nn.Module,
     batches: Iterable[Batch],

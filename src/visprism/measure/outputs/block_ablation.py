@@ -27,6 +27,7 @@ from visprism.anatomy import (
     pixels,
     replaced_ablation,
 )
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
 from visprism.core.processes import share
@@ -50,6 +51,7 @@ from visprism.results.per_image import PerImage
 _TRIAL_IMAGES = 2  # images on which partial forward passes are compared with full ones
 
 
+@check_arguments
 def ablation(
     anatomy: Anatomy,
     batches: Iterable[Batch],

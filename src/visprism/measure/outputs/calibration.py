@@ -11,6 +11,7 @@ from math import nan
 import numpy as np
 from jaxtyping import Float
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import mean_interval, wilson
 from visprism.measure.outputs.confidence_order import SortedByConfidence
@@ -25,6 +26,7 @@ from visprism.results.predictions import Outcomes
 Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
+@check_arguments
 def calibration(
     predictions: Predictions | Outcomes,
     *,

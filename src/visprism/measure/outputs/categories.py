@@ -6,6 +6,7 @@ the indices of the authors' repository.
 
 from collections.abc import Sequence
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 _CLASSES = 1000  # of ImageNet
@@ -45,6 +46,7 @@ SIXTEEN = {
 }
 
 
+@check_arguments
 def classes_of(categories: Sequence[str], num_classes: int) -> list[tuple[int, ...]]:
     """The classes of a model that belong to each category.
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, fft, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
@@ -23,6 +24,7 @@ from visprism.results.per_image import PerImage
 from visprism.results.perturbations import FourierSensitivity
 
 
+@check_arguments
 def fourier_sensitivity(
     model: nn.Module,
     batches: Iterable[Batch],

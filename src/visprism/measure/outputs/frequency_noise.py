@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up
 from visprism.core.rng import stream
@@ -55,6 +56,7 @@ RMS = 0.1  # in pixels of 0 ... 1
 PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007
 
 
+@check_arguments
 def frequency_noise(
     model: nn.Module,
     batches: Iterable[Batch],

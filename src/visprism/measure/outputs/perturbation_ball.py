@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.measure.outputs.bands import band, check_band, check_band_shape, filtered
@@ -50,6 +51,7 @@ class Attack:
     band_shape: str = "square"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for field, value, values in (
             ("name", self.name, ATTACKS),
             ("norm", self.norm, NORMS),

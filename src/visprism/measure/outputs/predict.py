@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size, pixels
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
 from visprism.core.processes import gather, rank, world_size
@@ -28,6 +29,7 @@ from visprism.measure.outputs.predictions import Predictions
 _BatchLogits = tuple[Tensor, Tensor]  # logits (s, b, k) and targets (b,)
 
 
+@check_arguments
 def predict(
     model: nn.Module | Sequence[nn.Module],
     batches: Iterable[Batch],

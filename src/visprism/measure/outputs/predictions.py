@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 
@@ -33,6 +34,7 @@ class Predictions:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_tensors(logits=self.logits, targets=self.targets)
         check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.measure.outputs.calibration import check_bins, loss_intervals
 from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
@@ -18,6 +19,7 @@ from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.predictions import Outcomes
 
 
+@check_arguments
 def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Reliability:
     """Accuracy and mean confidence in bins (i/m, (i+1)/m] of the confidence.
 
@@ -51,6 +53,7 @@ def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Relia
     )
 
 
+@check_arguments
 def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> RiskCoverage:
     """The error rate of the most confident images against their fraction of all images.
 

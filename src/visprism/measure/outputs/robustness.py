@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval, paired_proportions_interval, wilson
@@ -37,6 +38,7 @@ Condition = tuple[str, int]  # a corruption and its severity
 _Change = tuple[float, float, float]  # value and ends of its interval
 
 
+@check_arguments
 def robustness(
     model: nn.Module | Sequence[nn.Module],
     corrupted: Mapping[Condition, Iterable[Batch] | Predictions],

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, wilson
 from visprism.measure.outputs.predictions import Predictions
@@ -20,6 +21,7 @@ from visprism.results.shape_bias import SHAPE_BIAS, ShapeBias
 NO_CUE = -1  # the texture of an image that has none
 
 
+@check_arguments
 def shape_bias(
     predictions: Predictions,
     textures: Int64[np.ndarray, " n"],
@@ -122,6 +124,7 @@ def _decisions(predictions: Predictions) -> Int64[np.ndarray, " n"]:
     return predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
 
 
+@check_arguments
 def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> Predictions:
     """Predictions over categories, each the mean over several classes of the model.
 
@@ -131,6 +134,10 @@ def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> P
     Raises:
         InputError: if a category has a class that the model does not have.
     """
+    if not classes or not all(classes):
+        raise InputError(
+            f"classes must have at least one class of each category, got {classes!r}"
+        )
     highest = max(max(group) for group in classes)
     if highest >= predictions.members.shape[-1]:
         raise InputError(

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
@@ -25,6 +26,7 @@ from visprism.results.stability import Stability
 Frames = Tensor  # (images, frames, C, H, W)
 
 
+@check_arguments
 def stability(
     model: nn.Module | Sequence[nn.Module],
     sequences: Mapping[str, Iterable[Frames]],

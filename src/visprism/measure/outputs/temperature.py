@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.statistics import mean_interval, t_quantile
@@ -25,6 +26,7 @@ _WIDEST = np.log(1e4)  # bound of |log T|
 _STEP = 1e-4  # of log T, for the second derivative
 
 
+@check_arguments
 def temperature(
     predictions: Predictions, *, folds: int = 2, seed: int = 0
 ) -> tuple[Temperature, Predictions]:

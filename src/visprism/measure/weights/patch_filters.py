@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.anatomy import Anatomy
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.results.weights import PatchFilters
 
 
+@check_arguments
 def patch_filters(
     anatomy: Anatomy, *, components: int = 28, run: Run = DEFAULT_RUN
 ) -> PatchFilters:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from visprism.anatomy import Anatomy
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.results.weights import PositionalSimilarity
@@ -18,6 +19,7 @@ _ALL = 16 * 16  # positions up to which every one is a reference
 _SIDE = 7  # references along a side of larger grids; as many maps as the paper's figure has
 
 
+@check_arguments
 def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> PositionalSimilarity:
     """Cosine similarity of the position embeddings of a model.
 

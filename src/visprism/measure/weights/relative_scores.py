@@ -11,6 +11,7 @@ from jaxtyping import Float
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.results.weights import RelativeScores
@@ -40,6 +41,7 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
     return tables
 
 
+@check_arguments
 def relative_scores(
     table: Float[Tensor, "heads rows columns"], *, run: Run = DEFAULT_RUN
 ) -> RelativeScores:

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from visprism import linalg
 from visprism.anatomy import Anatomy, Block
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.linalg import Request, TraceEstimates
+from visprism.measure.batches import labeled
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Products, random_normal, random_signs
 from visprism.results.hessian_by_block import HessianByBlock
@@ -22,6 +24,7 @@ from visprism.results.text import images_text
 Parts = dict[str, list[Block]]
 
 
+@check_arguments
 def hessian_by_block(
     anatomy: Anatomy,
     batches: Iterable,
@@ -64,7 +67,7 @@ def hessian_by_block(
         raise InputError(f"probes must be at least 3, got {probes}")
     parts = _parts(anatomy, by)
     data = list(batches)
-    number = sum(len(batch[1]) for batch in data)
+    number = sum(len(labeled(batch, run.compute)[1]) for batch in data)
     sizes = sorted({max(1, ceil(fraction * number)) for fraction in fractions}, reverse=True)
     cases = [(size, name) for size in sizes for name in parts]
     rows: list[dict[str, Any]] = []

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from visprism import linalg
 from visprism.anatomy import batch_size
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
@@ -100,6 +101,7 @@ class CurvatureMonitor:
     _image_shape: tuple[int, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("every", "k"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sized
 from dataclasses import dataclass
 
+from visprism.core.arguments import check_arguments
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Matrix, Products, random_normal
 
@@ -21,6 +22,7 @@ class ProductCost:
         return self.first + self.per_product * max(0, products - 1)
 
 
+@check_arguments
 def product_cost(objective: Objective, *, matrix: Matrix = "hessian") -> ProductCost:
     """Time and memory of a product with an objective's Hessian.
 

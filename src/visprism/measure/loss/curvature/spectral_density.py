@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from visprism import linalg
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.measure.loss.objective import Objective
@@ -13,6 +14,7 @@ from visprism.measure.loss.products import Matrix, Products, random_signs, resul
 from visprism.results.loss import SpectralDensity, Trace
 
 
+@check_arguments
 def spectral_density(
     objective: Objective,
     *,
@@ -61,6 +63,7 @@ def spectral_density(
     )
 
 
+@check_arguments
 def trace(
     objective: Objective,
     *,
@@ -90,6 +93,8 @@ def trace(
         raise InputError(f"method must be {' or '.join(estimators)}, got {method!r}")
     objective = objective.with_run(run)
     products = Products(objective, matrix)
+    if probes < 1:
+        raise InputError(f"probes must be at least 1, got {probes}")
     signs = random_signs(objective, probes, objective.run.seed, "trace")
     estimates = estimators[method](products, signs)
     return Trace(estimate=estimates.values.cpu().numpy(), **result_fields(products))

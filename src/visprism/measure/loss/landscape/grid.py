@@ -19,6 +19,9 @@ from torch import Tensor, nn
 
 from visprism.anatomy import dissect
 from visprism.anatomy.trace.operations import tensors_in
+from visprism.core.arguments import check_arguments
+from visprism.core.errors import InputError
+from visprism.core.files import check_named
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import check_evaluation_mode
@@ -39,6 +42,7 @@ from visprism.measure.loss.parameter_selection import Selection, selected
 from visprism.results.landscape import Landscape
 
 
+@check_arguments
 def landscape(
     model: nn.Module,
     batches: Iterable,
@@ -91,6 +95,8 @@ def landscape(
     check_batch_norm(batch_norm, Evaluation.supported, "landscapes")
     check_weight_decay(weight_decay)
     planes = random_planes(model, seed=run.seed) if planes is None else list(planes)
+    if not planes:
+        raise InputError("planes must have at least one plane, got none")
     points = [(i, a, b) for i, plane in enumerate(planes) for a, b in plane.points()]
     samples = cache_batches(batches, batch_size=batch_size, compute=run.compute)
     named = dict(model.named_parameters())
@@ -160,6 +166,9 @@ def _measure(
 ) -> tuple[Rows, int, float]:
     """A row for each point, the number of classes, and the rounding at the origin."""
     run = evaluation.run
+    resume = None if resume is None else Path(resume)
+    if resume is not None:
+        check_named(resume)
     rows = read_partial(resume, prints) if resume else {}
     remaining = list(share([i for i in range(len(points)) if i not in rows]))
     measured: Rows = {}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.measure.loss.landscape.planes import Plane
 from visprism.measure.loss.objective import Objective
@@ -18,6 +19,7 @@ _STENCILS = {
 }
 
 
+@check_arguments
 def curvature_at_origin(
     landscape: Landscape,
     planes: Sequence[Plane] = (),

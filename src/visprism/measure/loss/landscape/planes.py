@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.measure.loss.landscape.directions import Direction, gaussian, named_parameters
 from visprism.measure.loss.landscape.vectors import fitting, inner, norm
@@ -44,6 +45,7 @@ class Plane:
         return [(float(a), float(b)) for b in self.b for a in self.a]
 
 
+@check_arguments
 def random_planes(
     model: nn.Module,
     *,
@@ -100,6 +102,7 @@ def random_planes(
     ]
 
 
+@check_arguments
 def plane_along(
     model: nn.Module,
     first: Mapping[str, Tensor],

@@ -6,12 +6,14 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.measure.loss.landscape.directions import Direction, named_parameters
 from visprism.measure.loss.landscape.planes import PARALLEL, Plane, axis
 from visprism.measure.loss.landscape.vectors import difference, inner, norm
 
 
+@check_arguments
 def plane_through(
     model: nn.Module,
     checkpoints: Sequence[Mapping[str, Tensor]],

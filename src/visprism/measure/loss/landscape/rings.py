@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, share
 from visprism.core.run import DEFAULT_RUN, Run
@@ -27,6 +28,7 @@ from visprism.results.per_image import PerImage
 RADII = (0.1, 0.5, 1.0)  # in units of filter-normalized directions
 
 
+@check_arguments
 def rings(
     model: nn.Module,
     batches: Iterable,
@@ -74,13 +76,15 @@ def rings(
         TimeBudgetError: after the deadline of the run.
     """
     check_evaluation_mode(model)
-    if not radii or min(radii) <= 0 or not np.isfinite(radii).all():
+    if not len(radii) or min(radii) <= 0:
         raise InputError(f"radii must be positive, got {tuple(radii)}")
     if angles < 4 or angles % 2:
         raise InputError(f"angles must be even and at least 4, got {angles}")
     has_batch_norm = bool(batch_norms(model))
     if treatments is None:
         treatments = ("frozen", "reestimated") if has_batch_norm else ("frozen",)
+    if not treatments:
+        raise InputError("treatments must name at least one treatment of BatchNorm, got none")
     for treatment in treatments:
         check_batch_norm(treatment, Evaluation.supported, "landscapes")
     planes = random_planes(

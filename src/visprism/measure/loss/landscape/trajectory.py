@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.loss.landscape.directions import Direction, named_parameters
@@ -25,6 +26,7 @@ State = Mapping[str, Tensor]  # such as a state dict
 _MIN_SNAPSHOTS = 3  # two are always on a line
 
 
+@check_arguments
 def trajectory(
     model: nn.Module, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
 ) -> Trajectory:
@@ -74,6 +76,7 @@ def trajectory(
     )
 
 
+@check_arguments
 def project(
     model: nn.Module,
     plane: Plane,
@@ -90,6 +93,8 @@ def project(
     Raises:
         InputError: if a snapshot does not fit the model.
     """
+    if not snapshots:
+        raise InputError("snapshots must have at least one state dictionary, got none")
     parameters = {name: parameter for name, parameter, _ in named_parameters(model)}
     axes: list[Direction] = [d for d in (plane.first, plane.second) if d]
     gram = np.array([[inner(u, v) for v in axes] for u in axes])
@@ -105,6 +110,7 @@ def project(
     return Projection(snapshot=snapshot, a=a, b=b, share=shares, provenance=run.provenance)
 
 
+@check_arguments
 def principal_plane(
     model: nn.Module, snapshots: Sequence[State], *, points: int = 21, margin: float = 0.25
 ) -> Plane:
