@@ -93,8 +93,8 @@ def fit(
     folder = None if folder is None else Path(folder)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(
-            f"model must have parameters that require gradients, and {type(model).__name__} has "
-            "none"
+            "model must have parameters that require gradients, and "
+            f"{type(model).__name__} has none"
         )
     _check(train, recipe, teacher, checkpoint_minutes, folder, sharded=sharded)
     run = _run_of_recipe(run, recipe)
