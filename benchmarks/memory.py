@@ -41,11 +41,12 @@ def main() -> None:
         print(json.dumps({"seconds": time.perf_counter() - start, "mebibytes": peak()}))
         return
     cases = [("models", n) for n in STUDIES] + [("images", n) for n in PASSES]
-    rows = []
+    rows, of = [], {}
     for kind, number in cases:
-        rows.append({"kind": kind, "number": number} | fresh(kind, number))
-        print(f"{number:6} {kind}: {rows[-1]['mebibytes']:7.0f} MiB", flush=True)
-    of = {(row["kind"], row["number"]): row["mebibytes"] for row in rows}
+        measured = fresh(kind, number)
+        of[kind, number] = measured["mebibytes"]
+        rows.append({"kind": kind, "number": number} | measured)
+        print(f"{number:6} {kind}: {of[kind, number]:7.0f} MiB", flush=True)
     ratios = {
         "12 models over 2": of["models", 12] / of["models", 2],
         "50,000 images over 5,000": of["images", 50_000] / of["images", 5_000],

@@ -335,7 +335,8 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     refused("models must name at least one model", {}, loader)
     refused("models must have different names, got 'Net' twice", [net(), net()], loader)
     refused("model must be in evaluation mode", net().train(), loader)
-    refused("minutes must be a positive number", net(), loader, minutes=float("nan"))
+    refused("minutes must be a finite number or None", net(), loader, minutes=float("nan"))
+    refused("minutes must be a positive number", net(), loader, minutes=0)
     refused(
         "unknown analysis 'furier'. Did you mean fourier", net(), loader, analyses=["furier"]
     )

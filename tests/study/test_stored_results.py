@@ -131,7 +131,7 @@ def test_targets_and_images_of_another_type_are_refused_with_the_remedy(
 
 
 def test_an_empty_folder_name_and_a_flag_for_minutes_are_refused(net, loader, brightness):
-    with pytest.raises(InputError, match="out must name a folder, got an empty string"):
+    with pytest.raises(InputError, match="out must be a path or None, got ''"):
         examine(net(), loader, analyses=[brightness], out="")
-    with pytest.raises(InputError, match="minutes must be a positive number or None, got True"):
+    with pytest.raises(InputError, match="minutes must be a finite number or None, got True"):
         examine(net(), loader, analyses=[brightness], minutes=True)

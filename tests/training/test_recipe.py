@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.data import Augmentation
-from visprism.data.augmentation.settings import check_choices
 from visprism.models import save_checkpoint
 from visprism.models.metadata import read_metadata
 from visprism.training import RECIPES, Recipe, as_yaml, load_recipe, recipe_from_fields
@@ -129,8 +129,8 @@ def test_fields_of_the_augmentation_are_named_alone_or_in_full():
         ({"decay_params": "some"}, "decay_params must be one of matrices, all, got 'some'"),
         ({"milestones": "60,x"}, "milestones must be an integer, got 'x'"),
         ({"mixup": -1.0}, r"mixup must not be negative, got -1\.0"),
-        ({"mixup": "inf"}, "mixup must be finite, got inf"),
-        ({"area": "nan"}, "area must be finite, got nan"),
+        ({"mixup": "inf"}, "mixup must be a finite number, got inf"),
+        ({"area": "nan"}, "area must be a finite number, got nan"),
         ({"smoothing": 1}, r"smoothing must be in \[0, 1\), got 1"),
         ({"lr": "1_0"}, "lr must be a number, got '1_0'"),
         ({"Epoch": 1}, r"no field 'Epoch'\. Did you mean epochs"),
@@ -149,10 +149,10 @@ def test_what_is_no_field_or_not_of_its_type(changes, message):
     [
         ({"epochs": 0}, "epochs must be positive, got 0"),
         ({"lr": -1.0}, r"lr must be positive, got -1\.0"),
-        ({"lr": float("nan")}, "lr must be finite, got nan"),
+        ({"lr": float("nan")}, "lr must be a finite number, got nan"),
         ({"clip": -1.0}, r"clip must not be negative, got -1\.0"),
         ({"ema": 1.0}, r"ema must be in \[0, 1\), got 1\.0"),
-        ({"lr": float("inf")}, "lr must be finite, got inf"),
+        ({"lr": float("inf")}, "lr must be a finite number, got inf"),
         ({"momentum": -3.0}, r"momentum must be in \[0, 1\), got -3\.0"),
         ({"lr_decay": 0.0}, r"lr_decay must be in \(0, 1\], got 0\.0"),
         (
@@ -197,7 +197,7 @@ def test_a_value_that_is_no_choice_is_refused_without_type_checks(name, value):
     recipe = replace(RECIPE)
     object.__setattr__(recipe, name, value)  # past the type checker of the tests
     with pytest.raises(InputError, match=f"{name} must be one of .*, got '{value}'"):
-        check_choices(recipe)
+        check_fields(recipe)
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,6 @@ def test_what_a_model_cannot_have_is_refused(monkeypatch, make, message):
 
 def test_test_batches_are_counted():
     with pytest.raises(
-        ValueError, match="must be a sequence for sharded training, got a generator"
+        ValueError, match="must be a sequence for sharded training, got one of type generator"
     ):
         epoch_metrics.pad_batches(batch for batch in [])

@@ -99,8 +99,9 @@ def _expected(hint: Any) -> Expected | None:  # noqa: ANN401 (any annotation)
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     if origin in (Union, types.UnionType):
-        # A text that stands for a path is checked as a path.
-        kinds = [one for one in inner if one is not str or Path not in inner]
+        # A text that stands for a path is checked as a path; an integer is a number.
+        wider = {str: Path, int: float}
+        kinds = [one for one in inner if wider.get(one) not in inner]
         return _any_of([_expected(one) for one in kinds])
     if origin is Literal:
         values = ", ".join(map(str, inner))
@@ -109,6 +110,8 @@ def _expected(hint: Any) -> Expected | None:  # noqa: ANN401 (any annotation)
         return _array(hint)
     if kind is Callable:
         return _FUNCTION
+    if kind is type:
+        return Expected("a class", "classes", inspect.isclass)
     if not inspect.isclass(kind):
         return None
     if getattr(kind, "_is_protocol", False):
@@ -192,8 +195,9 @@ def _equals(value: object, choices: tuple[Any, ...]) -> bool:
 
 
 def _is_integer(value: object) -> bool:
-    right = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return right and -_LARGEST - 1 <= value <= _LARGEST
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        return False
+    return -_LARGEST - 1 <= int(value) <= _LARGEST
 
 
 def _is_number(value: object) -> bool:
@@ -232,7 +236,7 @@ _SIMPLE: Mapping[Any, Expected | None] = {
     Any: None,
     object: None,
     int: Expected("an integer", "integers", _is_integer),
-    float: Expected("a number", "numbers", _is_number),
+    float: Expected("a finite number", "finite numbers", _is_number),
     bool: Expected("True or False", "True or False", lambda v: isinstance(v, bool | np.bool_)),
     str: Expected("a text", "texts", lambda v: isinstance(v, str)),
     Path: Expected("a path", "paths", _is_path),

@@ -75,8 +75,6 @@ def harmonize_model(
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
     for name, module in model.named_modules():
         if isinstance(module, MSABlock | PostActMSABlock):
             raise InputError(

@@ -96,7 +96,7 @@ class RelativeAttention(nn.Module):
 
 
 @check_arguments
-def attention_from_convolution(conv: nn.Module, *, patch_size: int = 1) -> RelativeAttention:
+def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> RelativeAttention:
     """The self-attention that computes exactly what a convolution computes.
 
     A K x K convolution takes K^2 heads with one pixel a token, (2 ceil((K - 1) / 2P) + 1)^2
@@ -180,10 +180,8 @@ def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out in rows columns"]:
     return weight
 
 
-def _accepted(conv: nn.Module, patch_size: int) -> nn.Conv2d:
+def _accepted(conv: nn.Conv2d, patch_size: int) -> nn.Conv2d:
     """The convolution, if it keeps the grid and has a center."""
-    if not isinstance(conv, nn.Conv2d):
-        raise InputError(f"conv must be a torch.nn.Conv2d, got a {type(conv).__name__}")
     kind = type(conv)
     if (kind.forward, kind._conv_forward) != (nn.Conv2d.forward, nn.Conv2d._conv_forward):
         raise InputError(

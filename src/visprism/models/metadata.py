@@ -93,7 +93,7 @@ def _fields(value: object) -> dict[str, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
     raise InputError(
-        f"recipe must be a dataclass or a dictionary, got a {type(value).__name__}"
+        f"recipe must be a dataclass or a dictionary, got one of type {type(value).__name__}"
     )
 
 

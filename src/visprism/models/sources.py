@@ -183,7 +183,7 @@ def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the f
             model = builder(**spec.arguments)
     if not isinstance(model, nn.Module):
         raise InputError(
-            f"{spec.name} must return a torch.nn.Module, got a {type(model).__name__}"
+            f"{spec.name} must return a torch.nn.Module, got one of type {type(model).__name__}"
         )
     return model, from_attributes(model, spec.arguments), ""
 

@@ -30,7 +30,7 @@ def examine(
     models: Any,  # noqa: ANN401 (see Args)
     data: Any,  # noqa: ANN401
     *,
-    analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | None = None,
+    analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | str | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     minutes: int | float | None = DEFAULT_MINUTES,
     train_data: Any = None,  # noqa: ANN401
@@ -78,8 +78,6 @@ def examine(
     """
     if minutes is not None and minutes <= 0:
         raise InputError(f"minutes must be a positive number or None, got {minutes!r}")
-    if out == "":
-        raise InputError("out must name a folder, got an empty string")
     if on_error not in ("record", "raise"):
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
     with reported(run, listener) as (run, notify):

@@ -158,7 +158,7 @@ def pad_batches(test: Test) -> PaddedBatches:
     """
     if not isinstance(test, Sequence):
         raise InputError(
-            f"test must be a sequence for sharded training, got a {type(test).__name__} "
-            "without a length. Give a list, or the result of batches."
+            "test must be a sequence for sharded training, got one of type "
+            f"{type(test).__name__} without a length. Give a list, or the result of batches."
         )
     return PaddedBatches(test)

@@ -276,7 +276,7 @@ def test_refuses_a_treatment_of_batch_norm_without_derivatives(
 ):
     objective = Objective(network, [(images, classes)])
     object.__setattr__(objective, "batch_norm", treatment)  # the tests check types
-    with pytest.raises(InputError, match="batch_norm must be 'frozen' or 'batch' for deriv"):
+    with pytest.raises(InputError, match=r"batch_norm must be .*frozen"):
         objective.__post_init__()
 
 

@@ -289,10 +289,10 @@ def test_what_a_user_can_get_wrong():
             fourier_sensitivity(
                 model, good, **GRAY, max_frequency=2, frequency_step=frequency_step
             )
-    for rms in (0.0, float("nan"), float("inf")):
-        with pytest.raises(InputError, match="rms must be finite and positive"):
+    for rms, message in ((0.0, "positive"), (float("nan"), "number"), (float("inf"), "number")):
+        with pytest.raises(InputError, match=f"rms must be .*{message}"):
             fourier_sensitivity(model, good, **GRAY, rms=rms)
-        with pytest.raises(InputError, match="rms must be finite and positive"):
+        with pytest.raises(InputError, match=f"rms must be .*{message}"):
             frequency_noise(model, good, **GRAY, rms=rms)
     with pytest.raises(InputError, match=r"evaluation mode. Call model.eval\(\) first"):
         frequency_noise(model.train(), good, **GRAY)

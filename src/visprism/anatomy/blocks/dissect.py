@@ -44,8 +44,6 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
         InputError: if there are no images, the model is in training mode, or its output does
             not depend on the images.
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
     if any(m.training for m in model.modules()):
         raise InputError("model must be in evaluation mode. Call model.eval() first.")
     with copied_buffers(model):
