@@ -17,6 +17,10 @@ pytestmark = pytest.mark.slow
 COMMANDS = {
     "examine": "examine resnet20.shapes --data shapes?size=32 --limit 32 --batch-size 8 "
     "--analyses variance,calibration,ablation --minutes none --out out",
+    "landscape": "landscape vit_pico_patch4_32.shapes --data shapes?size=32 --limit 16 "
+    "--points 9 --minutes none --out out",
+    "harmonize": "harmonize resnet20.shapes --data shapes?size=32 --search quick --epochs 1 "
+    "--limit 256 --head-dim 16 --repeats 2 --out out",
     "train": "train quick --model resnet20 --data shapes?size=32 --epochs 2 --limit 2048 "
     "--test-limit 32 --size 16 --checkpoint-minutes 0.001 --resume --out",
 }
@@ -45,20 +49,28 @@ def ended(process):
     return process.returncode, printed.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda n: signal.Signals(n).name)
-def test_a_study_ends_at_a_signal_and_goes_on(tmp_path, number):
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        ("examine", signal.SIGINT),
+        ("examine", signal.SIGTERM),
+        ("landscape", signal.SIGTERM),
+        ("harmonize", signal.SIGINT),
+    ],
+)
+def test_a_command_ends_at_a_signal_and_goes_on(tmp_path, command, number):
     generator = random.Random(int(number))
-    for _ in range(2):
-        process = started(COMMANDS["examine"], tmp_path)
-        time.sleep(generator.uniform(0, 3))
-        process.send_signal(number)
-        code, last = ended(process)
-        assert code in (CODES[number], 0)
-        assert last.startswith("visprism: interrupted; ") == (code != 0)
-        assert not list(tmp_path.rglob("*.tmp*"))
-    code, _ = ended(started(COMMANDS["examine"], tmp_path))
-    assert code == 0
-    assert not Study.load(tmp_path / "out").failures
+    process = started(COMMANDS[command], tmp_path)
+    time.sleep(generator.uniform(0, 4))
+    process.send_signal(number)
+    code, last = ended(process)
+    assert code in (CODES[number], 0)
+    assert last.startswith("visprism: interrupted; ") == (code != 0)
+    assert not list(tmp_path.rglob("*.tmp*"))
+    assert ended(started(COMMANDS[command], tmp_path))[0] == 0
+    assert not list(tmp_path.rglob("*.tmp*"))
+    if command != "harmonize":
+        assert not Study.load(tmp_path / "out").failures
 
 
 def test_an_impatient_second_signal_changes_nothing(tmp_path):
