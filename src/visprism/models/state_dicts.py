@@ -222,7 +222,7 @@ def _what(content: object) -> str:
 
 
 def first_names(keys: Sequence[object]) -> str:
-    """The first names of a list, for a message: printable, and none longer than 100 characters."""
+    """The first names of a list, for a message: printable, of at most 100 characters."""
     more = ", ..." if len(keys) > _SHOWN else ""
     names = (printable(str(key)) for key in keys[:_SHOWN])
     return ", ".join(n if len(n) <= _LONGEST else f"{n[:_LONGEST]}..." for n in names) + more
