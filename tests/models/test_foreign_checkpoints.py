@@ -83,11 +83,14 @@ def test_running_statistics_are_still_required(tmp_path):
         lambda s: {"epoch": 3, "state_dict": {k: v.half() for k, v in s.items()}},
         lambda s: prefixed({k: v.bfloat16() for k, v in s.items()}, "module."),
         lambda s: {"model": s, "best": np.float64(0.9), "rate": np.float32(0.5)},
+        lambda s: {"module": s, "ds_version": "0.17", "optimizer": None},
+        lambda s: {k.replace(".", "._checkpoint_wrapped_module.", 1): v for k, v in s.items()},
+        lambda s: prefixed(s, "module._fsdp_wrapped_module."),
     ],
     ids=[
         *("Lightning", "Lightning with a loss", "attribute, compiled", "Lightning, compiled"),
         *("compiled", "compiled, DDP", "DDP, compiled, DDP", "timm, EMA", "half", "bfloat16"),
-        "NumPy numbers beside",
+        *("NumPy numbers beside", "DeepSpeed", "activation checkpointing", "FSDP"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.pt", "a.pth.tar", "a.bin", "a.ckpt"])
@@ -119,6 +122,17 @@ def test_two_sets_of_weights_are_refused_by_their_prefixes(tmp_path):
         InputError, match=r"one set of weights, got several \(student\., teacher\.\)"
     ):
         load_checkpoint(network(1), tmp_path / "a.ckpt")
+
+
+def test_names_in_an_error_are_printable_and_short(tmp_path):
+    keys = ["\x1b[31mred", "a\nb", "\u202eabc" + "d" * 100_000]
+    torch.save(network().state_dict() | dict.fromkeys(keys, torch.ones(2)), tmp_path / "a.pt")
+    with pytest.raises(
+        InputError, match=r"3 not in the model \(\\x1b\[31mred, a\\nb, "
+    ) as error:
+        load_checkpoint(network(1), tmp_path / "a.pt")
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 1000
 
 
 def test_a_prefix_of_the_model_itself_stays(tmp_path):

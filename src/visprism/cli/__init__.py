@@ -15,7 +15,7 @@ from types import FrameType
 
 from visprism.cli.errors import with_flags
 from visprism.cli.parser import parse
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, printable
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (InputError, OSError) as error:
-        print(f"visprism: {with_flags(str(error), flags)}", file=sys.stderr)
+        message = printable(with_flags(str(error), flags), keep="\n")
+        print(f"visprism: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interruption:  # a command that has kept results says so
         if argv is None:

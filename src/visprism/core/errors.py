@@ -23,3 +23,18 @@ class OutputError(OSError):
     def __str__(self) -> str:
         """The message, where an `OSError` shows its number."""
         return str(self.args[0])
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""The text with control and bidirectional characters escaped, apart from those in `keep`.
+
+    A name from a file could otherwise change the colors or the lines of a terminal.
+
+    Example:
+        >>> printable("a\x1b[31mb")
+        'a\\x1b[31mb'
+    """
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )

@@ -65,7 +65,7 @@ def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
             f"images must be {_by(expected)}, as the model was dissected with, got "
             f"{_by(shape)}. Resize the images, or dissect the model with images of this size."
         )
-    return on_device(images, compute)
+    return on_device(images, compute, copy=True)
 
 
 def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:
@@ -105,12 +105,18 @@ def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:
     return targets.cpu().long()
 
 
-def on_device(images: Images, compute: Compute) -> Images:
-    """The same images on the device: one tensor, or a mapping of tensors."""
+def on_device(images: Images, compute: Compute, *, copy: bool = False) -> Images:
+    """The same images on the device: one tensor, or a mapping of tensors.
+
+    Args:
+        images: images of a batch.
+        compute: device.
+        copy: copy those that are on the device, for a model that may change them in place.
+    """
     device = compute.torch_device
     if isinstance(images, Mapping):
-        return {name: tensor.to(device) for name, tensor in images.items()}
-    return images.to(device)
+        return {name: tensor.to(device, copy=copy) for name, tensor in images.items()}
+    return images.to(device, copy=copy)
 
 
 def positioned(batches: Iterable[Batch]) -> Iterator[tuple[int, Batch]]:

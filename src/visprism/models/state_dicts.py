@@ -21,13 +21,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, printable
 from visprism.core.files import check_uncompressed, is_file
 
 _PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message
+_LONGEST = 100  # characters of a key in an error message
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
-_NESTS = ("state_dict", "model")  # where training scripts put the state dict
+_INNER = ("_checkpoint_wrapped_module", "_fsdp_wrapped_module")  # anywhere in a name
+_NESTS = ("state_dict", "model", "module")  # of training scripts; the last of DeepSpeed
 _AVERAGES = ("state_dict_ema", "model_ema", "ema")  # and moving averages of the weights
 _COUNT = "n_averaged"  # an entry of torch's AveragedModel beside those of its module
 _INDEX = (".safetensors.index.json", ".bin.index.json")
@@ -209,6 +211,7 @@ def _is_dense(tensor: Tensor) -> bool:
 
 
 def _bare(name: str) -> str:
+    name = ".".join(part for part in name.split(".") if part not in _INNER)
     while name.startswith(_WRAPPERS):
         name = name.partition(".")[2]
     return name
@@ -219,6 +222,7 @@ def _what(content: object) -> str:
 
 
 def first_names(keys: Sequence[object]) -> str:
-    """The first names of a list, for a message."""
+    """The first names of a list, for a message: printable, of at most 100 characters."""
     more = ", ..." if len(keys) > _SHOWN else ""
-    return ", ".join(map(str, keys[:_SHOWN])) + more
+    names = (printable(str(key)) for key in keys[:_SHOWN])
+    return ", ".join(n if len(n) <= _LONGEST else f"{n[:_LONGEST]}..." for n in names) + more

@@ -76,14 +76,21 @@ def check_repeatable(model: nn.Module, images: Images) -> None:
     """Check that two forward passes agree; buffers are restored.
 
     Raises:
-        InputError: if it draws random numbers, or changes buffers that it uses.
+        InputError: if it draws random numbers, or changes buffers that it uses or its images.
     """
+    first, second = _copies(images), _copies(images)
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
-        once, again = forward(model, images), forward(model, images)
+        once, again = forward(model, first), forward(model, second)
     finally:
         for buffer, before in buffers:
             buffer.copy_(before)
+    pairs = zip(_values(first), _values(images), strict=True)
+    if not all(torch.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in pairs):
+        raise InputError(
+            f"{type(model).__name__} must not change its images in place. Copy them "
+            "at the start of forward."
+        )
     apart = float((once - again).abs().max())
     if apart > _SAME * float(once.abs().max()):
         raise InputError(
@@ -91,6 +98,16 @@ def check_repeatable(model: nn.Module, images: Images) -> None:
             f"differ by up to {apart} between two passes: it draws random "
             "numbers or changes its buffers in evaluation mode"
         )
+
+
+def _copies(images: Images) -> Images:
+    if isinstance(images, Mapping):
+        return {name: tensor.clone() for name, tensor in images.items()}
+    return images.clone()
+
+
+def _values(images: Images) -> list[Tensor]:
+    return list(images.values()) if isinstance(images, Mapping) else [images]
 
 
 def pixels(images: object) -> Float[Tensor, "b c h w"]:

@@ -49,7 +49,7 @@ def inference(
         @torch.no_grad()
         def run(images: Images) -> Tensor:
             with compute.autocast():
-                return forward(model, prepare(on_device(images, compute)))
+                return forward(model, prepare(on_device(images, compute, copy=True)))
 
         yield run
 

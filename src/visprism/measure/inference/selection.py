@@ -76,7 +76,7 @@ def select_inference(
     reason = _unsupported(model)
     if reason:
         return Inference(size, reason=reason)
-    few = on_device(first_images(images, verified_images(total)), compute)
+    few = on_device(first_images(images, verified_images(total)), compute, copy=True)
     if size is None and batch_size(few) > 1:  # one image does not show what a batch does
         size = default_batch_size(images, compute)
     with compute.borrow(model), _restored_state(model, compute):
