@@ -9,16 +9,17 @@ from pathlib import Path
 
 import hostile_arguments
 import pytest
-from public_calls import EXEMPT, valid_calls
+from public_calls import EXEMPT
+from public_methods import CLASSES, has_arguments
 
 import visprism as vp
 
-SAMPLE = 400  # of the cases, without -m slow; 0: all
+SAMPLE = 450  # of the cases, without -m slow; 0: all
 
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory):
-    return valid_calls(tmp_path_factory.mktemp("calls"))
+    return hostile_arguments.calls_of(tmp_path_factory.mktemp("calls"))
 
 
 def test_every_public_function_is_called(calls):
@@ -26,9 +27,15 @@ def test_every_public_function_is_called(calls):
     assert functions == {name for name in calls if name[0].islower()} | set(EXEMPT)
 
 
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_method_with_arguments_is_called(kind, calls):
+    methods = {name for name in vars(kind) if has_arguments(kind, name)}
+    assert {f"{kind.__name__}.{name}" for name in methods} <= calls.keys()
+
+
 @pytest.mark.slow
 def test_the_calls_are_valid(calls):
-    outcomes = {n: hostile_arguments.outcome(n, arguments) for n, arguments in calls.items()}
+    outcomes = {name: hostile_arguments.outcome(*call) for name, call in calls.items()}
     assert set(outcomes.values()) == {"accepted"}, outcomes
 
 
