@@ -2,6 +2,8 @@
 
     python hostile_arguments.py SAMPLE    # prints the counts and the faults as JSON
 
+Without a limit (0), calls with valid values must be accepted.
+
 In a process of its own: the type checks of the tests would refuse the values first.
 """
 
@@ -161,6 +163,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         calls = calls_of(Path(folder))
+        valid = {n: outcome(*call) for n, call in calls.items()} if sample is None else {}
         for name, key, value in cases(calls)[:sample]:
             function, arguments = calls[name]
             result = outcome(function, arguments | {key: value})
@@ -169,7 +172,9 @@ def main():
             else:
                 faults.append(f"{name}({key}={str(value)[:60]!r}): {result[:200]}")
         os.chdir("/")
-    sys.stdout.write(json.dumps({"counts": counts, "faults": faults}) + "\n")
+    faults += [f"{name}: {result}" for name, result in valid.items() if result != "accepted"]
+    made = {"counts": counts, "faults": faults, "calls": list(calls)}
+    sys.stdout.write(json.dumps(made) + "\n")
 
 
 if __name__ == "__main__":

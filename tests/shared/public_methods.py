@@ -39,7 +39,6 @@ def valid_method_calls(folder):
     anatomy = vp.dissect(model, images[:2])
     study = vp.examine({"a": model, "b": other}, batches, analyses=["variance"], minutes=None)
     study.save(folder / "study")
-    of_model = study.model("a")
     (variance,) = vp.observe(anatomy, batches, [vp.VarianceProbe()])
     variance.save(folder / "result.npz")
     predictions = vp.predict(model, batches)
@@ -52,19 +51,18 @@ def valid_method_calls(folder):
     objective = vp.Objective(nn.Sequential(model).eval(), batches)
     density = vp.spectral_density(objective, runs=1, steps=3)
     data = vp.load_data(f"shapes?size={SIDE}", limit=20)
+    theta = objective.theta
     calls = [
-        *((study.model, {"name": "a"}), (study.analysis, {"name": "variance"})),
-        *(
-            (study.between, {"first": "a", "second": "b"}),
-            (of_model.results, {"analysis": "variance"}),
-        ),
-        *(
-            (study.save, {"folder": folder / "saved"}),
-            (study.load, {"folder": folder / "study"}),
-        ),
+        (study.model, {"name": "a"}),
+        (study.analysis, {"name": "variance"}),
+        (study.between, {"first": "a", "second": "b"}),
+        (study.save, {"folder": folder / "saved"}),
+        (study.load, {"folder": folder / "study"}),
         (study.to_html, {"path": folder / "page.html"}),
         (study.write_files, {"folder": folder / "files", "formats": ()}),
+        (study.model("a").results, {"analysis": "variance"}),
         (anatomy.nodes, {"block": anatomy.blocks[1]}),
+        (vp.Run().named, {"model": "a", "data": "b"}),
         (vp.Compute().borrow, {"model": model}),
         (predictions.subset, {"positions": torch.arange(2)}),
         (data.subset, {"positions": np.arange(2)}),
@@ -73,25 +71,23 @@ def valid_method_calls(folder):
         (variance.save, {"path": folder / "saved.npz"}),
         (variance.save_csv, {"path": folder / "saved.csv"}),
         (vp.Result.load, {"path": folder / "result.npz"}),
-        (ablations.experiment, {"name": "block"}),
-        *((calibration.of, {"metric": "nll"}), (calibration.interval, {"metric": "nll"})),
-        *((spectrum.first, {"batches": 1}), (spectrum.curves, {"points": 5})),
-        (spectrum.concatenate, {"spectra": [spectrum]}),
-        (surface.table, {"quantity": "nll", "pair": 0}),
+        (per_image.intervals_of, {"name": "value"}),
         (per_image.values_of, {"quantity": per_image.quantities[0]}),
-        (rings.pair_means, {"batch_norm": "frozen", "radius": 0.5}),
+        (ablations.experiment, {"name": "block"}),
+        (calibration.of, {"metric": "nll"}),
+        (calibration.interval, {"metric": "nll"}),
         (robustness.of, {"metric": "nll", "corruption": "fog", "severity": 1}),
         (robustness.corruption_errors, {"reference": {"fog": 0.5}}),
+        (spectrum.first, {"batches": 1}),
+        (spectrum.curves, {"points": 5}),
+        (spectrum.concatenate, {"spectra": [spectrum]}),
+        (surface.table, {"quantity": "nll", "pair": 0}),
+        (rings.pair_means, {"batch_norm": "frozen", "radius": 0.5}),
         (density.moment, {"degree": 2}),
-        *(
-            (objective.value, {"theta": objective.theta}),
-            (objective.at, {"theta": objective.theta}),
-        ),
-        (objective.gradient, {"theta": objective.theta}),
-        *(
-            (objective.with_run, {"run": vp.Run()}),
-            (objective.with_batches, {"batches": batches}),
-        ),
-        (vp.Run().named, {"model": "a", "data": "b"}),
+        (objective.at, {"theta": theta}),
+        (objective.value, {"theta": theta}),
+        (objective.gradient, {"theta": theta}),
+        (objective.with_run, {"run": vp.Run()}),
+        (objective.with_batches, {"batches": batches}),
     ]
     return {inspect.unwrap(method).__qualname__: (method, kwargs) for method, kwargs in calls}
