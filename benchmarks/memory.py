@@ -7,8 +7,8 @@ over 500 to 50,000 images read the procedural shapes, and keep only what a resul
     python benchmarks/memory.py            # prints the table
     python benchmarks/memory.py --write    # and writes benchmarks/results/memory.json
 
-Claim: 12 models take at most 1.25 times the memory of 2, and 50,000 images at most 1.25 times
-that of 5,000.
+Claim: a further model adds its weights and at most a quarter more, and 50,000 images take at
+most 1.25 times the memory of 5,000.
 """
 
 import argparse

@@ -69,7 +69,7 @@ NETWORKS = {
         "convnext_tiny", dims=(8, 12, 16, 20), depths=(1, 1, 1, 1), num_classes=CLASSES
     ),
     "resnet": _timm(
-        "resnet18", channels=(8, 12, 16, 20), layers=(1, 1, 1, 1), num_classes=CLASSES
+        "resnet18", channels=(8, 12, 16, 20), layers=(2, 1, 1, 1), num_classes=CLASSES
     ),
     "hugging face vit": hugging_face_vit,
     "plain module": Plain,

@@ -17,7 +17,11 @@ pytestmark = pytest.mark.slow
 COMMANDS = {
     "examine": "examine resnet20.shapes --data shapes?size=32 --limit 32 --batch-size 8 "
     "--analyses variance,calibration,ablation --minutes none --out out",
-    "train": "train quick --model resnet20 --data shapes?size=32 --epochs 2 --limit 4096 "
+    "landscape": "landscape vit_pico_patch4_32.shapes --data shapes?size=32 --limit 16 "
+    "--points 9 --minutes none --out out",
+    "harmonize": "harmonize resnet20.shapes --data shapes?size=32 --search quick --epochs 1 "
+    "--limit 256 --head-dim 16 --repeats 2 --out out",
+    "train": "train quick --model resnet20 --data shapes?size=32 --epochs 2 --limit 2048 "
     "--test-limit 32 --size 16 --checkpoint-minutes 0.001 --resume --out",
 }
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -45,20 +49,28 @@ def ended(process):
     return process.returncode, printed.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda n: signal.Signals(n).name)
-def test_a_study_ends_at_a_signal_and_goes_on(tmp_path, number):
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        ("examine", signal.SIGINT),
+        ("examine", signal.SIGTERM),
+        ("landscape", signal.SIGTERM),
+        ("harmonize", signal.SIGINT),
+    ],
+)
+def test_a_command_ends_at_a_signal_and_goes_on(tmp_path, command, number):
     generator = random.Random(int(number))
-    for _ in range(2):
-        process = started(COMMANDS["examine"], tmp_path)
-        time.sleep(generator.uniform(0, 3))
-        process.send_signal(number)
-        code, last = ended(process)
-        assert code in (CODES[number], 0)
-        assert last.startswith("visprism: interrupted; ") == (code != 0)
-        assert not list(tmp_path.rglob("*.tmp*"))
-    code, _ = ended(started(COMMANDS["examine"], tmp_path))
-    assert code == 0
-    assert not Study.load(tmp_path / "out").failures
+    process = started(COMMANDS[command], tmp_path)
+    time.sleep(generator.uniform(0, 4))
+    process.send_signal(number)
+    code, last = ended(process)
+    assert code in (CODES[number], 0)
+    assert last.startswith("visprism: interrupted; ") == (code != 0)
+    assert not list(tmp_path.rglob("*.tmp*"))
+    assert ended(started(COMMANDS[command], tmp_path))[0] == 0
+    assert not list(tmp_path.rglob("*.tmp*"))
+    if command != "harmonize":
+        assert not Study.load(tmp_path / "out").failures
 
 
 def test_an_impatient_second_signal_changes_nothing(tmp_path):
@@ -74,19 +86,24 @@ def test_an_impatient_second_signal_changes_nothing(tmp_path):
         assert last.startswith("visprism: interrupted; ") == (code != 0)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Weights of a training run that no signal ended."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert ended(started(f"{COMMANDS['train']} out", folder))[0] == 0
+    return load_file(folder / "out" / "model.safetensors")
+
+
 @pytest.mark.parametrize("number", CODES, ids=lambda n: signal.Signals(n).name)
-def test_training_ends_at_a_signal_and_goes_on_to_the_same_bits(tmp_path, number):
+def test_training_ends_at_a_signal_and_goes_on_to_the_same_bits(tmp_path, undisturbed, number):
     generator = random.Random(int(number))
     process = started(f"{COMMANDS['train']} out", tmp_path)
     time.sleep(generator.uniform(0, 2))
     process.send_signal(number)
     assert ended(process)[0] == CODES[number]
-    for name in ("out", "undisturbed"):
-        assert ended(started(f"{COMMANDS['train']} {name}", tmp_path))[0] == 0
-    first, second = (
-        load_file(tmp_path / name / "model.safetensors") for name in ("out", "undisturbed")
-    )
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert ended(started(f"{COMMANDS['train']} out", tmp_path))[0] == 0
+    weights = load_file(tmp_path / "out" / "model.safetensors")
+    assert all(torch.equal(weights[name], undisturbed[name]) for name in undisturbed)
 
 
 def test_a_folder_that_vanishes_ends_a_study_in_a_sentence(tmp_path):
