@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from measurements import measurement
+from torch import distributed as dist
 from torch import nn
 from unusual_modules import NETWORKS, built
 
@@ -140,3 +141,35 @@ def test_the_reason_of_a_refusal_is_returned():
 
     assert check_unchanged(refuse, nn.Linear(1, 1)) == "no Linear"
     assert check_unchanged(lambda model: model(torch.zeros(1)), nn.Linear(1, 1)) is None
+
+
+# Wrappers of several devices and processes.
+
+
+@pytest.fixture
+def process_group():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("process_group")
+@pytest.mark.parametrize("network", ["attention", "shared block", "own counter"])
+@pytest.mark.parametrize("wrapper", [nn.DataParallel, nn.parallel.DistributedDataParallel])
+def test_a_wrapper_is_not_touched_and_its_module_is_measured(tmp_path, wrapper, network):
+    model = wrapper(built(network)).eval()
+    measure = measurement("variance", model, tmp_path)
+    assert check_unchanged(measure, model, interrupt=False) is None
+    result, *_ = measure(model)
+    expected, *_ = measurement("variance", model.module, tmp_path)(model.module)
+    np.testing.assert_array_equal(result.variance, expected.variance)
+    assert list(result.block) == list(expected.block)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("process_group")
+@pytest.mark.parametrize("wrapper", [nn.DataParallel, nn.parallel.DistributedDataParallel])
+@pytest.mark.parametrize("name", PATCHING)
+def test_a_wrapper_through_every_patch(tmp_path, name, wrapper):
+    model = wrapper(built("attention")).eval()
+    assert check_unchanged(measurement(name, model, tmp_path), model) is None

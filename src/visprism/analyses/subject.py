@@ -259,11 +259,22 @@ def subject_of(
             )
         stated = model.preprocessing if model.preprocessing_stated else None
         model, preprocessing = model.model, preprocessing or stated
+    if isinstance(model, nn.Module):
+        model = without_replicas(model)
     images = data if isinstance(data, StudyImages) else tensor_images(data)
     way = images.preprocessing(preprocessing)
     anatomy = model if isinstance(model, Anatomy) else dissected(model, images, way, run)
     title = name or type(anatomy.model).__name__
     return Subject(title, anatomy, images, images, way)
+
+
+def without_replicas(model: nn.Module) -> nn.Module:
+    """The module within `DataParallel` or `DistributedDataParallel`; others as they are.
+
+    The wrappers synchronize buffers and count forward passes, which a measurement must not do.
+    """
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    return model.module if isinstance(model, wrappers) else model
 
 
 def dissected(

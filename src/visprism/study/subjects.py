@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from visprism.analyses.subject import BATCH_SIZE, Subject, dissected
+from visprism.analyses.subject import BATCH_SIZE, Subject, dissected, without_replicas
 from visprism.anatomy import Anatomy
 from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
@@ -264,6 +264,7 @@ def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:  # noqa: A
     if isinstance(model, Anatomy):
         return Candidate(model.model, type(model.model).__name__, anatomy=model)
     if isinstance(model, nn.Module):
+        model = without_replicas(model)
         written = getattr(model, "_orig_mod", model)  # what torch.compile was given
         return Candidate(model, type(written).__name__)
     from visprism.models import LoadedModel, load_model  # imports timm: seconds
