@@ -147,7 +147,9 @@ class Option:
 
     def _error(self, value: Any) -> InputError:  # noqa: ANN401
         if isinstance(value, int) and abs(value) > float_info.max:
-            return InputError(f"{self.name} must be {self.constraint}, got a larger integer")
+            return InputError(
+                f"{self.name} must be {self.constraint}, got an integer with too many digits"
+            )
         text, largest = str(value), ""
         if text.isdecimal() and len(text.lstrip("0")) >= len(str(_LARGEST)):
             largest = f" of at most {_LARGEST}"
