@@ -9,40 +9,58 @@ from pathlib import Path
 
 import hostile_arguments
 import pytest
-from public_calls import EXEMPT, valid_calls
+from public_calls import EXEMPT, EXEMPT_CLASSES
+from public_methods import CLASSES, has_arguments
 
 import visprism as vp
 
-SAMPLE = 400  # of the cases, without -m slow; 0: all
+SAMPLE = 450  # of the cases, without -m slow; 0: all
 
 
-@pytest.fixture(scope="module")
-def calls(tmp_path_factory):
-    return valid_calls(tmp_path_factory.mktemp("calls"))
-
-
-def test_every_public_function_is_called(calls):
-    functions = {name for name in vp.__all__ if inspect.isfunction(getattr(vp, name))}
-    assert functions == {name for name in calls if name[0].islower()} | set(EXEMPT)
-
-
-@pytest.mark.slow
-def test_the_calls_are_valid(calls):
-    outcomes = {n: hostile_arguments.outcome(n, arguments) for n, arguments in calls.items()}
-    assert set(outcomes.values()) == {"accepted"}, outcomes
-
-
-@pytest.mark.parametrize("sample", [SAMPLE, pytest.param(0, marks=pytest.mark.slow)])
-def test_every_value_is_accepted_or_refused(sample):
-    script = hostile_arguments.__file__
+def outcomes(sample):
+    """Counts of accepted and refused values, faults, and the names of what was called."""
     source = str(Path(vp.__file__).parents[1])
     process = subprocess.run(
-        [sys.executable, script, str(sample)],
+        [sys.executable, hostile_arguments.__file__, str(sample)],
         env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    made = json.loads(process.stdout.splitlines()[-1])
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    return outcomes(SAMPLE)
+
+
+def check(made):
     assert not made["faults"], "\n".join(made["faults"])
     assert made["counts"]["refused"] > made["counts"]["accepted"] > 0
+
+
+def test_sampled_values_are_accepted_or_refused(sampled):
+    check(sampled)
+
+
+@pytest.mark.slow
+def test_every_value_is_accepted_or_refused():
+    check(outcomes(0))
+
+
+def test_every_public_function_is_called(sampled):
+    functions = {name for name in vp.__all__ if inspect.isfunction(getattr(vp, name))}
+    assert functions == {name for name in sampled["calls"] if name[0].islower()} | set(EXEMPT)
+
+
+def test_every_public_class_is_called(sampled):
+    classes = {name for name in vp.__all__ if inspect.isclass(getattr(vp, name))}
+    called = {name for name in sampled["calls"] if name[0].isupper() and "." not in name}
+    assert classes == called | EXEMPT_CLASSES
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_method_with_arguments_is_called(kind, sampled):
+    methods = {name for name in vars(kind) if has_arguments(kind, name)}
+    assert {f"{kind.__name__}.{name}" for name in methods} <= set(sampled["calls"])

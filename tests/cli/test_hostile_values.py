@@ -14,7 +14,21 @@ from visprism.core.errors import InputError
 
 COMMANDS = ("examine", "landscape", "train", "harmonize")  # without -m slow
 SAMPLE = 300  # of their cases
-TINY = {"MODEL": "resnet20", "--data": "shapes?size=32", "--limit": "2", "--batch-size": "2"}
+MEASURED = {"MODEL": "resnet20", "--data": "shapes?size=32", "--limit": "2", "--out": "out"}
+TINY = {
+    "variance": MEASURED | {"--batch-size": "2"},
+    "landscape": MEASURED | {"--points": "3", "--ring-planes": "1", "--angles": "4"},
+    "train": {
+        "RECIPE": "quick",
+        "--model": "resnet20",
+        "--data": "shapes?size=32",
+        "--out": "out",
+        "--epochs": "1",
+        "--limit": "4",
+        "--test-limit": "4",
+    },
+    "harmonize": {"MODEL": "resnet20", "--out": "out", "--head-dim": "16"},
+}
 
 
 @cache
@@ -80,30 +94,57 @@ ARGUMENTS = {
     **dict.fromkeys(("--out", "--split", "--limit", "--batch-size", "--seed", "--size"), TEXTS),
     **dict.fromkeys(("--precision", "--formats", "--minutes"), TEXTS),
 }
-PAIRS = [(name, text) for name, texts in ARGUMENTS.items() for text in texts]
-RUNS = random.Random(1).sample(PAIRS, 150)  # of 598; each takes half a second
+OF_MODELS, OF_DATA = ("MODEL", "--model"), ("--data", "--test-data", "--train-data")
 
 
-def run(name, text, capsys):
-    """Exit code of `variance` with one hostile value, and what it printed as an error."""
-    words = TINY | {"--out": "out"} | {name: text}
-    line = [value if key == "MODEL" else f"{key}={value}" for key, value in words.items()]
+def texts_of(argument):
+    """Hostile texts of an argument of `landscape`, `train` or `harmonize`."""
+    names = dict.fromkeys(OF_MODELS, MODELS) | dict.fromkeys(OF_DATA, DATA)
+    return (*TEXTS, *(names | {"--device": DEVICES}).get(argument, ()))
+
+
+def arguments_of(command):
+    """The arguments of a command that have a value: flags, and names in capitals."""
+    return [
+        action.option_strings[-1] if action.option_strings else action.metavar or action.dest
+        for action in parser_of(command)._actions
+        if action.nargs != 0
+    ]
+
+
+RUNS = random.Random(1).sample(
+    [("variance", name, text) for name, texts in ARGUMENTS.items() for text in texts], 150
+)  # of 598; each takes half a second
+FEW = RUNS[:24]
+for command in ("landscape", "train", "harmonize"):
+    pairs = [(command, name, text) for name in arguments_of(command) for text in texts_of(name)]
+    sample = random.Random(2).sample(pairs, 30)  # of 1000 or more
+    RUNS += sample
+    FEW += sample[:4]
+
+
+def run(command, name, text, capsys):
+    """Exit code of a command with one hostile value, and what it printed as an error."""
+    words = TINY[command] | {name: text}
+    line = [value if key.isupper() else f"{key}={value}" for key, value in words.items()]
     with seconds(20):
-        code = main(["variance", *line])
+        code = main([command, *line])
     return code, capsys.readouterr().err
 
 
-FEW = RUNS[:24]
+@pytest.mark.parametrize("command", ["landscape", "train", "harmonize"])
+def test_the_arguments_of_a_command_are_those_that_are_tried(command):
+    assert TINY[command].keys() <= set(arguments_of(command))
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("command", "name", "text"),
     [pytest.param(*r, marks=[] if r in FEW else [pytest.mark.slow]) for r in RUNS],
     ids=lambda value: ascii(value)[:30],
 )
-def test_a_hostile_value_ends_in_a_sentence(name, text, tmp_path, capsys, monkeypatch):
+def test_a_hostile_value_ends_in_a_sentence(command, name, text, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, printed = run(name, text, capsys)
+    code, printed = run(command, name, text, capsys)
     assert code in (0, 1, 2, 130), printed
     assert "Traceback" not in printed
     if code == 2:

@@ -2,6 +2,8 @@
 
     python hostile_arguments.py SAMPLE    # prints the counts and the faults as JSON
 
+Without a limit (0), calls with valid values must be accepted.
+
 In a process of its own: the type checks of the tests would refuse the values first.
 """
 
@@ -22,6 +24,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from public_calls import valid_calls
+from public_methods import valid_method_calls
 from torch import nn
 from unusual_modules import SIDE
 
@@ -38,6 +41,13 @@ SWITCHES = ("yes", None, 2, [])
 SEQUENCES = ((), (math.nan,), ("x",), None, "abc", 5, [None], (-1,), (10**30,), [[]])
 PATHS = ("", None, 3, "/nonexistent/x", "\0", Path("/"), "a" * 5000)
 OBJECTS = (None, "x", 3, [], {})
+ARRAYS = (
+    np.zeros(0),
+    np.array([10**6]),
+    np.array(["a"]),
+    np.array([math.nan]),
+    np.zeros((2, 2)),
+)
 MODULES = ("resnet20", None, 3, [], nn.Module(), nn.Identity(), nn.Linear(3, 3))
 
 
@@ -67,6 +77,7 @@ def values(name, parameter, given):
         str: TEXTS,
         Path: PATHS,
         tuple | list: SEQUENCES,
+        np.ndarray: (*ARRAYS, *OBJECTS),
     }
     for kind, listed in by_type.items():
         if isinstance(given, kind):
@@ -80,6 +91,7 @@ def values(name, parameter, given):
         "str": TEXTS,
         "Literal": TEXTS,
         "Path": PATHS,
+        "ndarray": ARRAYS,
         "Sequence": SEQUENCES,
         "Iterable": SEQUENCES,
         "tuple": SEQUENCES,
@@ -88,11 +100,17 @@ def values(name, parameter, given):
     return [*chosen, *OBJECTS]
 
 
+def calls_of(folder):
+    """Functions, classes and methods by name, each with valid keyword arguments."""
+    functions = {n: (getattr(vp, n), kwargs) for n, kwargs in valid_calls(folder).items()}
+    return functions | valid_method_calls(folder)
+
+
 def cases(calls):
     """Every argument of every call and each value, in random order."""
     listed = []
-    for name, arguments in calls.items():
-        for key, parameter in inspect.signature(getattr(vp, name)).parameters.items():
+    for name, (function, arguments) in calls.items():
+        for key, parameter in inspect.signature(function).parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
             given = arguments.get(key, parameter.default)
@@ -100,10 +118,10 @@ def cases(calls):
     return random.Random(0).sample(listed, len(listed))
 
 
-def run(name, arguments):
+def run(function, arguments):
     arguments = dict(arguments)
-    positional = [arguments.pop("result")] if name == "plot" else []
-    result = getattr(vp, name)(*positional, **arguments)
+    positional = [arguments.pop("result")] if function is vp.plot else []
+    result = function(*positional, **arguments)
     if isinstance(result, AbstractContextManager):
         with result:
             pass
@@ -117,7 +135,7 @@ def ran_the_model(error):
     )
 
 
-def outcome(name, arguments):
+def outcome(function, arguments):
     """Whether a call is accepted or refused, or else its error."""
 
     def too_long(*_):
@@ -127,7 +145,7 @@ def outcome(name, arguments):
     signal.alarm(SECONDS)
     try:
         with warnings.catch_warnings(action="ignore"):
-            run(name, arguments)
+            run(function, arguments)
     except REFUSED as error:
         return "refused" if str(error).strip() else "refused without a reason"
     except Exception as error:
@@ -144,15 +162,19 @@ def main():
     counts, faults = {"accepted": 0, "refused": 0, "of the model": 0}, []
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        calls = valid_calls(Path(folder))
+        calls = calls_of(Path(folder))
+        valid = {n: outcome(*call) for n, call in calls.items()} if sample is None else {}
         for name, key, value in cases(calls)[:sample]:
-            result = outcome(name, calls[name] | {key: value})
+            function, arguments = calls[name]
+            result = outcome(function, arguments | {key: value})
             if result in counts:
                 counts[result] += 1
             else:
                 faults.append(f"{name}({key}={str(value)[:60]!r}): {result[:200]}")
         os.chdir("/")
-    sys.stdout.write(json.dumps({"counts": counts, "faults": faults}) + "\n")
+    faults += [f"{name}: {result}" for name, result in valid.items() if result != "accepted"]
+    made = {"counts": counts, "faults": faults, "calls": list(calls)}
+    sys.stdout.write(json.dumps(made) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,13 +16,20 @@ EXEMPT = {
     "result_type": "a decorator of a class",
     "result_shape": "a decorator of a class",
     "figure": "a decorator of a function that draws",
-    "block_columns": "for the authors of probes",
     "cross_entropy": "PyTorch's errors; its transforms and compiler run it",
     "forward": "PyTorch's errors; its transforms and compiler run it",
     "assert_results_equal": "an assertion",
-    "check_probe": "an assertion",
-    "check_unchanged": "an assertion",
     "search_by_recipe": "hours; its arguments are those of train and search_replacements",
+}
+# Classes without a call here: what functions return, and what analyses and results declare.
+EXEMPT_CLASSES = {
+    *("Analysis", "FeatureAnalysis", "Needs", "Cost", "Section", "Measured", "Subject"),
+    *("Entry", "Failure", "ModelStudy", "Plan", "Step", "Study", "LoadedModel", "Provenance"),
+    *("Finished", "Planned", "Started", "Stopped", "InputError", "TimeBudgetError"),
+    *("Anatomy", "Attention", "Block", "Layout", "Weights", "Answer", "ColumnInfo", "Finding"),
+    *("Result", "BlockMatrix", "Curve", "Differences", "PerImage", "Pictures"),
+    *("QuantilesPerBlock", "ScalarPerBlock", "SeriesPerBlock", "Surface"),
+    *("Feed", "Probe", "Progress"),
 }
 SETTINGS = ("Attack", "Augmentation", "Compute", "DataOptions", "MSAConfig", "Run")
 
@@ -68,11 +75,30 @@ def valid_calls(folder):
     measured = {"model": model, "batches": batches}
     read = {"image_set": data, "preprocessing": preprocessing, "batch_size": 4}
     perturbed = measured | {"mean": preprocessing.mean, "std": preprocessing.std}
+    analyses = [a.__name__ for a in vp.ANALYSES.values() if a is getattr(vp, a.__name__, None)]
     return {
-        **{name: {} for name in SETTINGS},
+        **{name: {} for name in (*SETTINGS, *analyses)},
         **{n: {} for n in ("CKAProbe", "FourierProbe", "FourierPlaneProbe", "processes")},
         **{n: {} for n in ("BranchTransferProbe", "TokenNormProbe")},
+        **{n: {} for n in ("AttentionProbe", "BandEnergyProbe", "SingularValueProbe")},
+        **{n: {} for n in ("TokenSimilarityProbe", "VarianceProbe")},
         "Preprocessing": {"size": (SIDE, SIDE)},
+        "Batches": read | {"numbers": range(5)},
+        "CurvatureMonitor": measured | {"optimizer": torch.optim.SGD(model.parameters(), 0.1)},
+        "ImageSet": {
+            "source": "memory",
+            "split": "",
+            "class_names": data.class_names,
+            "targets": data.targets,
+            "read": data.read,
+        },
+        "Plane": {
+            "first": plane.first,
+            "second": plane.second,
+            "a": plane.a,
+            "b": plane.b,
+            "kind": "given",
+        },
         "Job": {"model": "resnet20", "data": "shapes?size=32", "folder": folder / "job"},
         "Recipe": {"epochs": 1, "batch_size": 4, "lr": 0.1},
         "Objective": measured,
@@ -89,7 +115,10 @@ def valid_calls(folder):
             "predictions": vp.Predictions(logits, targets % 2),
             "classes": [[0, 1], [2, 3, 4]],
         },
+        "block_columns": {"blocks": list(anatomy)},
         "calibration": {"predictions": predictions},
+        "check_probe": {"make": vp.VarianceProbe, "folder": folder},
+        "check_unchanged": {"measure": lambda network: None, "model": model},  # noqa: ARG005
         "classes_of": {"categories": ["dog", "cat"], "num_classes": 2},
         "compare": {"anatomy_a": anatomy, "anatomy_b": anatomy, "batches": batches},
         "conv_blocks": {"model": cnn, "images": cifar},

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from visprism.analyses.output_passes import OutputPasses
 from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
@@ -71,10 +72,12 @@ class Subject:
         """Number of evaluation images that are measured."""
         return min(len(self.images), self.limit or len(self.images))
 
+    @check_arguments
     def limited(self, number: int | None) -> "Subject":
         """The same subject with at most `number` images, the first ones."""
         return replace(self, limit=number)
 
+    @check_arguments
     def in_mini_batches(self, size: int) -> "Subject":
         """The same subject without the training images that do not fill a mini-batch.
 
@@ -84,6 +87,7 @@ class Subject:
         number = min(len(self.training_images), self.limit or len(self.training_images))
         return self.limited(number - number % size or number)
 
+    @check_arguments
     def batches(
         self, batch_size: int | None = None, change: PixelChange | None = None
     ) -> Sequence:
@@ -108,12 +112,14 @@ class Subject:
         """The model's predictions of the evaluation images, computed once for all analyses."""
         return self.passes.predictions(self, run)
 
+    @check_arguments
     def training_batches(self, batch_size: int | None = None) -> Sequence:
         """The training images, for quantities of the training loss."""
         return self.training_images.batches(
             self.preprocessing, batch_size=batch_size or self.batch_size, limit=self.limit
         )
 
+    @check_arguments
     def augmented_batches(self, seed: int, batch_size: int | None = None) -> Sequence:
         """Training images augmented as by the strong recipe, with soft targets.
 

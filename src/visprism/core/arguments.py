@@ -43,9 +43,9 @@ class Expected:
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse arguments that do not have the type of their annotation; a decorator.
 
-    Numbers are finite, and integers fit in 64 bits; `True` is not a number. Elements of lists
-    and tuples are checked; those of other iterables are not, since they may be read only once.
-    Annotations that no check exists for, such as type variables, accept every value.
+    Numbers are finite, and integers fit in 64 bits; `True` is not a number. Elements of lists,
+    tuples and mappings are checked; those of other iterables are not, since they may be read
+    only once. Annotations that no check exists for, such as type variables, accept every value.
 
     The decorated function raises InputError, before anything is computed. A call costs about
     20 microseconds more.
@@ -120,8 +120,8 @@ def _expected(hint: Any) -> Expected | None:  # noqa: ANN401 (any annotation)
         return _tuple([_expected(one) for one in inner])
     if issubclass(kind, Iterable) and not issubclass(kind, Mapping) and inner:
         return _sequence(_expected(inner[0]), exhaustible=not issubclass(kind, Sequence))
-    if kind is Mapping:
-        return Expected("a mapping", "mappings", lambda v: isinstance(v, Mapping))
+    if issubclass(kind, Mapping) and inner:
+        return _mapping(*map(_expected, inner))
     return Expected(*_phrases(kind), lambda v: isinstance(v, kind))
 
 
@@ -157,6 +157,18 @@ def _sequence(element: Expected | None, *, exhaustible: bool) -> Expected:
     of = f" of {element.plural}" if element is not None else ""
     kind = "iterable" if exhaustible else "sequence"
     return Expected(f"{'an' if exhaustible else 'a'} {kind}{of}", f"{kind}s{of}", fits)
+
+
+def _mapping(key: Expected | None, value: Expected | None) -> Expected:
+    def fits(given: object) -> bool:
+        return isinstance(given, Mapping) and all(
+            (key is None or key.fits(k)) and (value is None or value.fits(v))
+            for k, v in given.items()
+        )
+
+    plurals = ["values" if e is None else e.plural for e in (key, value)]
+    of = f" of {plurals[0]} to {plurals[1]}" if key or value else ""
+    return Expected(f"a mapping{of}", f"mappings{of}", fits)
 
 
 def _tuple(elements: list[Expected | None]) -> Expected:
@@ -201,12 +213,9 @@ def _is_integer(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        return False
-    try:
-        return isfinite(value)
-    except OverflowError:  # an integer above 1e308
-        return False
+    if isinstance(value, numbers.Integral):
+        return _is_integer(value)
+    return isinstance(value, numbers.Real) and isfinite(value)
 
 
 def _is_path(value: object) -> bool:

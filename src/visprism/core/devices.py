@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from visprism.core.arguments import check_fields
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.interrupts import delayed_interrupts
 
@@ -63,6 +63,7 @@ class Compute:
             return nullcontext()
         return torch.autocast(self.torch_device.type, dtype=PRECISIONS[self.precision])
 
+    @check_arguments
     @contextmanager
     def borrow(self, model: nn.Module) -> Iterator[None]:
         """Inside, the model lies on the device; afterwards it has its own tensors back.

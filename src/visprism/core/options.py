@@ -7,8 +7,8 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
-from math import isfinite
 from pathlib import Path
+from sys import float_info
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from visprism.core.errors import InputError
@@ -126,7 +126,7 @@ class Option:
             return value in get_args(kind)
         if kind is float:
             right = isinstance(value, int | float) and not isinstance(value, bool)
-            right = right and isfinite(value)
+            right = right and abs(value) <= float_info.max  # not NaN, and no larger integer
         elif kind is int:
             right = isinstance(value, int) and not isinstance(value, bool)
         elif kind is Path:
@@ -146,6 +146,10 @@ class Option:
         )
 
     def _error(self, value: Any) -> InputError:  # noqa: ANN401
+        if isinstance(value, int) and abs(value) > float_info.max:
+            return InputError(
+                f"{self.name} must be {self.constraint}, got an integer with too many digits"
+            )
         text, largest = str(value), ""
         if text.isdecimal() and len(text.lstrip("0")) >= len(str(_LARGEST)):
             largest = f" of at most {_LARGEST}"

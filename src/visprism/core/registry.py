@@ -84,7 +84,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         if name in self._declared:
             return getattr(import_module(self._declared[name]), name)
         raise InputError(
-            f"unknown {self._kind} {name!r}. {suggestion(name, sorted(self._functions))}"
+            f"unknown {self._kind} {name!r}. {suggestion(str(name), sorted(self._functions))}"
         )
 
     def __iter__(self) -> Iterator[str]:

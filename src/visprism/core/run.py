@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from visprism.core.arguments import check_fields
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
@@ -54,6 +54,7 @@ class Run:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    @check_arguments
     def named(self, model: str, data: str, **changes: Any) -> "Run":  # noqa: ANN401
         """The same run with this model and data (and other fields) in its provenance."""
         origin = replace(self.provenance, model=model, data=data, **changes)

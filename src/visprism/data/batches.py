@@ -12,7 +12,7 @@ from jaxtyping import Float, Int64, UInt8
 from PIL import Image
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.data.image_set import ImageSet
@@ -82,6 +82,10 @@ class Batches(Sequence):
     change: Change = unchanged  # of the crops, before they are normalized
     crops: Crop | None = None  # that are in memory; None: images are read and cropped
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_batch_size(self.batch_size)
+
     def __len__(self) -> int:
         """Number of batches; the last one may be smaller."""
         return len(self.numbers)
@@ -143,8 +147,7 @@ def batches(
     Raises:
         InputError: if the batch size is not positive, or the interpolation is unknown.
     """
-    if batch_size < 1:
-        raise InputError(f"batch_size must be positive, got {batch_size}")
+    _check_batch_size(batch_size)
     if preprocessing.interpolation not in _INTERPOLATIONS:
         raise InputError(
             f"interpolation must be one of {', '.join(_INTERPOLATIONS)}, got "
@@ -153,3 +156,8 @@ def batches(
     number = -(-len(image_set) // batch_size)
     preprocessing = framing(image_set, preprocessing)
     return Batches(image_set, preprocessing, batch_size, range(number), change, crops)
+
+
+def _check_batch_size(batch_size: int) -> None:
+    if batch_size < 1:
+        raise InputError(f"batch_size must be positive, got {batch_size}")

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int, Int64
 from PIL import Image
 
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.registry import Registry
 from visprism.core.rng import stream
@@ -49,6 +50,9 @@ class ImageSet:
     # The index of each image in the data that this is a subset of; None: these are all of it.
     positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def __len__(self) -> int:
         return len(self.targets)
 
@@ -70,8 +74,18 @@ class ImageSet:
         """Number of classes, with those that have no image."""
         return len(self.class_names)
 
+    @check_arguments
     def subset(self, positions: Int[np.ndarray, " m"]) -> "ImageSet":
-        """The image set with only the images at `positions`, in that order."""
+        """The image set with only the images at `positions`, in that order.
+
+        Raises:
+            InputError: if there is no image at a position.
+        """
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(self):
+            raise InputError(
+                f"positions must be between 0 and {len(self) - 1}, got {positions.min()} to "
+                f"{positions.max()}"
+            )
         chosen = positions.tolist()
         before = np.arange(len(self)) if self.positions is None else self.positions
         return replace(

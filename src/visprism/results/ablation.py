@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import NORMAL_95
 from visprism.results import questions
@@ -147,6 +148,7 @@ class Ablations(Result):
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
     blocks: int = scalar("Blocks", "", "number of blocks between stem and head", default=0)
 
+    @check_arguments
     def experiment(self, name: str) -> "Ablations":
         """The rows of one experiment: "block", "convolution", "head", "registers", ..."""
         if name in ("head", "channel"):

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
@@ -227,15 +228,28 @@ class Result:
         }
         return frame
 
+    @check_arguments
     def select(self: R, rows: np.ndarray) -> R:
-        """The same result with the rows that a mask or an index selects."""
+        """The same result with the rows that a mask or an index selects.
+
+        Raises:
+            InputError: if it is no mask of this length, or an index is out of range.
+        """
         columns = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-        return replace(self, **{name: values[rows] for name, values in columns.items()})
+        try:
+            selected = {name: values[rows] for name, values in columns.items()}
+        except IndexError as error:
+            raise InputError(
+                f"rows must be a mask or indices of {len(self)} rows, got {rows.size} values "
+                f"of type {rows.dtype}"
+            ) from error
+        return replace(self, **selected)
 
     def with_provenance(self: R, **changes: Any) -> R:  # noqa: ANN401 (fields of Provenance)
         """The same result with changes to its provenance: ``with_provenance(model="vit")``."""
         return replace(self, provenance=replace(self.provenance, **changes))
 
+    @check_arguments
     def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95% intervals of a column; NaN where the result has none.
 
@@ -244,7 +258,11 @@ class Result:
 
         Args:
             name: of the column.
+
+        Raises:
+            InputError: if there is no such column.
         """
+        self._check_column(name)
         values = np.asarray(getattr(self, name), dtype=float)
         missing = np.full(len(values), np.nan)
         if hasattr(self, f"{name}_low"):
@@ -252,6 +270,11 @@ class Result:
         errors = np.asarray(getattr(self, f"{name}_error", missing), dtype=float)
         margins = t_quantile(self.provenance.images) * errors
         return values - margins, values + margins
+
+    def _check_column(self, name: str) -> None:
+        """Require the name of a column or scalar, or of an attribute with numbers."""
+        if name.startswith("_") or not hasattr(self, name):
+            raise InputError(f"name must be one of {', '.join(self.infos())}, got {name!r}")
 
     def has_figure(self, **options: Any) -> bool:  # noqa: ANN401, ARG002
         """Whether a figure with these options shows anything of this result."""
@@ -265,6 +288,7 @@ class Result:
         """The numbers of this result that models are compared by."""
         return ()
 
+    @check_arguments
     def save(self, path: Path | str) -> None:
         """Write one ``.npz`` file, whole or not at all.
 
@@ -288,6 +312,7 @@ class Result:
                 __provenance__=json.dumps(asdict(self.provenance)),
             )
 
+    @check_arguments
     def save_csv(self, path: Path | str) -> None:
         """Write the table as CSV with one header line, whole or not at all.
 
@@ -301,6 +326,7 @@ class Result:
                 writer.writerow([_harmless(value) for value in row])
 
     @classmethod
+    @check_arguments
     def load(cls: type[R], path: Path | str) -> R:
         """Read what `save` wrote, also in an earlier version.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.hessian_statistics import (
@@ -63,6 +64,7 @@ class HessianSpectrum(Result):
         """Number of mini-batches that every phase, data set and objective has."""
         return min((len(np.unique(part.batch)) for _, part in self.parts()), default=0)
 
+    @check_arguments
     def first(self, batches: int) -> "HessianSpectrum":
         """The spectrum of the first mini-batches alone.
 
@@ -78,6 +80,7 @@ class HessianSpectrum(Result):
         return self.select(np.isin(self.batch, numbers))
 
     @staticmethod
+    @check_arguments
     def concatenate(spectra: Iterable["HessianSpectrum"]) -> "HessianSpectrum":
         """Spectra of several phases of one model as one, in their order.
 
@@ -115,6 +118,7 @@ class HessianSpectrum(Result):
             provenance=self.provenance,
         )
 
+    @check_arguments
     def curves(self, *, points: int = 120) -> "HessianCurves":
         """Gaussian kernel densities of log10 |eigenvalue|, with Silverman's bandwidth.
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from visprism.core.arguments import check_arguments
+from visprism.core.errors import InputError
 from visprism.core.statistics import t_interval
 from visprism.results import questions
 from visprism.results.answers import Answer
@@ -73,9 +75,18 @@ class Landscape(Result):
         """NLL + L2 at each point, in nats."""
         return self.nll + self.l2
 
+    @check_arguments
     def table(self, quantity: str, pair: int) -> Float[np.ndarray, "m n"]:
-        """A quantity over one plane, b changing from row to row."""
+        """A quantity over one plane, b changing from row to row.
+
+        Raises:
+            InputError: if there is no such quantity or plane.
+        """
+        self._check_column(quantity)
         rows = self.select(self.pair == pair)
+        if not len(rows):
+            planes = ", ".join(map(str, np.unique(self.pair)))
+            raise InputError(f"pair must be one of {planes}, got {pair}")
         return getattr(rows, quantity).reshape(len(np.unique(rows.b)), -1)
 
     def findings(self) -> tuple[Finding, ...]:
@@ -165,9 +176,19 @@ class Rings(Result):
                 low, high = t_interval(rise, error, n)
                 yield Ring(batch_norm, radius, rise, spread, low, high, n)
 
+    @check_arguments
     def pair_means(self, batch_norm: str, radius: float) -> Float[np.ndarray, " pairs"]:
-        """The mean increase over the angles of each direction pair, in nats."""
+        """The mean increase over the angles of each direction pair, in nats.
+
+        Raises:
+            InputError: if there are no such rings.
+        """
         rows = self.select((self.batch_norm == batch_norm) & (self.radius == radius))
+        if not len(rows):
+            raise InputError(
+                "batch_norm and radius must have been measured, got "
+                f"{batch_norm!r} and {radius}"
+            )
         return np.array([rows.rise[rows.pair == pair].mean() for pair in np.unique(rows.pair)])
 
     def per_direction_pair(self) -> PerImage:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Integer
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.results.base import ColumnInfo, Columns, Result, column, result_type, scalar
@@ -126,6 +127,7 @@ class PerImage(Result):
         """The table by column, with names in place of codes; see `Result.columns`."""
         return {name: getattr(self, name) for name in self.infos()}
 
+    @check_arguments
     def values_of(self, quantity: str) -> tuple[np.ndarray, np.ndarray]:
         """The images in ascending order and their values of a quantity.
 

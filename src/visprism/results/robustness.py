@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
@@ -102,6 +103,7 @@ class Robustness(Result):
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
+    @check_arguments
     def of(self, metric: str, corruption: str, severity: int) -> float:
         """The value of a metric without a cut-off: ``result.of("ece", "fog", 3)``.
 
@@ -165,6 +167,7 @@ class Robustness(Result):
             if np.isfinite(values[0])
         )
 
+    @check_arguments
     def corruption_errors(
         self, *, reference: Mapping[str, float] | None = None
     ) -> "CorruptionErrors":

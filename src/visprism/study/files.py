@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from visprism.core.errors import InputError
-from visprism.core.files import output_folder, write_text
+from visprism.core.files import is_file, output_folder, write_text
 from visprism.figures import check_formats
 from visprism.report import PageFigures, page_html, rendered
 from visprism.results.base import Result
@@ -62,7 +62,7 @@ def load_study(folder: Path) -> Study:
         InputError: if the folder holds no study, or a file of it is missing or damaged.
     """
     index = folder / INDEX
-    if not index.is_file():
+    if not is_file(index):
         raise InputError(f"{folder} must hold a study, and has no {INDEX}")
     content = read_index(index)
     header, stored = content["header"], content["entries"]

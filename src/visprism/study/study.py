@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int64
 
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.results.base import Result
@@ -52,6 +53,7 @@ class ModelStudy(Mapping[str, Result]):
     name: str
     entries: tuple[Entry, ...]
 
+    @check_arguments
     def __getitem__(self, analysis: str) -> Result:
         """The main result of an analysis.
 
@@ -67,6 +69,7 @@ class ModelStudy(Mapping[str, Result]):
         """Number of analyses."""
         return len(self.entries)
 
+    @check_arguments
     def results(self, analysis: str) -> tuple[Result, ...]:
         """Every result of an analysis, the main one first.
 
@@ -126,6 +129,7 @@ class Study:
         """
         return np.array(self.header.get("positions", ()), dtype=np.int64)
 
+    @check_arguments
     def __getitem__(self, name: str) -> "ModelStudy | dict[str, Result]":
         """What is known of a model, or the main results of an analysis by model.
 
@@ -153,6 +157,7 @@ class Study:
     def __hash__(self) -> int:
         return hash((self.models, self.analyses))
 
+    @check_arguments
     def model(self, name: str) -> ModelStudy:
         """The results of one model.
 
@@ -163,6 +168,7 @@ class Study:
             raise InputError(f"the study has no {name!r}. {suggestion(name, self.models)}")
         return ModelStudy(name, tuple(e for e in self.entries if e.models == (name,)))
 
+    @check_arguments
     def analysis(self, name: str) -> dict[str, Result]:
         """The main results of one analysis by model."""
         return {
@@ -171,6 +177,7 @@ class Study:
             if e.analysis == name and len(e.models) == 1
         }
 
+    @check_arguments
     def between(self, first: str, second: str) -> tuple[Entry, ...]:
         """The results about two models together.
 
@@ -224,6 +231,7 @@ class Study:
         """The table as text, for a console."""
         return [line for row in self.table() for line in row.lines(self.models)]
 
+    @check_arguments
     def save(self, folder: Path | str) -> None:
         """Write every result and the index, so that `load` reads them.
 
@@ -235,6 +243,7 @@ class Study:
         save_study(self, Path(folder))
 
     @classmethod
+    @check_arguments
     def load(cls, folder: Path | str) -> "Study":
         """Read what `save`, or `examine` with `out`, wrote.
 
@@ -245,12 +254,14 @@ class Study:
 
         return load_study(Path(folder))
 
+    @check_arguments
     def to_html(self, path: Path | str) -> None:
         """Write the report, one HTML page that needs nothing else, whole or not at all."""
         from visprism.study.files import write_report
 
         write_report(self, Path(path))
 
+    @check_arguments
     def write_files(self, folder: Path | str, formats: Iterable[str] = ("png",)) -> None:
         """Write the report, its figures, ``study.md`` and ``results.json`` into a folder.
 

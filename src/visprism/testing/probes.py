@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy import Block, Kind, Layout
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.figures import plot
 from visprism.measure.features import Probe
@@ -34,7 +35,8 @@ def assert_results_equal(a: Result, b: Result, *, rtol: float = 1e-9) -> None:
             np.testing.assert_array_equal(column, others[name], err_msg=name)
 
 
-def check_probe(make: Callable[[], Probe], folder: Path) -> None:
+@check_arguments
+def check_probe(make: Callable[[], Probe], folder: Path | str) -> None:
     """Check the laws of probes; `folder` is scratch space.
 
     1. Cutting the data into other batches changes nothing.
@@ -92,8 +94,9 @@ def check_probe(make: Callable[[], Probe], folder: Path) -> None:
     last = {b: x.contiguous(memory_format=torch.channels_last) for b, x in maps.items()}
     check("the order of memory changes the result", gathered(slice(None), maps=last))
 
-    expected.save(folder / "result.npz")
-    assert_results_equal(expected, Result.load(folder / "result.npz"), rtol=0.0)
+    path = Path(folder) / "result.npz"
+    expected.save(path)
+    assert_results_equal(expected, Result.load(path), rtol=0.0)
 
     ax = matplotlib.figure.Figure().subplots()
     assert plot(expected, ax) is ax, "plot does not return the axes that it was given"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy.trace.forward import as_written
+from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.testing.state import process_state, state_of_model
 
@@ -20,6 +21,7 @@ class InterruptionError(RuntimeError):
     """The exception that `check_unchanged` raises inside a measurement."""
 
 
+@check_arguments
 def check_unchanged(
     measure: Callable[[nn.Module], object], model: nn.Module, *, interrupt: bool = True
 ) -> str | None:

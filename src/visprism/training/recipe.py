@@ -247,7 +247,7 @@ def _converted(value: Any, kind: Any, name: str) -> Any:  # noqa: ANN401 (of any
         return value
     try:
         number = kind(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = None
     if "_" in str(value):
         number = None  # Python would read it

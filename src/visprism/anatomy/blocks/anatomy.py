@@ -72,6 +72,7 @@ class Anatomy:
         """(C, H, W) of the images that the model was dissected with."""
         return tuple(self.graph.nodes[0].shape or ())[1:]
 
+    @check_arguments
     def nodes(self, block: Block) -> tuple[Node, ...]:
         """The nodes of the graph that a block consists of, in forward order."""
         return tuple(self.graph.nodes[i] for i in block.nodes)

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from visprism.anatomy import Images, check_repeatable, dissect, forward, pixels
 from visprism.anatomy.trace.forward import as_written
-from visprism.core.arguments import check_fields
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share
 from visprism.core.run import DEFAULT_RUN, Run
@@ -157,6 +157,7 @@ class Objective:
         """The chosen parameters of the model."""
         return torch.cat([self.tensors[name].flatten() for name in self.names])
 
+    @check_arguments
     def with_batches(self, batches: Iterable, *, shared: bool | None = None) -> "Objective":
         """The same function of the parameters on other data, without another trial run.
 
@@ -176,6 +177,7 @@ class Objective:
         object.__setattr__(other, "decay", torch.zeros_like(self.decay))
         return other
 
+    @check_arguments
     def at(self, theta: Float[Tensor, " p"]) -> "Objective":
         """The same objective of a model that has `theta` as its parameters.
 
@@ -186,6 +188,7 @@ class Objective:
         object.__setattr__(other, "tensors", self.tensors | self.unflatten(theta.detach()))
         return other
 
+    @check_arguments
     def with_run(self, run: Run | None) -> "Objective":
         """The same objective with another run, on the device where its tensors are."""
         if run is None:
@@ -252,10 +255,12 @@ class Objective:
         theta = self.theta if theta is None else theta
         return float((self.decay.double() * theta.double() ** 2).sum() / 2)
 
+    @check_arguments
     def value(self, theta: Float[Tensor, " p"] | None = None) -> float:
         """NLL + L2."""
         return self.nll(theta) + self.l2(theta)
 
+    @check_arguments
     def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
         """Gradient of NLL + L2; one pass forward and one backward."""
         theta = self.theta if theta is None else theta

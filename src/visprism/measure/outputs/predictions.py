@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.core.arguments import check_fields
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 
@@ -54,6 +54,7 @@ class Predictions:
         """Number of classes, including those of no image."""
         return self.logits.shape[-1]
 
+    @check_arguments
     def subset(self, positions: Int64[Tensor, " m"]) -> "Predictions":
         """The predictions of the images at `positions`, in that order."""
         logits = self.logits[..., positions, :]

@@ -57,12 +57,14 @@ def relative_scores(
         run: of which only the provenance is used.
 
     Raises:
-        InputError: if the table has no center, or a head has no finite score.
+        InputError: if the table has no head or no center, or a head has no finite score.
 
     Source: Cordonnier et al. (2020), eq. 8 and fig. 4.
     """
     values = table.detach().double().cpu().numpy()
     heads, rows, columns = values.shape
+    if not heads:
+        raise InputError("table must hold at least one head, got none")
     if rows % 2 == 0 or columns % 2 == 0:
         raise InputError(
             f"table must have an odd number of rows and columns, got {rows}x{columns} offsets"

@@ -139,6 +139,8 @@ def _by_name(
 ) -> Mapping[str, Iterable[Batch]]:
     """The data sets by name; a single one has none."""
     if isinstance(batches, Mapping):
+        if not batches:
+            raise InputError("batches must hold at least one data set, got an empty mapping")
         return cast("Mapping[str, Iterable[Batch]]", batches)
     return {"": batches}
 

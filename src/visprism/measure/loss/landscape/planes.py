@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
+from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.measure.loss.landscape.directions import Direction, gaussian, named_parameters
 from visprism.measure.loss.landscape.vectors import fitting, inner, norm
@@ -31,6 +31,7 @@ class Plane:
     normalization: str = "none"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for values in (self.a, self.b):
             if len(values) == 0 or not np.isfinite(values).all():
                 raise InputError(f"grid must consist of finite numbers, got {values.tolist()}")
