@@ -280,9 +280,9 @@ def test_cutoffs_that_read_the_same_are_refused(random_predictions, second):
 
 
 def test_bins_that_make_no_sense_are_refused(random_predictions):
-    with pytest.raises(InputError, match="bins must be an integer of at least 1, got 0"):
+    with pytest.raises(InputError, match="bins must be an integer from 1 to 10000, got 0"):
         calibration(random_predictions(), bins=0)
-    with pytest.raises(InputError, match=r"bins must be an integer of at least 1, got 2\.5"):
+    with pytest.raises(InputError, match=r"bins must be an integer from 1 to 10000, got 2\.5"):
         check_bins(2.5)
 
 

@@ -168,7 +168,7 @@ def test_parts_that_cannot_be_are_refused(random_predictions):
         temperature(predictions, folds=1)
     with pytest.raises(InputError, match="points must be at least 1, got 0"):
         risk_coverage(predictions, points=0)
-    with pytest.raises(InputError, match="bins must be an integer of at least 1, got 0"):
+    with pytest.raises(InputError, match="bins must be an integer from 1 to 10000, got 0"):
         reliability(predictions, bins=0)
 
 

@@ -102,10 +102,13 @@ def check_bins(bins: object) -> None:
     """Check a number of bins.
 
     Raises:
-        InputError: if it is no integer of at least 1.
+        InputError: if it is no integer from 1 to 10,000.
     """
-    if not isinstance(bins, int | np.integer) or bins < 1:
-        raise InputError(f"bins must be an integer of at least 1, got {bins}")
+    if not isinstance(bins, int | np.integer) or not 1 <= bins <= _MOST_BINS:
+        raise InputError(f"bins must be an integer from 1 to {_MOST_BINS}, got {bins}")
+
+
+_MOST_BINS = 10_000
 
 
 def check_cutoffs(cutoffs: Sequence[float]) -> None:

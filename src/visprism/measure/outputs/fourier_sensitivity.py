@@ -67,8 +67,8 @@ def fourier_sensitivity(
 
     Source: Yin et al. (2019), eq. 1 and fig. 3.
     """
-    if max_frequency < 1:
-        raise InputError(f"max_frequency must be at least 1, got {max_frequency}")
+    if not 1 <= max_frequency <= _HIGHEST:
+        raise InputError(f"max_frequency must be between 1 and {_HIGHEST}, got {max_frequency}")
     if not 1 <= frequency_step <= max_frequency:
         raise InputError(
             f"frequency_step must be between 1 and {max_frequency} (max_frequency), got "
@@ -121,6 +121,9 @@ def fourier_sensitivity(
         provenance=provenance,
     )
     return result, per_image
+
+
+_HIGHEST = 1024  # frequency that can be listed: of images of 2048 pixels a side
 
 
 def half_plane(max_frequency: int, frequency_step: int) -> list[tuple[int, int]]:

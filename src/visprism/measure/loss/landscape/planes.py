@@ -146,12 +146,15 @@ def squared_norms(plane: Plane, weights: Mapping[str, Tensor]) -> Float[np.ndarr
     return np.einsum("pi,ij,pj->p", coefficients, products, coefficients)
 
 
+_MOST_POINTS = 1001  # along an axis
+
+
 def axis(points: int, reach: float) -> Float[np.ndarray, " n"]:
     """Points from -reach to reach, the middle one exactly 0."""
-    if points < 3 or points % 2 == 0:
+    if not 3 <= points <= _MOST_POINTS or points % 2 == 0:
         raise InputError(
-            f"points must be odd and at least 3, so that the model's weights are on the grid, "
-            f"got {points}"
+            "points must be odd, so that the model's weights are on the grid, at least 3 and "
+            f"at most {_MOST_POINTS}, got {points}"
         )
     if not (np.isfinite(reach) and reach > 0):
         raise InputError(f"reach must be positive, got {reach}")
