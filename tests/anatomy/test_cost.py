@@ -138,3 +138,12 @@ def test_rows_are_the_blocks_and_can_be_stored(dissected, tmp_path):
     assert list(cost.kind) == [b.kind for b in anatomy]
     cost.save(tmp_path / "costs.npz")
     np.testing.assert_equal(Result.load(tmp_path / "costs.npz").columns(), cost.columns())
+
+
+def test_an_anatomy_prints_its_kinds_and_shows_its_costs_in_a_notebook():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).eval()
+    anatomy = dissect(model, torch.zeros(2, 3, 8, 8))
+    assert repr(anatomy) == "<Anatomy of Sequential: 1 stem, 1 head; images of 3x8x8>"
+    page = anatomy._repr_html_()
+    assert "<table>" in page
+    assert ">stem<" in page

@@ -1,5 +1,6 @@
 """Anatomy: the blocks of a model in forward order."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import overload
@@ -113,6 +114,15 @@ class Anatomy:
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self.blocks)
+
+    def __repr__(self) -> str:
+        kinds = Counter(block.kind for block in self.blocks)
+        counts = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+        shape = "x".join(map(str, self.image_shape))
+        return f"<Anatomy of {type(self.model).__name__}: {counts}; images of {shape}>"
+
+    def _repr_html_(self) -> str:
+        return costs(self)._repr_html_()
 
 
 @check_arguments
