@@ -68,7 +68,7 @@ def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
 @pytest.mark.parametrize(
     ("metadata", "sentence"),
     [
-        ({"recipe": 3}, "recipe must be a dataclass or a dictionary, got a int"),
+        ({"recipe": 3}, "recipe must be a dataclass or a dictionary, got one of type int"),
         ({"recipe": {"path": object()}}, "text, numbers, lists and dictionaries: Object"),
         ({"recipe": {"weights": torch.zeros(1)}}, "dictionaries: Object of type Tensor"),
     ],

@@ -252,7 +252,7 @@ def test_a_model_that_is_not_there(text, sentence):
     ("function", "sentence"),
     [
         ("other", r"has no function 'other'\. It has network, number, fails"),
-        ("number", r"must return a torch\.nn\.Module, got a int"),
+        ("number", r"must return a torch\.nn\.Module, got one of type int"),
         ("fails", r"cannot be built: RuntimeError: out of ideas \(.*mine\.py, line 15\)"),
         ("network?depth=3", r"takes no argument 'depth'\. It takes width"),
     ],
