@@ -87,11 +87,14 @@ def seconds(number):
         signal.signal(signal.SIGALRM, before)
 
 
+OUTSIDE = ("/", "..", "../..")  # folders that a test must not write to
+WITHIN = tuple(text for text in TEXTS if text not in OUTSIDE)
 ARGUMENTS = {
     "MODEL": (*TEXTS, *MODELS),
     "--data": (*TEXTS, *DATA),
     "--device": (*TEXTS, *DEVICES),
-    **dict.fromkeys(("--out", "--split", "--limit", "--batch-size", "--seed", "--size"), TEXTS),
+    "--out": WITHIN,
+    **dict.fromkeys(("--split", "--limit", "--batch-size", "--seed", "--size"), TEXTS),
     **dict.fromkeys(("--precision", "--formats", "--minutes"), TEXTS),
 }
 OF_MODELS, OF_DATA = ("MODEL", "--model"), ("--data", "--test-data", "--train-data")
@@ -100,7 +103,8 @@ OF_MODELS, OF_DATA = ("MODEL", "--model"), ("--data", "--test-data", "--train-da
 def texts_of(argument):
     """Hostile texts of an argument of `landscape`, `train` or `harmonize`."""
     names = dict.fromkeys(OF_MODELS, MODELS) | dict.fromkeys(OF_DATA, DATA)
-    return (*TEXTS, *(names | {"--device": DEVICES}).get(argument, ()))
+    texts = WITHIN if argument == "--out" else TEXTS
+    return (*texts, *(names | {"--device": DEVICES}).get(argument, ()))
 
 
 def arguments_of(command):

@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -149,31 +150,32 @@ def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
         raise AssertionError("the body must not run")
 
 
-@pytest.fixture
+@contextmanager
 def tiny_disk():
     """The system refuses files of more than 4 kB, as a disk that is nearly full does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.usefixtures("tiny_disk")
 def test_a_file_that_does_not_fit_is_named_and_the_old_one_stays(tmp_path):
     path = tmp_path / "page.html"
     write_text(path, "old")
     sentence = r"page\.html could not be written \(File too large\)\. Free some space and try"
-    with pytest.raises(OutputError, match=sentence) as caught:
+    with tiny_disk(), pytest.raises(OutputError, match=sentence) as caught:
         write_text(path, "new" * 5000)
     assert caught.value.errno == errno.EFBIG
     assert content(tmp_path) == {"page.html": "old"}
 
 
-@pytest.mark.usefixtures("tiny_disk")
 def test_a_folder_whose_files_do_not_fit_stays_as_it_was(tmp_path):
     write(tmp_path, OLD)
     large = {**NEW, "page.html": "new" * 5000}
-    with pytest.raises(OutputError, match=rf"^{tmp_path} could not be written \(File too lar"):
+    sentence = rf"^{tmp_path} could not be written \(File too lar"
+    with tiny_disk(), pytest.raises(OutputError, match=sentence):
         replace_all(tmp_path, large)
     assert content(tmp_path) == OLD
 

@@ -39,7 +39,8 @@ NUMBERS = (0.0, -1.0, math.nan, math.inf, -math.inf, 1e300, "x", None, [], 10**4
 TEXTS = ("", "nonsense", "\u0663", "a" * 5000, "\0", 3, None, b"x")
 SWITCHES = ("yes", None, 2, [])
 SEQUENCES = ((), (math.nan,), ("x",), None, "abc", 5, [None], (-1,), (10**30,), [[]])
-PATHS = ("", None, 3, "/nonexistent/x", "\0", Path("/"), "a" * 5000)
+# None leads out of the folder that the script runs in; "occupied" is a file in it.
+PATHS = ("", None, 3, "occupied/x", "missing/x", "\0", Path(), "a" * 5000)
 OBJECTS = (None, "x", 3, [], {})
 ARRAYS = (
     np.zeros(0),
@@ -162,6 +163,7 @@ def main():
     counts, faults = {"accepted": 0, "refused": 0, "of the model": 0}, []
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        Path("occupied").touch()
         calls = calls_of(Path(folder))
         valid = {n: outcome(*call) for n, call in calls.items()} if sample is None else {}
         for name, key, value in cases(calls)[:sample]:
