@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from argparse import Namespace
 
 import pytest
 import torch
@@ -283,3 +284,34 @@ def test_a_model_whose_forward_fails_is_refused_by_every_command(modules, out, c
     sentence = refused(capsys, *(names.get(word, word) for word in command))
     assert "cannot process float32 images" in sentence
     assert "missing 1 required positional argument: 'y'" in sentence
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 16 GiB"),
+        MemoryError(),
+        RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+        ),
+        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB\nmore"),
+    ],
+    ids=["NumPy", "Python", "torch", "CUDA"],
+)
+def test_too_little_memory_is_one_sentence(monkeypatch, capsys, error):
+    def fail(_arguments):
+        raise error
+
+    monkeypatch.setattr("visprism.cli.parse", lambda _: Namespace(flags=(), run=fail))
+    assert main(["variance"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("visprism: there is not enough memory (")
+
+
+def test_another_failure_of_torch_is_not_taken_for_it(monkeypatch):
+    def fail(_arguments):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr("visprism.cli.parse", lambda _: Namespace(flags=(), run=fail))
+    with pytest.raises(RuntimeError, match="mat1"):
+        main(["variance"])

@@ -43,6 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         message = printable(with_flags(str(error), flags), keep="\n")
         print(f"visprism: {message}", file=sys.stderr)
         return 2
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        reason = printable(str(error).strip().partition("\n")[0]) or "no details"
+        print(
+            f"visprism: there is not enough memory ({reason}). Use fewer images, smaller "
+            "batches or smaller numbers.",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt as interruption:  # a command that has kept results says so
         if argv is None:
             _ignore_signals()
@@ -50,6 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"visprism: interrupted; {message}", file=sys.stderr)
         return 128 + (_SIGNALS.pop() if _SIGNALS else signal.SIGINT)
     return code or 0
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or torch could not allocate memory."""
+    words = ("allocate memory", "out of memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 _SIGNAL_NUMBERS = (signal.SIGINT, signal.SIGTERM)
