@@ -12,7 +12,7 @@ from torch import nn
 from visprism.anatomy import Images
 from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write, exists
+from visprism.core.files import atomic_write, exists, not_written
 from visprism.core.fingerprint import fingerprint
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.harmonize.block_selection import select_blocks
@@ -199,7 +199,10 @@ class SearchLog:
         lines = _complete_lines(path)
         if lines:
             self._read(lines, header)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise not_written(path, error) from error
         with atomic_write(path) as scratch:
             scratch.write_text("".join(lines) or json.dumps(header) + "\n")
 
