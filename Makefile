@@ -5,6 +5,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 READY_DOCS := .venv/.ready-docs
 
+# Bytecode is written where the environment forbids it: each process would compile torch again,
+# for eight seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo docs test slow lint format types contracts check clean
 
