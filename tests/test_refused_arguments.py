@@ -1,9 +1,11 @@
 """Values that methods and classes refuse, in a sentence with the name of the argument."""
 
+import beartype
 import jaxtyping
 import numpy as np
 import pytest
 import torch
+from jaxtyping import Float
 from results_by_hand.feature_maps import variances
 from results_by_hand.loss import landscape, rings
 from torch import nn
@@ -65,3 +67,18 @@ def without_type_checks(monkeypatch):
 def test_a_value_is_refused_in_a_sentence_with_its_name(refused, message):
     with pytest.raises(InputError, match=message):
         refused()
+
+
+def test_a_caller_may_use_the_same_names_of_axes(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", False)
+
+    @jaxtyping.jaxtyped(typechecker=beartype.beartype)
+    def chosen(scores: Float[np.ndarray, " m"], number: int) -> vp.ImageSet:
+        return DATA.subset(np.argsort(scores)[:number])
+
+    assert len(chosen(np.arange(5.0), 2)) == 2
+
+
+def test_the_type_and_shape_of_an_array_are_named():
+    with pytest.raises(InputError, match=r"positions must be an array of type int and shape"):
+        DATA.subset(np.zeros(2))

@@ -1,6 +1,7 @@
 """Laws of files: a reader sees the old ones or the new ones, whatever goes wrong."""
 
 import errno
+import os
 import re
 import resource
 import shutil
@@ -85,6 +86,29 @@ def test_an_error_between_any_two_moves_leaves_the_old_files(
         assert len(calls) >= min(number, moves)
         assert content(folder) == (BOTH if number > moves else OLD)
         assert not list(folder.glob(".visprism*"))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_ctrl_c_while_temporary_files_are_removed_leaves_none(number, tmp_path, monkeypatch):
+    removals = []
+
+    def interrupted(remove):
+        def call(*arguments, **options):
+            removals.append(remove)
+            if len(removals) == number:
+                raise KeyboardInterrupt
+            return remove(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in ("unlink", "rmdir"):
+            patched.setattr(os, name, interrupted(getattr(os, name)))
+        write(tmp_path, OLD)
+        with pytest.raises(KeyboardInterrupt):
+            replace_all(tmp_path)
+    assert content(tmp_path) == BOTH
+    assert not list(tmp_path.glob(".visprism*"))
 
 
 def test_an_error_before_the_first_file_of_a_new_folder_leaves_none(tmp_path, monkeypatch):

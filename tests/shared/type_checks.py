@@ -20,9 +20,9 @@ def install() -> None:
     jaxtyping.jaxtyped = checked  # pyrefly: ignore[bad-assignment]
 
 
-def checked(*, typechecker: Callable) -> Callable[[Any], Any]:
-    """A decorator of functions and classes; a call with other types raises."""
-    return functools.partial(_checked, typechecker=typechecker)
+def checked(*scope: str, **options: Callable) -> Any:
+    """A decorator of functions and classes, or a scope, as `jaxtyping.jaxtyped` returns it."""
+    return _with_scope(*scope) if scope else functools.partial(_checked, **options)
 
 
 def _checked(item: Any, *, typechecker: Callable) -> Any:

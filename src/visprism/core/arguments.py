@@ -24,6 +24,7 @@ from typing import (
 )
 
 import numpy as np
+from jaxtyping import jaxtyped
 
 from visprism.core.errors import InputError
 
@@ -187,9 +188,15 @@ def _tuple(elements: list[Expected | None]) -> Expected:
 def _array(hint: Any) -> Expected:  # noqa: ANN401 (an annotation of jaxtyping)
     """A tensor or an array of a data type, or of one of a kind, and of a shape."""
     noun = "tensor" if hint.array_type.__name__ == "Tensor" else "array"
+    article = "a" if noun == "tensor" else "an"
     shape = ", ".join(hint.dim_str.split())
     form = f"of type {hint.dtype.__name__.lower()} and shape ({shape})"
-    return Expected(f"a {noun} {form}", f"{noun}s {form}", lambda v: isinstance(v, hint))
+
+    def fits(value: object) -> bool:
+        with jaxtyped("context"):  # names of axes are not those of a caller's annotations
+            return isinstance(value, hint)
+
+    return Expected(f"{article} {noun} {form}", f"{noun}s {form}", fits)
 
 
 def _protocol(kind: type) -> Expected:

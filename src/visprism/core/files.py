@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 from visprism.core.errors import InputError, OutputError
 
@@ -151,33 +151,43 @@ def output_folder(
         OutputError: if the disk is full, or the content cannot be moved.
     """
     created: list[Path] = []
+    scratch = path / f".visprism.{_process()}.tmp{uuid4().hex}"
     try:
         try:
             created += [folder for folder in (path, *path.parents) if not folder.exists()]
             path.mkdir(parents=True, exist_ok=True)
             remove_leftovers(path)
-            scratch = TemporaryDirectory(prefix=f".visprism.{_process()}.tmp", dir=path)
+            scratch.mkdir()
         except OSError as error:
             raise InputError(
                 f"out must be a folder that can be written to, got {path} ({error.strerror})"
             ) from error
-        with scratch as name:
-            new, old = Path(name, "new"), Path(name, "old")
-            try:
-                new.mkdir()
-                yield new
-            except OSError as error:
-                if not _concerns(error, new):
-                    raise
-                raise not_written(path, error) from error
-            try:
-                _Move(new, old, path).perform(replaced, last)
-            except OSError as error:
-                raise not_written(path, error) from error
+        new, old = scratch / "new", scratch / "old"
+        try:
+            new.mkdir()
+            yield new
+        except OSError as error:
+            if not _concerns(error, new):
+                raise
+            raise not_written(path, error) from error
+        try:
+            _Move(new, old, path).perform(replaced, last)
+        except OSError as error:
+            raise not_written(path, error) from error
     finally:
+        _remove(scratch)
         for folder in created:
             with suppress(OSError):  # not empty, as after success
                 folder.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder if it exists, also if Ctrl-C comes meanwhile."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _concerns(error: OSError, scratch: Path) -> bool:
