@@ -80,7 +80,7 @@ def test_the_same_command_measures_nothing_and_leaves_the_same_bytes(
 ):
     before = {n: (studied / n).read_bytes() for n in files_of(studied) if "results/" in n}
     assert main([*study_command, str(studied)]) == 0
-    assert " done in " not in capsys.readouterr().err  # the progress of a pass
+    assert "feature maps: " not in capsys.readouterr().err  # the progress of a pass
     assert {n: (studied / n).read_bytes() for n in before} == before
 
 
@@ -96,7 +96,7 @@ def test_the_same_command_in_another_folder_gives_the_same_numbers(
 
 def test_fresh_measures_again(studied, study_command, capsys):
     assert main([*study_command, str(studied), "--fresh"]) == 0
-    assert capsys.readouterr().err.count(" done in ") == 2
+    assert capsys.readouterr().err.count("feature maps: 3 done in ") == 2
 
 
 def test_examine_measures_what_the_command_of_the_analysis_measures(studied, tmp_path):
@@ -202,7 +202,8 @@ def test_ctrl_c_keeps_complete_results_and_the_same_command_resumes(
     )
     assert not (tmp_path / "report.html").exists()
     assert main(command) == 0
-    assert capsys.readouterr().err.count(" done in ") == 1  # the second model alone
+    printed = capsys.readouterr().err
+    assert printed.count("feature maps: 3 done in ") == 1  # the second model alone
     for name in (FIRST, SECOND):
         assert sparsity_of(tmp_path, name) == sparsity_of(studied, name)
 

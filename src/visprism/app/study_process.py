@@ -92,7 +92,7 @@ def _examine(values: dict[str, Any], write: Write) -> None:
                 write("planned", lines=[*preparation, *plan.lines()], seconds=plan.seconds)
                 if folder is None:
                     raise PlanCompleteError
-            case Started(model, analyses, images):
+            case Started(model, analyses, images, _, _):
                 write("started", model=model, analyses=list(analyses), images=images)
             case Finished(entry, resumed):
                 write(

@@ -8,55 +8,56 @@ from typing import TYPE_CHECKING
 from visprism.cli.options import json_option, out_options, seed_options
 from visprism.cli.output import columns
 from visprism.cli.values import minutes
-from visprism.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from visprism.core.run import Run
+    from visprism.core.progress import StatusLine
+    from visprism.core.run import Progress, Run
     from visprism.models import LoadedModel
+    from visprism.study import Study
 
 _IMAGES = 256
 
 
 def demo(arguments: Namespace) -> int:
     """Examine the networks and print the table; with ``--train`` train them before."""
-    from visprism.cli.output import exit_code, print_study
-    from visprism.cli.study_commands import stored_results
-    from visprism.core.progress import console_progress
+    from visprism.core.progress import StatusLine, console_progress
+
+    status = StatusLine()
+    with console_progress(status) as progress:
+        study = _examined(arguments, status, progress)
+    from visprism.cli.output import exit_code, print_outcome
+
+    print_outcome(study, arguments.out, as_json=arguments.json)
+    return exit_code(study)
+
+
+def _examined(arguments: Namespace, status: "StatusLine", progress: "Progress") -> "Study":
+    """The study, whose files are written."""
+    from visprism.cli.study_commands import resumable
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.demo import SHIPPED
     from visprism.study import examine
-    from visprism.study.console import print_event
-    from visprism.study.exports import json_of
+    from visprism.study.console import study_listener
     from visprism.study.files import write_files
     from visprism.study.subjects import DataOptions
 
-    try:
-        with console_progress() as progress:
-            origin = Provenance(command=arguments.command)
-            run = Run(seed=arguments.seed, progress=progress, provenance=origin)
-            models = _trained(arguments.out, run) if arguments.train else dict(SHIPPED)
-            study = examine(
-                models,
-                "shapes",
-                minutes=arguments.minutes,
-                images=DataOptions(limit=_IMAGES, batch_size=32),
-                out=arguments.out,
-                fresh=arguments.train,
-                run=run,
-                listener=print_event,
-            )
-            write_files(study, arguments.out)
-    except KeyboardInterrupt as interruption:
-        raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
-    except OutputError as error:
-        raise InputError(f"{error} So far, {stored_results(arguments.out)}.") from error
-    if arguments.json:
-        print(json_of(study), end="")
-    else:
-        print_study(study)
-        print(f"Wrote {arguments.out / 'report.html'}")
-    return exit_code(study)
+    origin = Provenance(command=arguments.command)
+    run = Run(seed=arguments.seed, progress=progress, provenance=origin)
+    with resumable(arguments.out):
+        models = _trained(arguments.out, run) if arguments.train else dict(SHIPPED)
+        study = examine(
+            models,
+            "shapes",
+            minutes=arguments.minutes,
+            images=DataOptions(limit=_IMAGES, batch_size=32),
+            out=arguments.out,
+            fresh=arguments.train,
+            run=run,
+            listener=study_listener(status),
+        )
+        write_files(study, arguments.out, progress=progress)
+    return study
 
 
 def _trained(folder: Path, run: "Run") -> "dict[str, LoadedModel]":

@@ -2,7 +2,11 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from visprism.study import Study
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
@@ -39,8 +43,15 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in padded)
 
 
-if TYPE_CHECKING:
-    from visprism.study import Study
+def print_outcome(study: "Study", folder: Path, *, as_json: bool) -> None:
+    """What a study found, as text with the place of its report, or as JSON."""
+    from visprism.study.exports import json_of
+
+    if as_json:
+        print(json_of(study), end="")
+    else:
+        print_study(study)
+        print(f"Wrote {folder / 'report.html'}")
 
 
 def print_study(study: "Study") -> None:

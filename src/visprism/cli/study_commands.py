@@ -3,7 +3,8 @@
 import argparse
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,10 @@ from visprism.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from visprism.core.options import Option
+    from visprism.core.progress import StatusLine
+    from visprism.core.run import Progress, Run
     from visprism.study import Study
+    from visprism.study.events import Listener
 
 EXAMINE_HELP = "several analyses of one or more models on the same images, and a report"
 _MINUTES = 2.0  # of `examine`; a test compares it with the default in Python
@@ -99,17 +103,19 @@ def _parser_of(option: "Option") -> Callable[[str], Any]:
     return parse
 
 
-def _settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Options by analysis from ``analysis.option=value``.
 
     Raises:
         InputError: if a text has another form, or names no option.
     """
+    settings: dict[str, dict[str, Any]] = {}
+    if not texts:
+        return settings  # before torch is imported
     from visprism.analyses import ANALYSES
     from visprism.core.options import options_of
     from visprism.core.registry import suggestion
 
-    settings: dict[str, dict[str, Any]] = {}
     for text in texts:
         where, equals, value = text.partition("=")
         analysis, dot, key = where.partition(".")
@@ -130,71 +136,89 @@ def _perform(
     analyses: Iterable[str] | None,
     options: Mapping[str, Mapping[str, Any]],
 ) -> int:
-    from visprism.cli.output import exit_code, print_study
+    from visprism.core.progress import StatusLine, console_progress
+
+    status = StatusLine()
+    with console_progress(status) as progress:
+        study, is_first = _examined(arguments, analyses, options, status, progress)
+    from visprism.cli.output import exit_code, print_outcome
+
+    if is_first:
+        print_outcome(study, arguments.out, as_json=arguments.json)
+    return exit_code(study)
+
+
+def _examined(
+    arguments: Namespace,
+    analyses: Iterable[str] | None,
+    options: Mapping[str, Mapping[str, Any]],
+    status: "StatusLine",
+    progress: "Progress",
+) -> "tuple[Study, bool]":
+    """The study, and whether this process is the first, which has written its files."""
     from visprism.core.devices import Compute
     from visprism.core.processes import processes, rank
-    from visprism.study.exports import json_of
+    from visprism.core.provenance import Provenance
+    from visprism.core.run import Run
+    from visprism.study.console import study_listener
     from visprism.study.files import write_files
 
-    compute = Compute(arguments.device, arguments.precision)
-    try:
-        with processes(compute):
-            study = _study(arguments, analyses, options, compute)
-            if rank() > 0:
-                return exit_code(study)
-            print("Drawing figures and writing the report", file=sys.stderr, flush=True)
-            write_files(study, arguments.out, formats=arguments.formats)
-    except KeyboardInterrupt as interruption:
-        raise KeyboardInterrupt(stored_results(arguments.out)) from interruption
-    except OutputError as error:
-        raise InputError(f"{error} So far, {stored_results(arguments.out)}.") from error
-    if arguments.json:
-        print(json_of(study), end="")
-    else:
-        print_study(study)
-        print(f"Wrote {arguments.out / 'report.html'}")
-    return exit_code(study)
+    run = Run(
+        compute=Compute(arguments.device, arguments.precision),
+        seed=arguments.seed,
+        progress=progress,
+        provenance=Provenance(command=arguments.command),
+    )
+    with resumable(arguments.out), processes(run.compute):
+        study = _study(arguments, analyses, options, run, study_listener(status))
+        if rank() > 0:
+            return study, False
+        print("Drawing figures and writing the report", file=sys.stderr, flush=True)
+        write_files(study, arguments.out, arguments.formats, progress=progress)
+        return study, True
 
 
 def _study(
     arguments: Namespace,
     analyses: Iterable[str] | None,
     options: Mapping[str, Mapping[str, Any]],
-    compute: Any,  # noqa: ANN401 (a Compute, which is imported late)
+    run: "Run",
+    listener: "Listener",
 ) -> "Study":
-    from visprism.core.progress import console_progress
-    from visprism.core.provenance import Provenance
-    from visprism.core.run import Run
     from visprism.study import examine
-    from visprism.study.console import print_event
     from visprism.study.subjects import DataOptions
 
-    with console_progress() as progress:
-        return examine(
-            arguments.models,
-            arguments.data,
-            analyses=analyses,
-            options=options,
-            minutes=arguments.minutes,
-            train_data=arguments.train_data,
-            images=DataOptions(
-                split=arguments.split,
-                limit=arguments.limit,
-                size=arguments.size,
-                batch_size=arguments.batch_size,
-                skip_bad=arguments.skip_bad,
-            ),
-            pretrained=arguments.pretrained,
-            out=arguments.out,
-            fresh=arguments.fresh,
-            run=Run(
-                compute=compute,
-                seed=arguments.seed,
-                progress=progress,
-                provenance=Provenance(command=arguments.command),
-            ),
-            listener=print_event,
-        )
+    return examine(
+        arguments.models,
+        arguments.data,
+        analyses=analyses,
+        options=options,
+        minutes=arguments.minutes,
+        train_data=arguments.train_data,
+        images=DataOptions(
+            split=arguments.split,
+            limit=arguments.limit,
+            size=arguments.size,
+            batch_size=arguments.batch_size,
+            skip_bad=arguments.skip_bad,
+        ),
+        pretrained=arguments.pretrained,
+        out=arguments.out,
+        fresh=arguments.fresh,
+        run=run,
+        listener=listener,
+    )
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Say what is stored in the folder of a study that is interrupted, or finds no space."""
+    try:
+        yield
+    except KeyboardInterrupt as interruption:
+        raise KeyboardInterrupt(stored_results(folder)) from interruption
+    except OutputError as error:
+        raise InputError(f"{error} So far, {stored_results(folder)}.") from error
 
 
 def stored_results(folder: Path) -> str:

@@ -7,8 +7,9 @@ A terminal that cannot move its cursor (``TERM=dumb``) gets lines too. Bars have
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,18 +20,52 @@ _COUNTS = 24  # characters of a line for counts, time and gaps
 _LEAST = 12  # characters for label and bar
 
 
+class StatusLine:
+    """A line about the whole of a command, which stands below its bars.
+
+    Until something is shown, it says for how long the program has been loading.
+    """
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._text: Callable[[], str] | None = None
+
+    def show(self, text: Callable[[], str]) -> None:
+        """Ask this function for the line from now on; an empty text is not shown."""
+        self._text = text
+
+    def __call__(self) -> str:
+        """The line."""
+        if self._text is not None:
+            return self._text()
+        return f"Loading ({time.monotonic() - self._start:.0f} s)"
+
+
 @contextmanager
-def console_progress() -> Iterator["Progress"]:
+def console_progress(status: Callable[[], str] = str) -> Iterator["Progress"]:
     """A function that wraps an iterable and shows how far it is under a label.
 
-    Of several processes only the first calls it.
+    Of several processes only the first shows anything.
+
+    Args:
+        status: such as a `StatusLine`.
     """
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield plain
+    if os.environ.get("RANK", "0") != "0":
+        yield _untracked
         return
-    from rich.console import Console
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield partial(plain, status=status)
+        return
+    from rich.console import Console, RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+    from rich.progress import Progress as TaskBars
+    from rich.text import Text
+
+    class Bars(TaskBars):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield from super().get_renderables()
+            if line := status():
+                yield Text(line, overflow="ellipsis", no_wrap=True)
 
     console = Console(stderr=True)
     width = max(_LEAST, console.width - _COUNTS)  # of label and bar, on one line
@@ -50,8 +85,8 @@ def console_progress() -> Iterator["Progress"]:
         yield bar
 
 
-def plain(items: Iterable, label: str) -> Iterator:
-    """A line every ten seconds, and one at the end."""
+def plain(items: Iterable, label: str, *, status: Callable[[], str] = str) -> Iterator:
+    """A line every ten seconds, with `status`, and one at the end."""
     total = _length(items)
     start = printed = time.monotonic()
     count = 0
@@ -60,9 +95,14 @@ def plain(items: Iterable, label: str) -> Iterator:
         if time.monotonic() - printed > _SECONDS:
             printed = time.monotonic()
             of_total = f" of {total}" if total else ""
-            print(f"{label}: {count}{of_total}", file=sys.stderr, flush=True)
+            parts = filter(None, [f"{label}: {count}{of_total}", status()])
+            print("; ".join(parts), file=sys.stderr, flush=True)
     seconds = time.monotonic() - start
     print(f"{label}: {count} done in {seconds:.1f} s", file=sys.stderr, flush=True)
+
+
+def _untracked(items: Iterable, label: str) -> Iterable:  # noqa: ARG001 (a progress)
+    return items
 
 
 def _length(items: Iterable) -> int | None:

@@ -11,6 +11,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
+from visprism.core.run import Progress
 from visprism.figures import overview, panel, render_formats
 from visprism.report.content import Chapter, Content
 
@@ -63,7 +64,11 @@ def _drawings_of(chapters: Sequence[Chapter]) -> Iterator[Drawing]:
 
 
 def rendered(
-    content: Content, formats: Sequence[str], *, processes: int | None = None
+    content: Content,
+    formats: Sequence[str],
+    *,
+    processes: int | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[Drawing, Mapping[str, bytes]]]:
     """Every figure of a report in these formats, in order; one that shows nothing is left out.
 
@@ -74,11 +79,13 @@ def rendered(
         content: what the report shows.
         formats: "svg", "png", "pdf".
         processes: that draw; None: as many as pay; 1: this one.
+        progress: shows how many are drawn.
     """
     todo = drawings(content)
     number = _processes(len(todo)) if processes is None else processes
     files = (d.files(formats) for d in todo) if number == 1 else _shared(todo, formats, number)
-    for drawing, by_format in zip(todo, files, strict=True):
+    tracked = progress(todo, "figures") if progress else todo
+    for drawing, by_format in zip(tracked, files, strict=True):
         if by_format:
             yield drawing, by_format
 

@@ -22,6 +22,8 @@ class Started:
     model: str
     analyses: tuple[str, ...]
     images: int
+    seconds: float  # expected of it
+    seconds_after: float  # expected of what comes after it
 
 
 @dataclass(frozen=True)

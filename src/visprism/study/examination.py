@@ -62,7 +62,7 @@ class Examination:
                 return
             step = min(plan.steps, key=lambda s: s.total)
             self._decide(step)
-            self._measure(step, workload)
+            self._measure(step, workload, plan.seconds - step.total)
             remaining = [a for a in remaining if a.name not in step.names]
 
     @property
@@ -201,13 +201,17 @@ class Examination:
         given = next(a for a in self.analyses if a.name == analysis.name)
         return {"options": option_values(given), "budget": self.budget}
 
-    def _measure(self, step: Step, workload: Workload) -> None:
+    def _measure(self, step: Step, workload: Workload, seconds_after: float) -> None:
+        waiting = dict(step.seconds)  # models of this step that are not measured yet
         for subject in workload.subjects_of(step.analyses):
+            seconds = waiting.pop(subject.name)
             limited = subject.limited(step.images)
             wanted = [a for a in step.analyses if subject.name in workload.applicable[a.name]]
             missing = [a for a in wanted if not self._resume(a, limited)]
             if missing:
-                self.notify(Started(subject.name, tuple(a.name for a in missing), step.images))
+                names = tuple(a.name for a in missing)
+                left = sum(waiting.values(), start=seconds_after)
+                self.notify(Started(subject.name, names, step.images, seconds, left))
                 self._measure_one(missing, limited)
         self._compare(step)
 

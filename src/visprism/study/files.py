@@ -7,6 +7,7 @@ from typing import Any
 
 from visprism.core.errors import InputError
 from visprism.core.files import is_file, output_folder, write_text
+from visprism.core.run import Progress
 from visprism.figures import check_formats
 from visprism.report import PageFigures, page_html, rendered
 from visprism.results.base import Result
@@ -109,7 +110,13 @@ def write_report(study: Study, path: Path) -> None:
         ) from error
 
 
-def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -> None:
+def write_files(
+    study: Study,
+    folder: Path,
+    formats: Sequence[str] = ("png",),
+    *,
+    progress: Progress | None = None,
+) -> None:
     """Write ``report.html``, ``study.md``, ``results.json`` and the figures, all or none.
 
     Each figure is drawn once; the page and its files are made from that. Figures of an earlier
@@ -119,6 +126,7 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
         study: what to write.
         folder: tables in its ``results`` are linked from the page.
         formats: of the files in ``figures``: "png", "svg", "pdf".
+        progress: shows how many figures are drawn.
 
     Raises:
         InputError: if the folder cannot be written to, a format is unknown, or an analysis is
@@ -131,7 +139,8 @@ def write_files(study: Study, folder: Path, formats: Sequence[str] = ("png",)) -
         figures = PageFigures(content)
         _keep_other_files(folder, scratch)
         names = []
-        for drawing, files in rendered(content, ["svg", *(f for f in formats if f != "svg")]):
+        kinds = ["svg", *(f for f in formats if f != "svg")]
+        for drawing, files in rendered(content, kinds, progress=progress):
             figures.add(drawing, files["svg"].decode())
             for format in formats:
                 names.append(f"{drawing.stem}.{format}")

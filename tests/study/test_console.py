@@ -1,0 +1,94 @@
+"""The time that a study still takes, as a terminal shows it."""
+
+import pytest
+from results_by_hand.feature_maps import variances
+
+from visprism.study.console import TimeLeft
+from visprism.study.events import Finished, Planned, Started, Stopped
+from visprism.study.plan import Plan, Step
+from visprism.study.study import Entry, Failure
+
+STEPS = {"variance": (4.0, 8.0), "hessian": (10.0, 20.0), "landscape": (30.0, 18.0)}
+MODELS = ("a", "b")
+
+
+class Clock:
+    """A clock that is advanced by hand."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def planned():
+    steps = [
+        Step(name, (), 8, dict(zip(MODELS, seconds, strict=True)))
+        for name, seconds in STEPS.items()
+    ]
+    return Planned(Plan(tuple(steps)), ())
+
+
+def played(factor, *, until, end="finished"):
+    """`TimeLeft` at a share of a study whose parts take `factor` times what is planned.
+
+    Returns:
+        It, and the seconds that are really left.
+    """
+    clock = Clock()
+    left = TimeLeft(clock)
+    left.note(planned())
+    parts = [(m, n, s[i]) for n, s in STEPS.items() for i, m in enumerate(MODELS)]
+    total = sum(seconds for *_, seconds in parts)
+    passed = 0.0
+    for model, analysis, seconds in parts:
+        after = total - passed - seconds
+        left.note(Started(model, (analysis,), 8, seconds, after))
+        begun = passed + seconds
+        if begun > until * total:
+            clock.now += factor * (until * total - passed)
+            return left, factor * (1 - until) * total
+        clock.now += factor * seconds
+        passed = begun
+        if end == "finished":
+            result = variances()
+            entry = Entry((model,), analysis, (result,), {}, 8, seconds, "key")
+            left.note(Finished(entry, resumed=False))
+        else:
+            left.note(Stopped(Failure(model, analysis, "out of memory", "failed")))
+    return left, 0.0
+
+
+@pytest.mark.parametrize("end", ["finished", "stopped"])
+@pytest.mark.parametrize("factor", [0.5, 0.8, 1.0, 1.3, 2.0])
+def test_after_a_third_the_time_left_is_right_within_20_percent(factor, end):
+    left, true = played(factor, until=1 / 3, end=end)
+    assert left.seconds == pytest.approx(true, rel=0.2)
+    assert str(left) == f"All analyses: about {left.seconds:.0f} s left"
+
+
+def test_as_planned_it_is_right_at_every_moment():
+    for share in (0, 0.1, 0.37, 0.5, 0.9):
+        left, true = played(1.0, until=share)
+        assert left.seconds == pytest.approx(true)
+
+
+def test_a_complete_study_has_no_line_and_one_without_a_plan_says_what_it_does():
+    left, _ = played(1.7, until=1.0)
+    assert left.seconds == 0
+    assert str(left) == ""
+    clock = Clock()
+    reading = TimeLeft(clock)
+    clock.now += 3
+    assert reading.seconds is None
+    assert str(reading) == "Reading models and data, and timing passes (3 s)"
+
+
+def test_results_that_are_read_from_the_folder_do_not_count_as_time():
+    clock = Clock()
+    left = TimeLeft(clock)
+    left.note(planned())
+    before = left.seconds
+    entry = Entry(("a",), "variance", (variances(),), {}, 8, 4.0, "key")
+    left.note(Finished(entry, resumed=True))
+    assert left.seconds == before
