@@ -62,6 +62,8 @@ def provenance_of(text: Any, path: Path) -> Provenance:  # noqa: ANN401 (of an u
     """
     try:
         values = json.loads(str(text))
+        if not isinstance(values, dict):
+            raise TypeError(f"it must be a mapping, got {values!r:.80}")
         check_types(Provenance, values)
         return Provenance.from_stored(values)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
