@@ -31,6 +31,7 @@ from timm.layers import Mlp
 from timm.models.swin_transformer import SwinTransformerBlock
 from torch import Tensor, nn
 
+from visprism.core.revision import revision
 from visprism.models.layers.local_attention import LocalAttention
 from visprism.models.layers.shifted_windows import ShiftedWindowAttention, SwinBlock
 
@@ -224,6 +225,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "clock": "time.process_time",
         "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

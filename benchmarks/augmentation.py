@@ -36,6 +36,7 @@ from torchvision import transforms
 
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.revision import revision
 from visprism.data import STRONG, MemoryFeed, feed
 
 RESULTS = Path(__file__).parent / "results" / "augmentation.json"
@@ -195,6 +196,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "repeats": arguments.repeats,
         "versions": {name: version(name) for name in names}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

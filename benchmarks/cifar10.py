@@ -23,6 +23,7 @@ from pathlib import Path
 import torch
 
 from visprism.cli import main as visprism
+from visprism.core.revision import revision
 
 RESULTS = Path(__file__).parent / "results" / "cifar10.json"
 MODELS = ("resnet20", "vit_pico_patch4_32")
@@ -101,6 +102,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "changes": arguments.set,
         "versions": {name: version(name) for name in names}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

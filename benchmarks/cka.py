@@ -35,6 +35,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from visprism.anatomy import Anatomy, dissect, layers, watch
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.revision import revision
 from visprism.data import in_memory, load_data
 from visprism.measure.features import CKAProbe, observe
 from visprism.models import load_model
@@ -167,6 +168,7 @@ def setting(arguments: argparse.Namespace, number: int) -> dict:
         "repeats": arguments.repeats,
         "versions": {name: version(name) for name in ("visprism", "torch")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.revision import revision
 from visprism.data import in_memory, load_data
 from visprism.data.corruptions import COMMON, EXTRA, corrupt
 
@@ -132,6 +133,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         **{k: v for k, v in vars(arguments).items() if k not in ("peer", "write")},
         "versions": {n: version(n) for n in ("visprism", "torch")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

@@ -33,6 +33,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from visprism.core.revision import revision
+
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 HUGGING_FACE = ("vit", "deit", "swin", "convnext", "beit", "dinov2_with_registers")
 # What the small members of a family are called, the smallest first.
@@ -295,6 +297,7 @@ def setting() -> dict:
     """What the count was made with."""
     packages = ("visprism", "torch", "torchvision", "timm", "transformers")
     return {
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
         "versions": {name: version(name) for name in packages}

@@ -40,6 +40,7 @@ from torch.nn.functional import cross_entropy
 
 from visprism.anatomy import costs, dissect
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.revision import revision
 from visprism.data import in_memory, load_data, memory_feed
 from visprism.measure.loss import Objective
 from visprism.measure.loss.curvature import top_eigenvalues
@@ -266,6 +267,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "matrix_gflops_per_second": round(matrix_rate() / 1e9, 1),
         "repeats": [arguments.repeats, arguments.peer_repeats],
         "versions": versions,
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

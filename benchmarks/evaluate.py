@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from visprism.core.devices import CPU, Compute
+from visprism.core.revision import revision
 from visprism.core.run import Run
 from visprism.measure.inference import select_inference
 from visprism.measure.outputs import predict
@@ -172,6 +173,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "versions": {
             name: version(name) for name in ("visprism", "torch", "torchvision", "timm")
         },
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

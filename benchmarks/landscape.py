@@ -38,6 +38,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from visprism.core.devices import Compute
+from visprism.core.revision import revision
 from visprism.core.run import Run
 from visprism.data import default_preprocessing, load_data
 from visprism.data.batches import batches
@@ -234,6 +235,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "repeats": arguments.repeats,
         "versions": {name: version(name) for name in ("visprism", "torch")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

@@ -33,6 +33,7 @@ from visprism.anatomy import (
     dissect,
     forward,
 )
+from visprism.core.revision import revision
 
 RESULTS = Path(__file__).parent / "results" / "lesions.json"
 MODELS = {
@@ -113,6 +114,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "repeats": arguments.repeats,
         "versions": {n: version(n) for n in ("visprism", "torch", "timm")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from visprism.core.revision import revision
+
 RESULTS = Path(__file__).parent / "results" / "memory.json"
 MODEL = "timm:resnet50"  # 98 MiB of weights
 ANALYSES = "fourier,variance,cka,ablation,frequency-noise,singular-values"
@@ -101,6 +103,7 @@ def fresh(kind: str, number: int) -> dict[str, float]:
 def setting() -> dict:
     """What the peaks were measured with."""
     return {
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
         "versions": {name: version(name) for name in ("visprism", "torch", "timm")}

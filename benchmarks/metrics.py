@@ -29,6 +29,7 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
+from visprism.core.revision import revision
 from visprism.measure.outputs import Predictions, calibration, outcomes
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"
@@ -110,6 +111,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "repeats": arguments.repeats,
         "versions": {n: version(n) for n in ("visprism", "torch", "torchmetrics")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import visprism as vp
+from visprism.core.revision import revision
 from visprism.measure.loss.mode_connectivity import mode_connectivity
 
 RESULTS = Path(__file__).parent / "results" / "migration.json"
@@ -374,7 +375,8 @@ def setting(versions: dict[str, str]) -> dict[str, Any]:
     ):
         with contextlib.suppress(PackageNotFoundError):
             versions[name] = version(name)
-    return {"versions": versions, "date": datetime.now(UTC).date().isoformat()}
+    date = datetime.now(UTC).date().isoformat()
+    return {"versions": versions, "commit": revision(), "date": date}
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy, attentions, dissect, watch
+from visprism.core.revision import revision
 from visprism.measure.features import (
     AttentionProbe,
     CKAProbe,
@@ -153,6 +154,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "repeats": arguments.repeats,
         "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

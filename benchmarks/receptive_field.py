@@ -26,6 +26,7 @@ import timm
 import torch
 
 from visprism.anatomy import dissect
+from visprism.core.revision import revision
 from visprism.measure.features import receptive_field
 
 MODELS = ("resnet18", "resnet50", "convnext_tiny", "vit_tiny_patch16_224")
@@ -81,6 +82,7 @@ def seconds_of(run: Callable[[], object]) -> float:
 def setting(repeats: int) -> dict:
     """What the seconds were measured with."""
     return {
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
         "threads": torch.get_num_threads(),

@@ -38,6 +38,7 @@ from torchvision import transforms
 
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.revision import revision
 from visprism.data import STRONG, MemoryFeed
 from visprism.models import load_model
 from visprism.training import RECIPES
@@ -192,6 +193,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "steps": arguments.steps,
         "versions": {name: version(name) for name in names}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

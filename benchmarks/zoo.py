@@ -30,6 +30,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
+from visprism.core.revision import revision
 from visprism.measure.throughput import model_cost
 from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
@@ -123,6 +124,7 @@ def setting(arguments: argparse.Namespace) -> dict:
         "repeats": arguments.repeats,
         "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 

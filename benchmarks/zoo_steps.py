@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from visprism.core.revision import revision
 from visprism.core.rng import stream
 from visprism.models import MODELS, load_model
 from visprism.models.zoo_registry import image_size
@@ -140,6 +141,7 @@ def setting() -> dict:
         "optimizer": f"AdamW, learning rate {LR:g}",
         "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
         | {"python": platform.python_version()},
+        "commit": revision(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 
