@@ -101,8 +101,8 @@ def followed(terminal: int, start: float) -> tuple[list[float], list[Moment]]:
         if screen.display != before:
             before = list(screen.display)
             changes.append(now)
-        if found := LEFT.search("\n".join(before)):
-            moments.append((now, float(found[1])))
+        if match := LEFT.search("\n".join(before)):
+            moments.append((now, float(match[1])))
 
 
 def error(moments: list[Moment], share: float) -> float:

@@ -1,5 +1,6 @@
 """What holds for every test: no window is opened, nothing is fetched, one thread is enough."""
 
+import gc
 import importlib
 import os
 import shutil
@@ -33,7 +34,14 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HOME": _CACHE}
 
 
 def pytest_unconfigure():
+    gc.unfreeze()
     shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+def pytest_collection_finish():
+    """Leave modules and tests to garbage collections no more; a full one took a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ the declarations needs torch, which takes seconds; reading them as text takes mi
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,9 +26,14 @@ class Summary:
 
 def summaries() -> dict[str, Summary]:
     """The summary of each analysis by its name, of built-in ones and of plug-ins."""
-    return {name: s for path in _sources() for name, s in _declared(path)}
+    return {
+        name: summary
+        for path in _sources()
+        for name, summary in _declared(path, path.stat().st_mtime_ns)
+    }
 
 
+@cache
 def groups() -> tuple[str, ...]:
     """The groups of analyses in the order of the help."""
     for path in _folder(_PACKAGE):
@@ -67,16 +73,21 @@ def _plugin_sources(plugin: EntryPoint) -> list[Path]:
     ]
 
 
-def _declared(path: Path) -> Iterator[tuple[str, Summary]]:
+@cache
+def _declared(path: Path, modified: int) -> tuple[tuple[str, Summary], ...]:  # noqa: ARG001
+    """Name and summary of each analysis of a file, as it was when last `modified`."""
     text = path.read_text(encoding="utf-8")
     if "ANALYSES.register" not in text:
-        return
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef) and _is_registered(node):
-            values = _class_attributes(node)
-            line = (ast.get_docstring(node) or "").partition("\n")[0]
-            if "name" in values:
-                yield values["name"], Summary(line, values.get("group", _DEFAULT_GROUP))
+        return ()
+    classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    declared = []
+    for node in filter(_is_registered, classes):
+        values = _class_attributes(node)
+        line = (ast.get_docstring(node) or "").partition("\n")[0]
+        if "name" in values:
+            group = values.get("group", _DEFAULT_GROUP)
+            declared.append((values["name"], Summary(line, group)))
+    return tuple(declared)
 
 
 def _is_registered(node: ast.ClassDef) -> bool:

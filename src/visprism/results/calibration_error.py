@@ -37,7 +37,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from visprism.core.statistics import NORMAL_95
 
 FEWEST_IMAGES = 100  # for an interval
-_HALVINGS = 48
+_HALVINGS = 32  # of the range of h: to 2e-10 of it
 _FAR_BELOW = 1.5  # standard deviations; below 1.96, where the interval would be 0 to 0
 _BEYOND = 1 + 1e-9  # the rounding of a gap that is 0
 _ROUNDING = 1e-9  # images; a smaller gap of a bin is 0
