@@ -1,4 +1,4 @@
-"""What Hessian eigenvalues cost: the five foremost of one mini-batch of 16 images.
+"""What Hessian eigenvalues cost: the five leading of one mini-batch of 16 images.
 
 The networks are a ResNet-20 that is trained for some seconds on the procedural shapes, and
 timm's ViT-Ti with patches of 4 pixels as it is made. Ways take turns in one run, so that what

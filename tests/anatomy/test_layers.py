@@ -114,6 +114,7 @@ def test_tokens_lie_on_their_grid_and_attention_counts_as_it_is_called(dissected
     assert not any(name.endswith("dropout") for name in by_name)
 
 
+@pytest.mark.slow
 def test_layers_of_layers_are_the_same(dissected, network_name):
     blocks = layers(dissected(network_name))
     assert len(blocks)

@@ -81,6 +81,7 @@ def test_an_arm_without_values_is_refused():
         decide([], [1.0], "lower")
 
 
+@pytest.mark.slow
 def test_a_true_null_is_decided_in_5_percent_of_experiments():
     """Student's and Welch's intervals of three normal values have their nominal error."""
     rng = np.random.default_rng(stream(0, "null").initial_seed() % 2**32)

@@ -79,7 +79,7 @@ def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_
     ]  # read in the middle of epoch 2
     content = file.read_bytes()
 
-    def damaging(items, label):
+    def damaging(items, label, **_):
         for step in items:
             if label == "training" and step == STEPS:
                 file.write_bytes(content[:-1000])

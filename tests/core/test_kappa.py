@@ -118,6 +118,7 @@ def test_the_interval_covers_kappa_in_95_percent_also_near_1(
     assert 0.92 <= inside[given].mean() <= 0.98  # deviation 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kappa", [-0.9, -0.5])
 def test_the_interval_covers_negative_kappa_of_models_that_err_on_different_images(
     kappa: float,

@@ -102,7 +102,7 @@ def test_there_is_one_color_bar_and_one_legend(made, number):
     ]
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_nothing_is_drawn_beyond_the_edge(result, number):
     figure = panel(models(result, number))
     figure.draw_without_rendering()  # as saving does: the layout settles

@@ -127,6 +127,7 @@ def test_a_head_that_is_not_in_the_row_is_refused_by_the_names_of_those_that_are
         load_model(f"{SMALLEST[family]}?head={missing}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "option"), PROMISED)
 def test_no_option_of_the_table_is_idle(family, option):
     value = other_value(family, option)

@@ -112,6 +112,7 @@ ENDS = [name for name in NAMES if name not in ("vgg11_bn_32", "alexnet_32")] + [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ENDS)
 @torch.no_grad()
 def test_a_classifier_can_be_taken_away_and_given_anew(spec):

@@ -28,16 +28,27 @@ def checked(*scope: str, **options: Callable) -> Any:
 def _checked(item: Any, *, typechecker: Callable) -> Any:
     if inspect.isclass(item):
         initializer = vars(item).get("__init__")
-        if hasattr(item, "__dataclass_fields__") and _needs_no_scope(initializer):
+        if hasattr(item, "__dataclass_fields__") and _is_plain(initializer):
             item.__init__ = _checked_by(typechecker, initializer)
             return item
-    elif _needs_no_scope(item):
+    elif _is_plain(item):
         return _checked_by(typechecker, item)
     return _with_scope(item, typechecker=typechecker)
 
 
+def _is_plain(function: object) -> bool:
+    """Whether a function may be given to the type checker as it is.
+
+    Of a generator it would check arguments only when the first value is asked for.
+    """
+    is_new = inspect.isfunction(function) and not hasattr(function, "__wrapped__")
+    return is_new and not inspect.isgeneratorfunction(function)
+
+
 def _checked_by(typechecker: Callable, function: Callable) -> Callable:
     with_checks = typechecker(function)
+    if any(map(_names_axes, function.__annotations__.values())):
+        with_checks = _with_scope(with_checks, typechecker=None)
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -46,19 +57,6 @@ def _checked_by(typechecker: Callable, function: Callable) -> Callable:
         return with_checks(*args, **options)
 
     return call
-
-
-def _needs_no_scope(function: object) -> bool:
-    """Whether a function's annotations name no axes.
-
-    Generators have a scope all the same: a type checker alone looks at their arguments only
-    when their first value is asked for.
-    """
-    if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
-        return False
-    if inspect.isgeneratorfunction(function):
-        return False
-    return not any(map(_names_axes, function.__annotations__.values()))
 
 
 def _names_axes(annotation: object) -> bool:

@@ -3,8 +3,11 @@
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib.metadata import version
 from typing import Any
+
+_version = cache(version)  # of a package; reading it takes a millisecond
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class Provenance:
     seed: int = 0
     command: str = ""
     created: str = ""  # ISO date
-    visprism: str = field(default_factory=lambda: version("visprism"))
-    torch: str = field(default_factory=lambda: version("torch"))
+    visprism: str = field(default_factory=lambda: _version("visprism"))
+    torch: str = field(default_factory=lambda: _version("torch"))
     python: str = field(default_factory=platform.python_version)
 
     @classmethod

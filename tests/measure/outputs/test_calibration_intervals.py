@@ -21,6 +21,7 @@ def test_the_interval_of_a_share_is_that_of_the_binomial(by_hand):
     assert metrics.high[row] == pytest.approx(p + half, abs=0.15 * half)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth_as_often_as_they_say(random_predictions):
     # The NLL of a large sample stands for the truth.
     truth = calibration(random_predictions(200_000, 3)).of("nll")
@@ -73,6 +74,7 @@ def test_the_interval_of_the_aurc_covers_it_where_errors_are_least_confident(by_
     assert 0.92 <= covered_aurc(draw, 0.25, 1000) <= 0.97
 
 
+@pytest.mark.slow
 def test_the_standard_error_of_the_aurc_is_that_of_the_jackknife(by_hand):
     generator = np.random.default_rng(3)
     confidence = generator.choice(np.linspace(0.5, 1, 30), 120)  # with equal confidences

@@ -66,8 +66,12 @@ class AttentionProbe(Probe):
         def mean(values: Float[Tensor, "b w h q"]) -> Float[Tensor, "b h"]:
             return torch.einsum("bwhq,wq,w->bh", values, share, window)
 
-        on_grid = torch.einsum("bwhqk,wk->bwhq", weights, _on_grid(keys, weights))
-        reach = (weights * _distances(attention, weights)[:, None]).sum(-1)
+        # One product reads the weights once for both.
+        distances = _distances(attention, weights)
+        of_keys = torch.stack(
+            [_on_grid(keys, weights)[:, None].expand_as(distances), distances]
+        )
+        on_grid, reach = torch.einsum("bwhqk,nwqk->nbwhq", weights, of_keys)
         entropy = _entropy(weights)
         return torch.stack(
             [

@@ -101,6 +101,7 @@ def test_two_pairs_give_no_interval():
     assert np.isfinite(ring.spread)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [3, 5])
 def test_the_interval_over_pairs_covers_the_mean_over_all_directions(pairs):
     """Random quadratics, of which the mean over directions is r^2 tr(H) / 2."""
