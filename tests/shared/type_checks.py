@@ -39,10 +39,13 @@ def _checked(item: Any, *, typechecker: Callable) -> Any:
 def _is_plain(function: object) -> bool:
     """Whether a function may be given to the type checker as it is.
 
-    Of a generator it would check arguments only when the first value is asked for.
+    Of a generator it would check arguments only when the first value is asked for, and names
+    that are imported for type checks alone do not exist.
     """
-    is_new = inspect.isfunction(function) and not hasattr(function, "__wrapped__")
-    return is_new and not inspect.isgeneratorfunction(function)
+    if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
+        return False
+    has_names = any(isinstance(a, str) for a in function.__annotations__.values())
+    return not has_names and not inspect.isgeneratorfunction(function)
 
 
 def _checked_by(typechecker: Callable, function: Callable) -> Callable:
@@ -60,8 +63,6 @@ def _checked_by(typechecker: Callable, function: Callable) -> Callable:
 
 
 def _names_axes(annotation: object) -> bool:
-    if isinstance(annotation, str):  # not evaluated yet
-        return True
     if inspect.isclass(annotation) and issubclass(annotation, jaxtyping.AbstractArray):
         return True
     return any(map(_names_axes, _parts(annotation)))
