@@ -22,8 +22,8 @@ REASONS = {
 }
 OPTIONS = {
     "landscape": {"points": 3, "angles": 4},
-    "hessian": {"mini_batch": 10, "k": 1},
-    "sharpness": {"mini_batch": 10, "directions": 3},
+    "hessian": {"mini_batch": 4, "k": 2},
+    "sharpness": {"mini_batch": 4, "directions": 3},
     "adversarial": {"steps": 1},
     "corruptions": {"corruptions": ("fog",), "severities": (3,)},
 }

@@ -56,6 +56,7 @@ def _examined(arguments: Namespace, status: "StatusLine", progress: "Progress") 
             run=run,
             listener=study_listener(status),
         )
+        status.show(str)  # nothing is left to measure
         write_files(study, arguments.out, progress=progress)
     return study
 

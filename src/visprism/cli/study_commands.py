@@ -171,6 +171,7 @@ def _examined(
     )
     with resumable(arguments.out), processes(run.compute):
         study = _study(arguments, analyses, options, run, study_listener(status))
+        status.show(str)  # nothing is left to measure
         if rank() > 0:
             return study, False
         print("Drawing figures and writing the report", file=sys.stderr, flush=True)

@@ -5,7 +5,6 @@ use HSV.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import numpy as np
@@ -92,18 +91,9 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  
 
 
 def _by_pillow(images: Pixels, change: Callable[[Image.Image], Image.Image]) -> Pixels:
-    """Each image changed by a function of Pillow images, on as many threads as torch uses."""
+    """Each image changed by a function of Pillow images."""
     changed = torch.empty(images.shape, dtype=torch.uint8)
-
-    def write(planes: np.ndarray, pixels: np.ndarray) -> None:
+    for planes, pixels in zip(changed.numpy(), images.cpu().numpy(), strict=True):
         image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels])
         planes[:] = np.asarray(change(image)).transpose(2, 0, 1)
-
-    arrays = changed.numpy(), images.cpu().numpy()
-    threads = min(torch.get_num_threads(), len(images))
-    if threads < 2:
-        list(map(write, *arrays))
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(write, *arrays))
     return changed.to(images.device)
