@@ -44,8 +44,8 @@ class Paired:
 
     @property
     def nll(self) -> float:
-        """Mean NLL of the reference."""
-        return float(self._values()[:, 0, 1].mean())
+        """Mean NLL of the reference, summed in the order in which `columns` sums conditions."""
+        return float(self.losses.mean(0)[0])
 
     @property
     def indices(self) -> Int64[np.ndarray, " n"]:
