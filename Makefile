@@ -36,10 +36,10 @@ docs: $(READY_DOCS)  ## build the site in docs/_build/html; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q $(DOCS_OPTIONS) -b html docs docs/_build/html
 
 test: $(READY)  ## run the tests but for the slow ones
-	$(BIN)/pytest -n 2 --dist loadfile -rs -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -rs -m "not slow"
 
 slow: $(READY)  ## run the slow tests: sweeps, simulations of coverage, several processes
-	$(BIN)/pytest -n 2 --dist loadfile -rs -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -rs -m slow
 
 lint: $(READY)  ## look for mistakes
 	$(BIN)/ruff check

@@ -47,7 +47,10 @@ def pytest_collection_finish():
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
     """A test draws the same alone, after others, and in any process."""
-    torch.manual_seed(0)
+    if torch.cuda.is_available():
+        torch.manual_seed(0)
+    else:  # where `torch.manual_seed` formats the stack for a GPU to come, in 0.8 ms
+        torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture
