@@ -10,6 +10,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import jaxtyping
 import matplotlib
 import pytest
 import torch
@@ -51,6 +52,14 @@ def pytest_runtest_setup():
         torch.manual_seed(0)
     else:  # where `torch.manual_seed` formats the stack for a GPU to come, in 0.8 ms
         torch.default_generator.manual_seed(0)
+
+
+@pytest.fixture
+def unchecked():
+    """Leave annotations unchecked in a simulation, which makes the same calls thousands of times."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

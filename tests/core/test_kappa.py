@@ -103,6 +103,7 @@ def test_the_interval_is_near_that_of_the_profile_likelihood(counts: list[list[i
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("images", "accuracy"), [(64, 0.7), (200, 0.9), (500, 0.95)])
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 0.97])
 def test_the_interval_covers_kappa_in_95_percent_also_near_1(
@@ -119,6 +120,7 @@ def test_the_interval_covers_kappa_in_95_percent_also_near_1(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("kappa", [-0.9, -0.5])
 def test_the_interval_covers_negative_kappa_of_models_that_err_on_different_images(
     kappa: float,

@@ -213,6 +213,7 @@ def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra(kind):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
 def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra_over_400(kind):
     assert fraction_of_wrong_flags(kind, 400) <= 1 / 200

@@ -171,6 +171,7 @@ def population_score(maps, stages):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("batches", [8, 40])  # fewer and more than there are groups
 def test_the_interval_covers_the_population_score(batches):
     generator = np.random.default_rng(0)

@@ -198,6 +198,7 @@ def test_an_interval_of_a_ratio_stays_among_possible_values(noise):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("images", [12, 50])
 def test_the_interval_of_the_mean_change_covers_the_truth(images):
     """Two blocks multiply each image by random factors, of known mean in logs."""

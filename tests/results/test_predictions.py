@@ -166,6 +166,7 @@ def pair(generator: np.random.Generator, images: int, gaps: tuple[float, float])
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("gaps", [(0.0, 0.0), (0.0, 0.08), (0.03, 0.08), (0.05, 0.05)])
 def test_the_interval_of_the_difference_of_the_ece_holds_the_truth_in_95_percent(
     gaps: tuple[float, float],
@@ -218,6 +219,7 @@ def test_few_images_have_no_interval_of_the_difference_of_the_ece():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_difference_of_two_models_without_errors_holds_the_truth():
     generator = np.random.default_rng(7)
     truth, inside = 0.2 - 2 / 22, []

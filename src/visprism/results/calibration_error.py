@@ -30,6 +30,7 @@ confidences within the bins that do not count as calibrated.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
@@ -72,27 +73,39 @@ class Bins:
         """Sum over bins of |accuracy - mean confidence|, weighted by their images."""
         return np.abs(self.correct - self.confidence).sum(1) / self.images.sum(1)
 
-    @property
+    @cached_property
+    def filled(self) -> Float[np.ndarray, "r m"]:
+        """Number of images of each bin, and 1 of an empty one, to divide by."""
+        return np.maximum(self.images, 1)
+
+    @cached_property
+    def mean_confidence(self) -> Float[np.ndarray, "r m"]:
+        """Mean confidence of each bin; 0 of an empty one."""
+        return self.confidence / self.filled
+
+    @cached_property
+    def gap(self) -> Float[np.ndarray, "r m"]:
+        """Accuracy minus mean confidence of each bin."""
+        return self.correct / self.filled - self.mean_confidence
+
+    @cached_property
     def deviations(self) -> Float[np.ndarray, "r m"]:
         """Standard deviation of one image in each bin."""
-        confidence = self.confidence / np.maximum(self.images, 1)
         margin = 0.5 / (self.images + 1)
-        inside = np.clip(confidence, margin, 1 - margin)
+        inside = np.clip(self.mean_confidence, margin, 1 - margin)
         return np.sqrt(inside * (1 - inside))
 
     @property
     def ends(self) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
         """The h at which every accuracy is 0 or 1, and the one at which all are calibrated."""
-        gap = np.abs(self.correct - self.confidence) / np.maximum(self.images, 1)
+        gap = np.abs(self.correct - self.confidence) / self.filled
         return -(1 / self.deviations).max(1), _BEYOND * (gap / self.deviations).max(1)
 
     def accuracies(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, "r m"]:
         """Accuracy of the model in each bin at h."""
-        filled = np.maximum(self.images, 1)
-        confidence, deviation = self.confidence / filled, self.deviations
-        gap = self.correct / filled - confidence
+        confidence, gap, deviation = self.mean_confidence, self.gap, self.deviations
         size = np.maximum(np.abs(gap) - h[:, None] * deviation, 0)
-        either = np.abs(gap) <= 0.5 * deviation / np.sqrt(filled)
+        either = np.abs(gap) <= 0.5 * deviation / np.sqrt(self.filled)
         inwards = np.where(confidence > 0.5, -1.0, 1.0)
         sign = np.where(either & (h[:, None] < 0), inwards, np.sign(gap))
         return np.clip(confidence + sign * size, 0, 1)
@@ -102,10 +115,9 @@ class Bins:
     ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
         """Mean and standard deviation of the sample's ECE, and the model's ECE, at h."""
         n, total = self.images, self.images.sum(1)
-        confidence = self.confidence / np.maximum(n, 1)
         accuracy = self.accuracies(h)
         mean, variance = _absolute_deviation(n, accuracy, self.confidence)
-        model = (n * np.abs(accuracy - confidence)).sum(1) / total
+        model = (n * np.abs(accuracy - self.mean_confidence)).sum(1) / total
         return mean.sum(1) / total, np.sqrt(variance.sum(1)) / total, model
 
     def threshold(self, deviations: float | Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
@@ -129,17 +141,12 @@ class Bins:
             low, high = np.where(below, low, middle), np.where(below, middle, high)
         return np.where(reached, largest, low)
 
-    def solve(self, deviations: float | Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-        """The model's ECE at that threshold: 0 where a calibrated one reaches the sample's."""
-        return self.expected(self.threshold(deviations))[2]
-
     def confidence_error(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
         """Standard error of the model's ECE at h that is due to the sample's confidences."""
         n, total = self.images, self.images.sum(1)
-        filled = np.maximum(n, 1)
-        mean = self.confidence / filled
+        mean = self.mean_confidence
         gap = np.abs(self.accuracies(h) - mean)
-        within = np.maximum(self.squares / filled - mean**2, 0) * (gap * n > _ROUNDING)
+        within = np.maximum(self.squares / self.filled - mean**2, 0) * (gap * n > _ROUNDING)
         center = (n * gap).sum(1, keepdims=True) / total[:, None]
         variance = (n * ((gap - center) ** 2 + within)).sum(1) / np.maximum(total - 1, 1)
         return np.sqrt(variance / total)
@@ -148,10 +155,13 @@ class Bins:
         self,
     ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
         """The debiased ECE and both ends of its 95% interval."""
-        estimate = self.threshold(0.0)
-        debiased = self.expected(estimate)[2]
-        margin = NORMAL_95 * self.confidence_error(estimate)
-        low, high = self.solve(NORMAL_95), self.solve(-NORMAL_95)
+        targets = np.array([0.0, NORMAL_95, -NORMAL_95]).repeat(len(self.images))
+        sums = (self.images, self.confidence, self.squares, self.correct)
+        thrice = Bins(*(np.tile(values, (3, 1)) for values in sums))
+        h = thrice.threshold(targets)
+        # The model's ECE; 0 where a calibrated one reaches the sample's.
+        debiased, low, high = thrice.expected(h)[2].reshape(3, -1)
+        margin = NORMAL_95 * self.confidence_error(h[: len(self.images)])
         below, above = np.hypot(debiased - low, margin), np.hypot(high - debiased, margin)
         return debiased, np.maximum(debiased - below, 0), debiased + above
 

@@ -22,6 +22,7 @@ def test_the_interval_of_a_share_is_that_of_the_binomial(by_hand):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_intervals_cover_the_truth_as_often_as_they_say(random_predictions):
     # The NLL of a large sample stands for the truth.
     truth = calibration(random_predictions(200_000, 3)).of("nll")
@@ -49,6 +50,7 @@ def covered_aurc(draw, truth: float, samples: int) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("images", [128, 400])
 def test_the_interval_of_the_aurc_covers_it_where_errors_do_not_depend_on_confidence(
     by_hand, images
@@ -63,6 +65,7 @@ def test_the_interval_of_the_aurc_covers_it_where_errors_do_not_depend_on_confid
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_interval_of_the_aurc_covers_it_where_errors_are_least_confident(by_hand):
     # With error rate u at the fraction u of images from the top, the risk at c is c / 2.
     generator = np.random.default_rng(2)
@@ -75,6 +78,7 @@ def test_the_interval_of_the_aurc_covers_it_where_errors_are_least_confident(by_
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_standard_error_of_the_aurc_is_that_of_the_jackknife(by_hand):
     generator = np.random.default_rng(3)
     confidence = generator.choice(np.linspace(0.5, 1, 30), 120)  # with equal confidences
@@ -131,6 +135,7 @@ def test_intervals_of_fractions_are_wilson_intervals(by_hand):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
     generator = np.random.default_rng(0)
     inside = 0

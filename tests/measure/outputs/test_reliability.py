@@ -126,6 +126,7 @@ def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(rand
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_interval_of_the_temperature_holds_the_truth_in_95_percent(random_predictions):
     inside = 0
     for seed in range(120):
