@@ -22,9 +22,9 @@ REASONS = {
 }
 OPTIONS = {
     "landscape": {"points": 3, "angles": 4},
-    "hessian": {"mini_batch": 4, "k": 2},
+    "hessian": {"mini_batch": 8, "k": 1},
     "sharpness": {"mini_batch": 4, "directions": 3},
-    "adversarial": {"steps": 1},
+    "adversarial": {"steps": 1, "epsilons": (1 / 255,)},
     "corruptions": {"corruptions": ("fog",), "severities": (3,)},
 }
 
