@@ -56,8 +56,8 @@ def pytest_runtest_setup():
 
 @pytest.fixture
 def unchecked():
-    """Leave annotations unchecked in a simulation, which makes the same calls thousands of times."""
-    jaxtyping.config.update("jaxtyping_disable", True)
+    """Leave annotations unchecked in a simulation, which repeats its calls thousands of times."""
+    jaxtyping.config.update("jaxtyping_disable", value=True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
 

@@ -22,11 +22,14 @@ _OPTIONS = {
     "adversarial": {"epsilons": (1 / 255, 4 / 255), "steps": 5},
     "attribution": {"blocks": 3, "steps": 5},
     "corruptions": {"severities": (1, 3, 5)},
-    "density": {"k": 2, "runs": 3, "steps": 10, "probes": 3},
+    "density": {"k": 1, "runs": 3, "steps": 8, "probes": 3},
     "fourier-sensitivity": {"max_frequency": 6, "frequency_step": 3},
     "hessian": {"k": 2},
-    "landscape": {"points": 7},
+    "hessian-by-block": {"probes": 3},
+    "landscape": {"points": 7, "angles": 4},
+    "quantization": {"trace_probes": 2},
     "sharpness": {"directions": 2},
+    "stability": {"perturbations": ("gaussian_noise", "brightness", "translate", "rotate")},
 }
 _SPECIAL = ("shape-bias", "out-of-distribution", "relative-scores", "trajectory")
 _SPECIAL += ("mode-connectivity", "density", "stability", "hessian-by-block")
