@@ -33,7 +33,7 @@ $(READY_DOCS): $(READY)
 	touch $@
 
 docs: $(READY_DOCS)  ## build the site in docs/_build/html; warnings are errors
-	$(BIN)/python -m sphinx -W --keep-going -q $(DOCS_OPTIONS) -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -j auto $(DOCS_OPTIONS) -b html docs docs/_build/html
 
 test: $(READY)  ## run the tests but for the slow ones
 	$(BIN)/pytest -n 2 --dist worksteal -rs -m "not slow"
