@@ -16,7 +16,23 @@ from visprism.data.corruptions import corrupt
 PROJECT = Path(__file__).parent.parent
 PAGES = sorted((PROJECT / "docs" / "analyses").glob("*.md"))
 FENCE = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
-NUMBER = 64  # images of a study here; the pages leave their number to the time budget
+NUMBER = 16  # images of a study here; the pages leave their number to the time budget
+OTHER_NUMBER = {
+    "attribution": 4,
+    "hessian-by-block": 4,
+    "intrinsic-dimension": 64,
+    "out-of-distribution": 64,
+    "quantization": 4,
+    "readout": 64,
+}
+SHALLOW = {  # pages of many passes, which have a model of one block
+    "adversarial",
+    "fourier-sensitivity",
+    "hessian",
+    "landscape",
+    "sharpness",
+    "trajectory",
+}
 OTHER_MODEL = {
     "attention-maps": "timm:vit_tiny_patch16_224?img_size=64",
     "relative-scores": "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=2",
@@ -30,17 +46,17 @@ def names_of(page):
     """What a page assumes: a model, images, batches, and what some pages need besides."""
     loaded = vp.load_model(OTHER_MODEL.get(page, "vit_pico_patch4_32.shapes"))
     model, preprocessing = loaded.model.eval(), loaded.preprocessing
+    if page in SHALLOW:
+        del model.blocks[1:]
     data = vp.load_data("shapes", limit=NUMBER)
-    side = 64 if page in OTHER_MODEL else 32
-    batches = vp.batches(data, preprocessing, 32)
-    images = torch.zeros(2, 3, side, side) if page in OTHER_MODEL else next(iter(batches))[0]
+    batches = vp.batches(data, preprocessing, 8)
     names = {
         "model": model,
         "preprocessing": preprocessing,
         "mean": preprocessing.mean,
         "std": preprocessing.std,
         "data": "shapes",
-        "images": images,
+        "images": next(iter(batches))[0],
         "batches": batches,
     }
     return names | EXTRA.get(page, lambda _: {})(names)
@@ -71,10 +87,14 @@ def of_training(names):
     }
 
 
+def of_surface(names):
+    return {"batches": list(names["batches"])[:1]}
+
+
 def of_trajectory(names):
     state = names["model"].state_dict()
     noise = torch.Generator().manual_seed(0)
-    return {
+    return of_surface(names) | {
         "snapshots": [
             {
                 name: v + 0.01 * k * torch.randn(v.shape, generator=noise)
@@ -112,6 +132,7 @@ EXTRA = {
     "cka": lambda _: {"other": vp.load_model("resnet20.shapes").model.eval()},
     "corruptions": of_corruptions,
     "density": of_density,
+    "landscape": of_surface,
     "mode-connectivity": of_connectivity,
     "stability": of_stability,
     "training-curvature": of_training,
@@ -120,11 +141,9 @@ EXTRA = {
 
 
 @pytest.fixture
-def small(tmp_path, monkeypatch):
-    """Studies of few images, and the CIFAR-10 of the pages in the current folder."""
+def cifar10(tmp_path, monkeypatch):
+    """The CIFAR-10 of the pages in the current folder, where there is one."""
     monkeypatch.chdir(tmp_path)
-    few = partial(vp.examine, images=vp.DataOptions(limit=NUMBER), minutes=None)
-    monkeypatch.setattr(vp, "examine", few)
     real = os.environ.get("VISPRISM_DATA")
     if real:
         Path("cifar10").symlink_to(Path(real) / "cifar10")
@@ -138,11 +157,14 @@ def test_every_page_shows_python():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_python_of_a_page_runs(page, small):
+def test_the_python_of_a_page_runs(page, cifar10, monkeypatch):
     (block,) = FENCE.findall(page.read_text("utf-8"))
     if page.stem in FOLDERS:
         pytest.skip(FOLDERS[page.stem])
-    if "parquet:cifar10" in block and not small:
+    if "parquet:cifar10" in block and not cifar10:
         pytest.skip("VISPRISM_DATA is not set")
+    number = OTHER_NUMBER.get(page.stem, NUMBER)
+    few = partial(vp.examine, images=vp.DataOptions(limit=number), minutes=None)
+    monkeypatch.setattr(vp, "examine", few)
     names = names_of(page.stem)
     exec(compile(block, page.name, "exec"), names)

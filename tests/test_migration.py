@@ -33,14 +33,26 @@ SLOW = (
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """What the page defines, and the names in its tables."""
+    """What the page defines, with one block and few images, and the names in its tables."""
     path = tmp_path_factory.mktemp("migration") / "b.pt"
     (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     scope = {}
     exec(example, scope)
-    torch.save(vp.load_model("vit_pico_patch4_32", seed=1).model.state_dict(), path)
-    pixels = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
-    return scope | {"a": scope["model"], "b": scope["model"], "pixels": pixels, "path": path}
+    model, x, y = scope["model"], scope["x"][:8], scope["y"][:8]
+    other = vp.load_model("vit_pico_patch4_32", seed=1).model
+    for network in (model, other):
+        del network.blocks[1:]
+    torch.save(other.state_dict(), path)
+    return scope | {
+        "x": x,
+        "y": y,
+        "batches": [(x, y)],
+        "objective": vp.Objective(model, [(x, y)]),
+        "a": model,
+        "b": model,
+        "pixels": torch.zeros(2, 3, 32, 32, dtype=torch.uint8),
+        "path": path,
+    }
 
 
 @pytest.mark.parametrize(

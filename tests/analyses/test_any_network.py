@@ -32,6 +32,29 @@ def hugging_face_vit():
     return transformers.ViTForImageClassification(config)
 
 
+def swin():
+    """Its weights are as large as trained ones.
+
+    Those that timm draws are so small that the eigenvalues of attention come in pairs of
+    nearly equal magnitude and opposite signs, of which none leads.
+    """
+    model = timm.create_model(
+        "swin_tiny_patch4_window7_224",
+        img_size=SIDE,
+        patch_size=8,
+        window_size=2,
+        embed_dim=12,
+        depths=(1, 2),
+        num_heads=(2, 4),
+        num_classes=CLASSES,
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(10)
+    return model
+
+
 class Plain(nn.Module):
     """A module of a user's: two convolutions and a residual block."""
 
@@ -52,19 +75,13 @@ _vit = partial(
     VisionTransformer, img_size=SIDE, patch_size=16, embed_dim=24, depth=2, num_heads=2
 )
 _timm = partial(partial, timm.create_model)
-_stages = {"num_classes": CLASSES, "img_size": SIDE}
 NETWORKS = {
     "vit with registers": partial(_vit, reg_tokens=4, num_classes=CLASSES),
     "headless vit": partial(_vit, reg_tokens=1, num_classes=0),
-    "swin": _timm(
-        "swin_tiny_patch4_window7_224",
-        window_size=4,
-        embed_dim=12,
-        depths=(1, 2),
-        num_heads=(2, 4),
-        **_stages,
+    "swin": swin,
+    "pit": _timm(
+        "pit_ti_224", base_dims=[8, 8, 8], depth=[1, 1, 1], num_classes=CLASSES, img_size=SIDE
     ),
-    "pit": _timm("pit_ti_224", base_dims=[8, 8, 8], depth=[1, 1, 1], **_stages),
     "convnext": _timm(
         "convnext_tiny", dims=(8, 12, 16, 20), depths=(1, 1, 1, 1), num_classes=CLASSES
     ),
@@ -94,7 +111,7 @@ def labeled_images():
     targets = torch.arange(IMAGES) % CLASSES
     images = torch.randn(IMAGES, 3, SIDE, SIDE, generator=generator)
     images[torch.arange(IMAGES), targets] += 1
-    return [(images[i : i + 8], targets[i : i + 8]) for i in range(0, IMAGES, 8)]
+    return [(images[i : i + 16], targets[i : i + 16]) for i in range(0, IMAGES, 16)]
 
 
 ADDED = [
