@@ -32,6 +32,7 @@ PLUGIN = "your_own_analysis"  # of examples/
 # Read by huggingface_hub when it is imported; the cache is empty, so all machines are alike.
 _CACHE = tempfile.mkdtemp(prefix="visprism-tests-")
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HOME": _CACHE}
+os.environ["OMP_NUM_THREADS"] = "1"  # of programs that tests start
 
 
 def pytest_unconfigure():
@@ -56,10 +57,10 @@ def pytest_runtest_setup():
 
 @pytest.fixture
 def unchecked():
-    """Leave annotations unchecked in a simulation, which repeats its calls thousands of times."""
+    """Leave annotations unchecked in a simulation, which repeats a call thousands of times."""
     jaxtyping.config.update("jaxtyping_disable", value=True)
     yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    jaxtyping.config.update("jaxtyping_disable", value=False)
 
 
 @pytest.fixture

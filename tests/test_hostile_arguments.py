@@ -22,7 +22,7 @@ def outcomes(sample):
     source = str(Path(vp.__file__).parents[1])
     process = subprocess.run(
         [sys.executable, hostile_arguments.__file__, str(sample)],
-        env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": source},
         capture_output=True,
         text=True,
         check=True,

@@ -131,7 +131,6 @@ def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
             PROGRAM,
             json.dumps([training, [*SEARCH.split(), str(searched)]]),
         ],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -57,7 +57,7 @@ def both(folder, alone):  # noqa: ARG001 (leaves the run that is gone on with)
     }
     other = subprocess.Popen(
         [sys.executable, str(SCRIPT), str(folder)],
-        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1", "OMP_NUM_THREADS": "1"},
+        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1"},
         stderr=subprocess.PIPE,
         text=True,
     )

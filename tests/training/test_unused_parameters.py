@@ -38,7 +38,7 @@ def in_two(script, target):
     }
     other = subprocess.Popen(
         [sys.executable, str(SCRIPT), str(target)],
-        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1", "OMP_NUM_THREADS": "1"},
+        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1"},
         stderr=subprocess.PIPE,
         text=True,
     )

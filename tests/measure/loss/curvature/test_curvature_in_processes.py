@@ -27,7 +27,7 @@ def test_two_processes_find_the_same_of_three_batches_and_of_one(tmp_path, monke
         monkeypatch.setenv(name, value)
     other = subprocess.Popen(
         [sys.executable, str(SCRIPT), str(tmp_path)],
-        env=os.environ | {"RANK": "1", "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"RANK": "1"},
         stderr=subprocess.PIPE,
         text=True,
     )
