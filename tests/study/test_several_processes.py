@@ -10,41 +10,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from visprism.cli import main
 from visprism.results.base import Result
 
 MODEL = "vit_pico_patch4_32?img_size=16&depth=1"
+WITHOUT_FIGURES = str(Path(__file__).with_name("run_without_figures.py"))
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
 def command(folder, images=20):
     """All analyses of 20 images in batches of 16: two batches."""
-    return (
-        *(
-            "-m",
-            "visprism",
-            "examine",
-            MODEL,
-            "--data",
-            "shapes?size=16",
-            "--limit",
-            str(images),
-        ),
-        *("--minutes", "none", "--out", str(folder)),
-    )
+    data = ("--data", "shapes?size=16", "--limit", str(images))
+    return ("examine", MODEL, *data, "--minutes", "none", "--out", str(folder))
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
-    subprocess.run([sys.executable, *command(folder)], check=True, capture_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("visprism.study.files.write_files", lambda *_, **__: None)
+        assert main(command(folder)) == 0
     return folder / "results"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, 3])  # 3: more than there are batches
-def test_every_analysis_gives_what_one_process_gives(alone, tmp_path, processes):
+@pytest.mark.parametrize(
+    ("processes", "program"),
+    [(2, ("-m", "visprism")), (3, (WITHOUT_FIGURES,))],  # 3: more than there are batches
+)
+def test_every_analysis_gives_what_one_process_gives(alone, tmp_path, processes, program):
     answer = subprocess.run(
-        [*TORCHRUN, str(processes), *command(tmp_path)],
+        [*TORCHRUN, str(processes), *program, *command(tmp_path)],
         capture_output=True,
         text=True,
         timeout=500,
@@ -53,6 +49,7 @@ def test_every_analysis_gives_what_one_process_gives(alone, tmp_path, processes)
     expected = {path.name: Result.load(path) for path in alone.glob("*.npz")}
     results = {path.name: Result.load(path) for path in tmp_path.glob("results/*.npz")}
     assert results.keys() == expected.keys()
+    assert (tmp_path / "report.html").exists() == (program[0] == "-m")
     for name, result in results.items():
         others = expected[name].columns()
         for column, values in result.columns().items():
@@ -76,7 +73,7 @@ def children_of(pid):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 def test_a_process_that_dies_ends_the_others_within_a_minute(tmp_path):
     program = subprocess.Popen(
-        [*TORCHRUN, "2", *command(tmp_path, images=200)],
+        [*TORCHRUN, "2", "-m", "visprism", *command(tmp_path, images=200)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
