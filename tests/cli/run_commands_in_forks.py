@@ -29,10 +29,11 @@ def run(folder, words):
     runpy.run_module("visprism", run_name="__main__")
 
 
-for name in IMPORTS:
-    importlib.import_module(name)
-for line in sys.stdin:
-    if not (process := os.fork()):
-        run(*json.loads(line))
-    sys.stdout.write(f"{process}\n")
-    sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}\n")
+if __name__ == "__main__":
+    for name in IMPORTS:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        if not (process := os.fork()):
+            run(*json.loads(line))
+        sys.stdout.write(f"{process}\n")
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}\n")

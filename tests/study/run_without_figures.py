@@ -5,7 +5,6 @@ import sys
 from visprism.cli import main
 from visprism.study import files
 
-files.write_files = lambda *_, **__: None
-
 if __name__ == "__main__":
+    files.write_files = lambda *_, **__: None
     sys.exit(main())
