@@ -39,7 +39,7 @@ test: $(READY)  ## run the tests but for the slow ones
 	$(BIN)/pytest -n 2 --dist worksteal -rs -m "not slow"
 
 slow: $(READY)  ## run the slow tests: sweeps, simulations of coverage, several processes
-	$(BIN)/pytest -n 2 --dist worksteal -rs -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -rs -m slow
 
 lint: $(READY)  ## look for mistakes
 	$(BIN)/ruff check

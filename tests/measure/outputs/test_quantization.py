@@ -14,14 +14,17 @@ from visprism.measure.loss.curvature import traces_by_part
 from visprism.measure.outputs.quantization import quantization_sensitivity
 
 
-@pytest.fixture(params=["resnet18", "vit_tiny_patch16_224"])
+SMALL = {
+    "resnet18": {"channels": (16, 24, 32, 48)},
+    "vit_tiny_patch16_224": {"img_size": 32, "patch_size": 8, "depth": 2},
+}
+
+
+@pytest.fixture(params=SMALL)
 def network(request):
-    options = {"img_size": 32, "patch_size": 8, "depth": 2}
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = timm.create_model(
-            request.param, num_classes=5, **(options if "vit" in request.param else {})
-        ).eval()
+        model = timm.create_model(request.param, num_classes=5, **SMALL[request.param]).eval()
         images = torch.randn(12, 3, 32, 32)
     targets = torch.arange(12) % 5
     return dissect(model, images), list(zip(images.split(5), targets.split(5), strict=True))
