@@ -13,7 +13,6 @@ from visprism.core.errors import InputError
 from visprism.measure.loss.curvature import traces_by_part
 from visprism.measure.outputs.quantization import quantization_sensitivity
 
-
 SMALL = {
     "resnet18": {"channels": (16, 24, 32, 48)},
     "vit_tiny_patch16_224": {"img_size": 32, "patch_size": 8, "depth": 2},
