@@ -11,7 +11,7 @@ from visprism.core.progress import StatusLine, console_progress
 from visprism.core.run import Run
 from visprism.study.events import Event, Finished, Listener, Planned, Started, Stopped
 
-_TRUST = 0.05  # of the plan: until so much is measured, it counts more than the clock
+_TRUST = 0.07  # of the plan: until so much is measured, it counts more than the clock
 
 
 class TimeLeft:
@@ -48,8 +48,9 @@ class TimeLeft:
         """Expected seconds until everything is measured; None before the plan is made."""
         if self._planned is None:
             return None
-        trusted = max(_TRUST * self._planned, 1e-9)
-        pace = (self._taken + trusted) / (self._expected + trusted)
+        # Half as long and twice as long are equally far from the plan.
+        weight = self._expected / max(self._expected + _TRUST * self._planned, 1e-9)
+        pace = (self._taken / self._expected) ** weight if weight else 1.0
         left = pace * self._after
         if self._running is not None:
             elapsed = self._clock() - self._begin
