@@ -122,10 +122,10 @@ def test_an_address_with_a_section_shows_the_section(study, tmp_path):
         pytest.skip("needs a browser: chromium is not on the path")
     study.to_html(tmp_path / "page.html")
     probe = """
-      addEventListener("load", () => requestAnimationFrame(() => {
+      addEventListener("load", () => setTimeout(() => {
         document.body.dataset.top =
           document.getElementById("test-gaps-title").getBoundingClientRect().top;
-      }));
+      }, 1000));  // of virtual time, which passes also where nothing is painted
     """
     dom = dom_with(probe, tmp_path / "page.html", "#test-gaps-title")
     assert 0 <= float(re.search(r'data-top="([^"]+)"', dom)[1]) < 600  # of the window
