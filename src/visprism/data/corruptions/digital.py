@@ -95,5 +95,6 @@ def _by_pillow(images: Pixels, change: Callable[[Image.Image], Image.Image]) -> 
     changed = torch.empty(images.shape, dtype=torch.uint8)
     for planes, pixels in zip(changed.numpy(), images.cpu().numpy(), strict=True):
         image = Image.merge("RGB", [Image.fromarray(plane) for plane in pixels])
-        planes[:] = np.asarray(change(image)).transpose(2, 0, 1)
+        for plane, channel in zip(planes, change(image).split(), strict=True):
+            plane[:] = np.asarray(channel)
     return changed.to(images.device)
