@@ -4,6 +4,7 @@ import csv
 import json
 import signal
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import visprism as vp
 from visprism.cli import main
+from visprism.cli.study_commands import measurements_end
+from visprism.core.errors import InputError
 from visprism.results.base import Result
 from visprism.study import Study
 
@@ -26,6 +29,35 @@ def files_of(folder):
 
 def sparsity_of(folder, model=FIRST):
     return Result.load(folder / "results" / f"{model}-sparsity-sparsity.npz")
+
+
+# How long a command takes.
+
+
+@pytest.mark.parametrize(("minutes", "files"), [("2", 10.0), ("0.5", 3.0)])
+@pytest.mark.parametrize(
+    "words", ["examine {} --data shapes", "sparsity {} --data shapes", "demo"]
+)
+def test_measurements_leave_time_for_files_within_the_budget(
+    monkeypatch, tmp_path, minutes, files, words
+):
+    runs = []
+
+    def examine(*_, run, **__):
+        runs.append(run)
+        raise InputError("that is enough")
+
+    monkeypatch.setattr("visprism.study.examine", examine)
+    begin = time.monotonic()
+    assert (
+        main([*words.format(FIRST).split(), "--minutes", minutes, "--out", f"{tmp_path}"]) == 2
+    )
+    budget = 60 * float(minutes)
+    assert begin + budget - files <= runs[0].deadline <= time.monotonic() + budget - files
+
+
+def test_a_command_without_a_budget_has_no_deadline():
+    assert measurements_end(time.monotonic(), None) is None
 
 
 # What is written.

@@ -206,6 +206,29 @@ def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
     assert "time budget" in study.failures[0].reason
 
 
+@pytest.mark.parametrize("minutes", [None, 10.0])
+def test_the_deadline_of_the_run_holds_with_and_without_minutes(
+    net, loader, brightness, minutes
+):
+    class Watched(type(brightness)):
+        name = "watched"
+
+        def measure(self, subject, run):
+            deadlines.append(run.deadline)
+            return super().measure(subject, run)
+
+    deadlines = []
+    run = Run(deadline=time.monotonic() + 100)
+    examine(net(), loader, analyses=[Watched()], minutes=minutes, run=run)
+    assert deadlines == [run.deadline]
+
+
+def test_of_two_deadlines_the_earlier_holds():
+    assert Run().ending_by(3.0).deadline == 3.0
+    assert Run(deadline=2.0).ending_by(3.0).deadline == 2.0
+    assert Run(deadline=4.0).ending_by(3.0).deadline == 3.0
+
+
 def test_a_run_without_deadline_has_no_end():
     Run().check_time()
     with pytest.raises(TimeBudgetError, match="time budget was used up"):

@@ -88,6 +88,14 @@ def test_an_analysis_without_room_is_left_out_with_the_budget_it_needs(subjects,
     assert plan_of(workload, [analysis], 60.0 * minutes).steps[0].images >= 2
 
 
+def test_a_budget_with_room_includes_what_is_not_for_measurements(subjects, brightness):
+    analysis = analysis_that_costs(brightness, Cost(per_image=100))
+    workload = workload_of(subjects, [analysis], {"fast": Timing(1.0), "slow": Timing(1.0)})
+    minutes = minutes_with_room(workload, [analysis], 60.0, 900.0)["brightness"]
+    assert minutes >= (400 + 900) / 60
+    assert plan_of(workload, [analysis], 60.0 * minutes - 900).steps[0].images >= 2
+
+
 def test_what_an_expensive_analysis_cannot_use_goes_to_the_others(subjects, brightness):
     # Each has half of 80 s at first: one needs at least 400 s, the other 60 s for 30 images.
     dear, cheap = (
@@ -181,7 +189,7 @@ def test_a_loss_without_second_derivatives_has_no_times_and_no_error(net, loader
     assert timing.evaluation is timing.gradient is timing.product is None
 
 
-def test_the_plan_says_what_reading_and_timing_took():
+def test_the_plan_says_what_is_not_for_measurements():
     (line,) = Plan(budget=12.0, spent=5.2).lines()
-    assert line == "total  expected 0 s of 12 s, of which reading and timing took 5 s"
+    assert line == "total  expected 0 s of 12 s, of which 5 s for loading, timing and files"
     assert Plan(budget=12.0, spent=0.4).lines() == ["total  expected 0 s of 12 s"]

@@ -10,6 +10,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from types import FrameType
 
@@ -20,11 +21,13 @@ from visprism.core.errors import InputError, printable
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``visprism``; returns the exit code."""
+    begin = time.monotonic()
     words = list(sys.argv[1:] if argv is None else argv)
     flags: Sequence[str] = ()
     try:
         arguments = parse(words or ["--help"])
         arguments.command = shlex.join(["visprism", *words])
+        arguments.begin = begin
         flags = arguments.flags
         if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
             signal.signal(signal.SIGTERM, _terminated)

@@ -1,7 +1,9 @@
 """``visprism demo``: examine two small networks that ship trained, or train them first."""
 
 import sys
+import time
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,7 @@ def demo(arguments: Namespace) -> int:
 
 def _examined(arguments: Namespace, status: "StatusLine", progress: "Progress") -> "Study":
     """The study, whose files are written."""
-    from visprism.cli.study_commands import resumable
+    from visprism.cli.study_commands import measurements_end, resumable
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.demo import SHIPPED
@@ -45,7 +47,10 @@ def _examined(arguments: Namespace, status: "StatusLine", progress: "Progress") 
     origin = Provenance(command=arguments.command)
     run = Run(seed=arguments.seed, progress=progress, provenance=origin)
     with resumable(arguments.out):
-        models = _trained(arguments.out, run) if arguments.train else dict(SHIPPED)
+        models, begin = dict(SHIPPED), arguments.begin
+        if arguments.train:
+            models, begin = _trained(arguments.out, run), time.monotonic()
+        deadline = measurements_end(begin, arguments.minutes)
         study = examine(
             models,
             "shapes",
@@ -53,7 +58,7 @@ def _examined(arguments: Namespace, status: "StatusLine", progress: "Progress") 
             images=DataOptions(limit=_IMAGES, batch_size=32),
             out=arguments.out,
             fresh=arguments.train,
-            run=run,
+            run=replace(run, deadline=deadline),
             listener=study_listener(status),
         )
         status.show(str)  # nothing is left to measure
@@ -87,9 +92,9 @@ def add(to: ArgumentParser) -> None:
     to.add_argument(
         "--minutes",
         type=minutes,
-        default=0.6,
+        default=1.0,
         metavar="N",
-        help="time budget of the measurements in minutes (default: 0.6)",
+        help="time budget in minutes, figures and report included, training not (default: 1)",
     )
     json_option(to, "answers, findings and failures")
     to.set_defaults(run=demo)

@@ -178,8 +178,8 @@ def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None)
         type=minutes_or_none,
         default=default_minutes,
         metavar="N",
-        help="time budget of all measurements together in minutes, or none; figures and report "
-        f"take extra time (default: {limit})",
+        help="time budget of the command in minutes, figures and report included, or none "
+        f"(default: {limit})",
     )
     group.add_argument(
         "--fresh",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 EXAMINE_HELP = "several analyses of one or more models on the same images, and a report"
 _MINUTES = 2.0  # of `examine`; a test compares it with the default in Python
+_FILES = 0.1  # part of a time budget that is left for figures and the report,
+_FILES_SECONDS = 10.0  # and the most of it
 
 
 def add_examine(to: ArgumentParser) -> None:
@@ -168,6 +170,7 @@ def _examined(
         seed=arguments.seed,
         progress=progress,
         provenance=Provenance(command=arguments.command),
+        deadline=measurements_end(arguments.begin, arguments.minutes),
     )
     with resumable(arguments.out), processes(run.compute):
         study = _study(arguments, analyses, options, run, study_listener(status))
@@ -209,6 +212,21 @@ def _study(
         run=run,
         listener=listener,
     )
+
+
+def measurements_end(begin: float, minutes: float | None) -> float | None:
+    """When measurements must end, so that a command that began then ends within its budget.
+
+    A tenth of the budget, at most 10 s, is left for figures and the report.
+
+    Args:
+        begin: of the command, in seconds of `time.monotonic`.
+        minutes: time budget of the command; None for no limit.
+    """
+    if minutes is None:
+        return None
+    seconds = 60.0 * minutes
+    return begin + seconds - min(_FILES * seconds, _FILES_SECONDS)
 
 
 @contextmanager

@@ -65,6 +65,11 @@ class Run:
         """Seconds until the deadline; infinite without one."""
         return float("inf") if self.deadline is None else self.deadline - time.monotonic()
 
+    def ending_by(self, deadline: float) -> "Run":
+        """The same run with this deadline, or its present one if that is earlier."""
+        present = deadline if self.deadline is None else self.deadline
+        return replace(self, deadline=min(present, deadline))
+
     def check_time(self) -> None:
         """Raise `TimeBudgetError` after the deadline.
 

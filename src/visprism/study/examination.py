@@ -40,6 +40,7 @@ class Examination:
     on_error: str
     named: bool  # whether the user named the analyses
     budget: float | None = None  # seconds
+    spent: float = 0.0  # seconds of the budget that are not for measurements
     entries: list[Entry] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     identities: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name of the model
@@ -51,8 +52,8 @@ class Examination:
         self._decide_inference(workload)
         remaining = [a for a in self.analyses if workload.applicable[a.name]]
         plan = self._planned(workload, remaining, self._left)
-        spent = 0.0 if self.budget is None else self.budget - (self._left or 0.0)
-        plan = replace(plan, budget=self.budget, spent=spent)
+        self.spent = 0.0 if self.budget is None else self.budget - (self._left or 0.0)
+        plan = replace(plan, budget=self.budget, spent=self.spent)
         self.notify(Planned(plan, tuple(map(_preparation, self.subjects))))
         # The cheapest first: what takes longer than expected then costs no other analysis.
         while remaining:
@@ -73,7 +74,7 @@ class Examination:
     def _skip(self, plan: Plan, workload: Workload) -> None:
         """Report analyses without room, and the budget of a study that has room for them."""
         analyses = [a for a in self.analyses if workload.applicable[a.name]]
-        minutes = minutes_with_room(workload, analyses, self.budget or 0.0)
+        minutes = minutes_with_room(workload, analyses, self.budget or 0.0, self.spent)
         for name, shortage in plan.too_slow.items():
             reason = str(shortage)
             if name in minutes:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,8 @@ def examine(
             of PIL images or tensors, an `ImageSet`, or a name such as "folder:photos".
         analyses: names, classes, or instances with options; None for all that apply.
         options: options by the name of the analysis: ``{"fourier": {"profile": "radial"}}``.
-        minutes: time budget of all measurements together; None for no limit. Figures and
-            reports are made later, in `Study.to_html` and `Study.write_files`.
+        minutes: time budget of this call; None for no limit. Figures and reports are made
+            later, in `Study.to_html` and `Study.write_files`.
         train_data: images for quantities of the training loss; by default the training split
             where named data has one, and `data` elsewhere.
         preprocessing: resize, crop and normalization; by default what each model states, or a
@@ -68,7 +67,8 @@ def examine(
         out: folder for results; None keeps them in memory.
         fresh: forget what an earlier run left in `out`.
         on_error: "record" keeps a failure as data and goes on; "raise" raises it.
-        run: device, precision, seed and progress.
+        run: device, precision, seed and progress; with a deadline, measurements end by then
+            even if `minutes` are left.
         listener: is given each event of the study as it happens. At a terminal and in a
             notebook the plan, the progress and failures are printed on stderr, unless a
             listener or a progress is given.
@@ -92,8 +92,7 @@ def examine(
             preprocessing=preprocessing,
             run=run,
         )
-        deadline = None if minutes is None else begin + 60.0 * minutes
-        timed = replace(run, deadline=deadline)
+        timed = run if minutes is None else run.ending_by(begin + 60.0 * minutes)
         store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
         settings = study_fields(
             models,

@@ -67,7 +67,7 @@ class Plan:
     steps: tuple[Step, ...] = ()
     too_slow: Mapping[str, Shortage] = field(default_factory=dict)  # by name of the analysis
     budget: float | None = None  # seconds
-    spent: float = 0.0  # seconds of the budget before the plan: models, data, timing
+    spent: float = 0.0  # seconds of the budget that are not for measurements
 
     @property
     def seconds(self) -> float:
@@ -84,12 +84,12 @@ class Plan:
         ]
         limit = "" if self.budget is None else f" of {self.budget:.0f} s"
         if limit and self.spent >= 1:
-            limit += f", of which reading and timing took {self.spent:.0f} s"
+            limit += f", of which {self.spent:.0f} s for loading, timing and files"
         rows.append(f"{'total':<{width}}  expected {self.seconds:.0f} s{limit}")
         if self.budget is not None and self.budget <= self.spent:
             rows.append(
-                "No time is left for measurements: reading and timing took the whole budget. "
-                "Use a longer one."
+                "No time is left for measurements: loading, timing and files take the whole "
+                "budget. Use a longer one."
             )
         return rows
 
@@ -121,19 +121,20 @@ def plan_of(workload: Workload, analyses: Iterable[Analysis], budget: float | No
 
 
 def minutes_with_room(
-    workload: Workload, analyses: Iterable[Analysis], budget: float
+    workload: Workload, analyses: Iterable[Analysis], budget: float, spent: float = 0.0
 ) -> dict[str, int]:
     """A time budget in minutes that has room for each analysis that `budget` has none for.
 
     The plans of longer and longer budgets are made, each by half longer than the one before.
+    Of each, `spent` seconds are not for measurements.
     """
     analyses = tuple(analyses)
     minutes: dict[str, int] = {}
     longer = max(1, ceil(budget / 60))
-    without = set(plan_of(workload, analyses, budget).too_slow)
+    without = set(plan_of(workload, analyses, budget - spent).too_slow)
     while without:
         longer = ceil(1.5 * longer)
-        remaining = without & set(plan_of(workload, analyses, 60.0 * longer).too_slow)
+        remaining = without & set(plan_of(workload, analyses, 60.0 * longer - spent).too_slow)
         minutes |= dict.fromkeys(without - remaining, longer)
         without = remaining
     return minutes
