@@ -1,6 +1,7 @@
 """Laws of plans: what fits into a time budget, and in which order it is measured."""
 
 import dataclasses
+from dataclasses import replace
 from math import floor
 
 import pytest
@@ -11,7 +12,7 @@ from visprism.analyses import ANALYSES
 from visprism.analyses.base import Cost, Timing
 from visprism.core.run import DEFAULT_RUN
 from visprism.study import examine
-from visprism.study.events import Started
+from visprism.study.events import Planned, Started
 from visprism.study.plan import Plan, minutes_with_room, plan_of
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 from visprism.study.workload import Workload, timing_of
@@ -75,6 +76,53 @@ def test_a_pass_that_analyses_share_is_counted_once(subjects):
     together = workload.seconds(analyses, 10)["fast"]
     # Each alone pays the pass and the loading of 10 images.
     assert together == pytest.approx(sum(alone) - 2 * 10 * (0.01 + 0.002))
+
+
+@pytest.mark.parametrize(
+    ("models", "pairs"),
+    [
+        (1, []),
+        (2, [(0, 1)]),
+        (3, [(0, 1), (0, 2), (1, 2)]),
+        (4, [(0, 1), (0, 2), (0, 3)]),
+    ],
+)
+def test_comparisons_are_a_part_of_the_plan(subjects, brightness, models, pairs):
+    subjects = [replace(subjects[0], name=f"model {i}") for i in range(models)]
+    analysis = analysis_that_costs(brightness, Cost(per_image=2))
+    compared = type(
+        "Compared", (type(analysis),), {"comparison_cost": lambda *_: Cost(per_image=5)}
+    )()
+    timings = {s.name: Timing(10.0**i) for i, s in enumerate(subjects)}
+    workload = workload_of(subjects, [compared], timings)
+    (step,) = plan_of(workload, [compared], None).steps
+    seconds = 20 * 5 * sum(10.0**i + 10.0**j for i, j in pairs)
+    assert step.comparing == pytest.approx(seconds)
+    assert step.total == pytest.approx(20 * 2 * sum(10.0**i for i in range(models)) + seconds)
+    limited = plan_of(workload, [compared], 0.5 * step.total / 0.8).steps
+    assert limited[0].images == 10
+
+
+def test_what_is_read_without_images_takes_no_time_to_load():
+    assert Cost().seconds(100, Timing(forward=1.0, load=1.0)) == 0
+    assert Cost(fixed=2).seconds(100, Timing(forward=1.0, load=1.0)) == 2
+
+
+def test_each_part_of_a_plan_is_announced_with_what_comes_after_it(net, loader):
+    events = []
+    study = examine(
+        {"a": net(), "b": net(1)}, loader, analyses=["cka", "landscape"], minutes=None,
+        options={"landscape": {"points": 3}}, listener=events.append,
+    )  # fmt: skip
+    assert not study.failures
+    (plan,) = [e.plan for e in events if isinstance(e, Planned)]
+    started = [e for e in events if isinstance(e, Started)]
+    assert ("a and b", ("cka",)) in [(e.model, e.analyses) for e in started]
+    left = plan.seconds
+    for event in started:
+        left -= event.seconds
+        assert event.seconds_after == pytest.approx(left)
+    assert left == pytest.approx(0, abs=1e-9)
 
 
 def test_an_analysis_without_room_is_left_out_with_the_budget_it_needs(subjects, brightness):

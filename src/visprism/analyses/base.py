@@ -75,6 +75,11 @@ class Cost:
         """Whether the loss or its derivatives are computed."""
         return bool(self.evaluations or self.gradients or self.products)
 
+    @property
+    def reads_images(self) -> bool:
+        """Whether images are loaded, since something is computed for each."""
+        return bool(self.per_image or self.seconds_per_image or self.of_loss)
+
     def seconds(self, images: int, timing: Timing) -> float:
         """Expected seconds for a number of images.
 
@@ -96,8 +101,9 @@ class Cost:
             + self.evaluations * evaluation
             + self.gradients * gradient
             + self.products * product
-            + timing.load
         )
+        if self.reads_images:
+            seconds_per_image += timing.load
         return images * seconds_per_image + self.fixed * timing.forward
 
 
@@ -157,6 +163,10 @@ class Analysis(ABC):
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002 (for subclasses)
         """Results about two models together; none by default."""
         return ()
+
+    def comparison_cost(self, subject: Subject) -> Cost:  # noqa: ARG002 (for subclasses)
+        """Expected cost of `compare` for one of its models; none by default."""
+        return Cost()
 
     def coarser(self: A) -> A | None:
         """The same analysis in a cheaper variant, for small budgets; None if this is it."""

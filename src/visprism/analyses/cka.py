@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -59,6 +59,10 @@ class CKA(FeatureAnalysis):
         """The similarity of all pairs, and the block structure."""
         assert isinstance(result, Similarity)
         return result, result.block_structure()
+
+    def comparison_cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+        """A pass over the images."""
+        return Cost(per_image=1.2)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Similarity of the blocks of two models on the same images."""

@@ -90,3 +90,8 @@ class FeatureSimilarity(Analysis):
         pairs = len(subject.anatomy) ** 2
         seconds = _SECONDS * pairs * (1 + self.permutations)
         return Cost(per_image=1.2, seconds_per_image=seconds)
+
+    def comparison_cost(self, subject: Subject) -> Cost:
+        """That of one model, whose pairs are shared with the other."""
+        cost = self.cost(subject)
+        return replace(cost, seconds_per_image=cost.seconds_per_image / 2)

@@ -19,7 +19,7 @@ from visprism.measure.features.observe import observations
 from visprism.results.base import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
-from visprism.study.plan import Plan, Step, minutes_with_room, plan_of
+from visprism.study.plan import Plan, Step, minutes_with_room, plan_of, step_of
 from visprism.study.store import Store, key_of
 from visprism.study.study import Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
@@ -163,8 +163,7 @@ class Examination:
         )
         # Analyses that share a pass share its images: a new one is given those of the others.
         images = min(decision["images"] for decision in decided.values())
-        seconds = workload.seconds(analyses, images)
-        return replace(step, analyses=analyses, images=images, seconds=seconds)
+        return step_of(analyses, workload, images)
 
     def _decide_inference(self, workload: Workload) -> None:
         """Keep how outputs are computed, so that a resumed study computes them the same way."""
@@ -211,10 +210,10 @@ class Examination:
             missing = [a for a in wanted if not self._resume(a, limited)]
             if missing:
                 names = tuple(a.name for a in missing)
-                left = sum(waiting.values(), start=seconds_after)
+                left = sum(waiting.values(), start=step.comparing + seconds_after)
                 self.notify(Started(subject.name, names, step.images, seconds, left))
                 self._measure_one(missing, limited)
-        self._compare(step)
+        self._compare(step, workload, seconds_after)
 
     def _measure_one(self, analyses: Sequence[Analysis], subject: Subject) -> None:
         begin = time.monotonic()
@@ -240,8 +239,9 @@ class Examination:
             for analysis in analyses:
                 self._fail(self._failure(subject.name, analysis.name, error))
 
-    def _compare(self, step: Step) -> None:
+    def _compare(self, step: Step, workload: Workload, seconds_after: float) -> None:
         """What the analyses of a step find about two models together."""
+        waiting = step.comparing
         for analysis in step.analyses:
             measured = {
                 e.models[0]: e.results
@@ -251,8 +251,14 @@ class Examination:
             with_results = [s for s in self.subjects if s.name in measured]
             for first, second in pairs_of(with_results):
                 pair = tuple(s.limited(step.images) for s in (first, second))
+                seconds = workload.comparison(analysis, pair)
+                waiting -= seconds
                 if self._resume(analysis, *pair):
                     continue
+                names = f"{first.name} and {second.name}"
+                if seconds:
+                    left = waiting + seconds_after
+                    self.notify(Started(names, (analysis.name,), step.images, seconds, left))
                 begin = time.monotonic()
                 run = pair[0].named(self.run)
                 one, other = (Measured(s, measured[s.name]) for s in pair)
@@ -261,7 +267,6 @@ class Examination:
                 except Exception as error:
                     if self.on_error == "raise" or isinstance(error, OutputError):
                         raise
-                    names = f"{first.name} and {second.name}"
                     self._fail(self._failure(names, analysis.name, error))
                 else:
                     if compared:

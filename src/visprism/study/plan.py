@@ -24,6 +24,7 @@ class Step:
     analyses: tuple[Analysis, ...]  # one, or all that share the pass over feature maps
     images: int
     seconds: Mapping[str, float]  # expected, by model
+    comparing: float = 0.0  # seconds that comparisons of the models are expected to take
 
     @property
     def names(self) -> frozenset[str]:
@@ -31,9 +32,14 @@ class Step:
         return frozenset(a.name for a in self.analyses)
 
     @property
+    def parts(self) -> dict[str, float]:
+        """Expected seconds by model, and of comparisons if they take time."""
+        return {**self.seconds, **({"comparisons": self.comparing} if self.comparing else {})}
+
+    @property
     def total(self) -> float:
-        """Expected seconds of all models."""
-        return sum(self.seconds.values())
+        """Expected seconds of all models and of their comparisons."""
+        return sum(self.seconds.values(), start=self.comparing)
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Plan:
         width = max((len(step.label) for step in self.steps), default=0)
         rows = [
             f"{step.label:<{width}}  {step.images:>6} image{'s' if step.images != 1 else ' '}  "
-            + "  ".join(f"{name}: {s:.1f} s" for name, s in step.seconds.items())
+            + "  ".join(f"{name}: {s:.1f} s" for name, s in step.parts.items())
             for step in self.steps
         ]
         limit = "" if self.budget is None else f" of {self.budget:.0f} s"
@@ -192,18 +198,20 @@ def _share(group: Sequence[Analysis]) -> float:
     return sum(a.share for a in group)
 
 
-def _step(group: tuple[Analysis, ...], workload: Workload, images: int) -> Step:
+def step_of(group: tuple[Analysis, ...], workload: Workload, images: int) -> Step:
+    """The step of these analyses on so many images."""
     label = ", ".join(a.name for a in group)
-    return Step(label, group, images, workload.seconds(group, images))
+    seconds, comparing = workload.seconds(group, images), workload.comparing(group, images)
+    return Step(label, group, images, seconds, comparing)
 
 
 def _full(group: tuple[Analysis, ...], workload: Workload) -> Step:
-    return _step(group, workload, workload.most(group))
+    return step_of(group, workload, workload.most(group))
 
 
 def _fewest(group: tuple[Analysis, ...], workload: Workload) -> Step:
     """The step with the smallest number of images that its analyses measure."""
-    return _step(group, workload, min(_min_images(group), workload.most(group)))
+    return step_of(group, workload, min(_min_images(group), workload.most(group)))
 
 
 def _min_images(group: Sequence[Analysis]) -> int:
@@ -222,15 +230,15 @@ def _fitted(group: tuple[Analysis, ...], workload: Workload, allowance: float) -
         images = _affordable(group, workload, allowance)
     if images < min(_min_images(group), most):
         return None
-    return _step(group, workload, images)
+    return step_of(group, workload, images)
 
 
-def _affordable(group: Sequence[Analysis], workload: Workload, allowance: float) -> int:
+def _affordable(group: tuple[Analysis, ...], workload: Workload, allowance: float) -> int:
     """The largest number of images that all models together can measure in `allowance`."""
     low, high = 0, workload.most(group)
     while low < high:
         middle = (low + high + 1) // 2
-        fits = sum(workload.seconds(group, middle).values()) <= allowance
+        fits = step_of(group, workload, middle).total <= allowance
         low, high = (middle, high) if fits else (low, middle - 1)
     return low
 

@@ -16,6 +16,7 @@ from visprism.core.run import Run
 from visprism.measure.batches import on_device
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Products
+from visprism.study.table import pairs_of
 
 _TIMED, _REPEATS = 32, 3  # images of a timed pass, and how often it is repeated
 _MINI_BATCH, _FEWEST_TIMED = 16, 4  # images of timed derivatives
@@ -152,6 +153,23 @@ class Workload:
         """Expected seconds by model; analyses of a group share one pass."""
         return {s.name: self._seconds(group, s, images) for s in self.subjects_of(group)}
 
+    def comparing(self, group: Sequence[Analysis], images: int) -> float:
+        """Expected seconds of all comparisons of two models by these analyses."""
+        seconds = [
+            self.comparison(analysis, [s.limited(images) for s in pair])
+            for analysis in group
+            for pair in pairs_of(self.subjects_of([analysis]))
+        ]
+        return sum(seconds, start=0.0)
+
+    def comparison(self, analysis: Analysis, pair: Iterable[Subject]) -> float:
+        """Expected seconds of a comparison of two models."""
+        seconds = [
+            analysis.comparison_cost(s).seconds(s.num_images, self.timings[s.name])
+            for s in pair
+        ]
+        return sum(seconds, start=0.0)
+
     def _seconds(self, group: Sequence[Analysis], subject: Subject, images: int) -> float:
         timing = self.timings[subject.name]
         costs = [
@@ -163,4 +181,5 @@ class Workload:
         # What analyses of one pass cost beyond it, and the pass once.
         extra = [replace(c, per_image=c.per_image - shared) for c in costs]
         seconds = sum(c.seconds(images, replace(timing, load=0.0)) for c in extra)
-        return seconds + images * (shared * timing.forward + timing.load)
+        load = timing.load if any(c.reads_images for c in costs) else 0.0
+        return seconds + images * (shared * timing.forward + load)
