@@ -1,6 +1,7 @@
 """Laws of plans: what fits into a time budget, and in which order it is measured."""
 
 import dataclasses
+from contextlib import nullcontext
 from dataclasses import replace
 from math import floor
 
@@ -13,6 +14,7 @@ from visprism.analyses.base import Cost, Timing
 from visprism.core.run import DEFAULT_RUN
 from visprism.study import examine
 from visprism.study.events import Planned, Started
+from visprism.study.pace import Pace
 from visprism.study.plan import Plan, minutes_with_room, plan_of
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 from visprism.study.workload import Workload, timing_of
@@ -35,6 +37,15 @@ def analysis_that_costs(brightness, cost, name="brightness", share=1.0):
     """An analysis of a stated cost."""
     namespace = {"name": name, "share": share, "cost": lambda *_: cost}
     return dataclasses.dataclass(frozen=True)(type("Priced", (type(brightness),), namespace))()
+
+
+def pace_is(factor, monkeypatch):
+    """Let measurements take `factor` times the seconds of the plan, whatever the clock says."""
+
+    def measuring(self, expected):
+        return nullcontext(self.note(expected=expected, taken=factor * expected))
+
+    monkeypatch.setattr(Pace, "measuring", measuring)
 
 
 def workload_of(subjects, analyses, timings):
@@ -108,7 +119,8 @@ def test_what_is_read_without_images_takes_no_time_to_load():
     assert Cost(fixed=2).seconds(100, Timing(forward=1.0, load=1.0)) == 2
 
 
-def test_each_part_of_a_plan_is_announced_with_what_comes_after_it(net, loader):
+def test_each_part_of_a_plan_is_announced_with_what_comes_after_it(net, loader, monkeypatch):
+    pace_is(1.0, monkeypatch)
     events = []
     study = examine(
         {"a": net(), "b": net(1)}, loader, analyses=["cka", "landscape"], minutes=None,
@@ -123,6 +135,35 @@ def test_each_part_of_a_plan_is_announced_with_what_comes_after_it(net, loader):
         left -= event.seconds
         assert event.seconds_after == pytest.approx(left)
     assert left == pytest.approx(0, abs=1e-9)
+
+
+def test_a_pace_multiplies_all_expected_seconds(subjects):
+    analyses = [ANALYSES["fourier"](), ANALYSES["cka"]()]
+    workload = workload_of(
+        subjects, analyses, {"fast": Timing(0.01), "slow": Timing(0.02, 0.1)}
+    )
+    (plain,) = plan_of(workload, analyses, None).steps
+    (slower,) = plan_of(replace(workload, pace=3.0), analyses, None).steps
+    assert plain.comparing > 0
+    assert slower.comparing == pytest.approx(3 * plain.comparing)
+    assert slower.seconds == pytest.approx({m: 3 * s for m, s in plain.seconds.items()})
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
+def test_what_follows_is_planned_at_the_pace_of_what_was_measured(
+    net, loader, brightness, factor, monkeypatch
+):
+    pace_is(factor, monkeypatch)
+    timing = Timing(1.0)
+    monkeypatch.setattr("visprism.study.workload.timing_of", lambda *_, **__: timing)
+    first = analysis_that_costs(brightness, Cost(per_image=1), "first")
+    second = analysis_that_costs(brightness, Cost(per_image=10), "second")
+    events = []
+    examine(net(), loader, analyses=[first, second], minutes=2, listener=events.append)
+    images = {e.analyses[0]: e.images for e in events if isinstance(e, Started)}
+    # At first 20 s for all 20 images; then 0.8 of 120 s, in which an image takes `pace` x 10 s.
+    pace = factor ** (20 / (20 + 0.07 * (20 + 70)))
+    assert images == {"first": 20, "second": min(20, int(0.8 * 120 / (10 * pace)))}
 
 
 def test_an_analysis_without_room_is_left_out_with_the_budget_it_needs(subjects, brightness):

@@ -11,11 +11,9 @@ from visprism.core.progress import StatusLine, console_progress
 from visprism.core.run import Run
 from visprism.study.events import Event, Finished, Listener, Planned, Started, Stopped
 
-_TRUST = 0.07  # of the plan: until so much is measured, it counts more than the clock
-
 
 class TimeLeft:
-    """How long a study still takes: the plan, times how much longer its first parts took.
+    """How long a study still takes, by its events.
 
     Args:
         clock: the time in seconds.
@@ -24,54 +22,38 @@ class TimeLeft:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._begin = clock()  # of the study, then of the measurement that runs
-        self._planned: float | None = None  # seconds of the whole plan
-        self._expected = self._taken = 0.0  # seconds of measurements that are complete
-        self._running: Started | None = None
-        self._unfinished: set[str] = set()  # analyses of the measurement that runs
-        self._after = 0.0  # seconds expected of what follows
+        self._after: float | None = None  # seconds expected of what follows
+        self._running = 0.0  # seconds expected of the measurement that runs
+        self._unfinished: set[str] = set()  # its analyses
 
     def note(self, event: Event) -> None:
         """Take an event of the study into account."""
         match event:
             case Planned(plan):
-                self._planned = self._after = plan.seconds
-            case Started(_, analyses, _, _, seconds_after):
-                self._running, self._begin = event, self._clock()
+                self._after = plan.seconds
+            case Started(_, analyses, _, seconds, seconds_after):
+                self._begin, self._running = self._clock(), seconds
                 self._unfinished, self._after = set(analyses), seconds_after
             case Finished(entry, resumed=False):
-                self._finish(entry.analysis)
+                self._unfinished.discard(entry.analysis)
             case Stopped(failure):
-                self._finish(failure.analysis)
+                self._unfinished.discard(failure.analysis)
 
     @property
     def seconds(self) -> float | None:
         """Expected seconds until everything is measured; None before the plan is made."""
-        if self._planned is None:
-            return None
-        # Half as long and twice as long are equally far from the plan.
-        weight = self._expected / max(self._expected + _TRUST * self._planned, 1e-9)
-        pace = (self._taken / self._expected) ** weight if weight else 1.0
-        left = pace * self._after
-        if self._running is not None:
-            elapsed = self._clock() - self._begin
-            left += max(pace * self._running.seconds - elapsed, 0.0)
-        return left
+        if self._after is None or not self._unfinished:
+            return self._after
+        return self._after + max(self._running - (self._clock() - self._begin), 0.0)
 
     def __str__(self) -> str:
         """A line about the whole study."""
         if self.seconds is None:
             passed = self._clock() - self._begin
             return f"Reading models and data, and timing passes ({passed:.0f} s)"
-        if self._running is None and not self._after:
+        if not self._unfinished and not self._after:
             return ""  # complete
         return f"All analyses: about {self.seconds:.0f} s left"
-
-    def _finish(self, analysis: str) -> None:
-        self._unfinished.discard(analysis)
-        if self._running is not None and not self._unfinished:
-            self._taken += self._clock() - self._begin
-            self._expected += self._running.seconds
-            self._running = None
 
 
 def print_event(event: Event) -> None:

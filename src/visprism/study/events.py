@@ -22,7 +22,7 @@ class Started:
     model: str
     analyses: tuple[str, ...]
     images: int
-    seconds: float  # expected of it
+    seconds: float  # expected of it, at the pace of what has been measured
     seconds_after: float  # expected of what comes after it
 
 

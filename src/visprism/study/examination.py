@@ -19,6 +19,7 @@ from visprism.measure.features.observe import observations
 from visprism.results.base import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
+from visprism.study.pace import Pace
 from visprism.study.plan import Plan, Step, minutes_with_room, plan_of, step_of
 from visprism.study.store import Store, key_of
 from visprism.study.study import Entry, Failure, Kind, Study
@@ -55,15 +56,17 @@ class Examination:
         self.spent = 0.0 if self.budget is None else self.budget - (self._left or 0.0)
         plan = replace(plan, budget=self.budget, spent=self.spent)
         self.notify(Planned(plan, tuple(map(_preparation, self.subjects))))
+        pace = Pace(plan.seconds)
         # The cheapest first: what takes longer than expected then costs no other analysis.
         while remaining:
+            workload = replace(workload, pace=pace.factor)
             plan = self._planned(workload, remaining, self._left)
             if not plan.steps:
                 self._skip(plan, workload)
                 return
             step = min(plan.steps, key=lambda s: s.total)
             self._decide(step)
-            self._measure(step, workload, plan.seconds - step.total)
+            self._measure(step, workload, pace, plan.seconds - step.total)
             remaining = [a for a in remaining if a.name not in step.names]
 
     @property
@@ -201,7 +204,9 @@ class Examination:
         given = next(a for a in self.analyses if a.name == analysis.name)
         return {"options": option_values(given), "budget": self.budget}
 
-    def _measure(self, step: Step, workload: Workload, seconds_after: float) -> None:
+    def _measure(
+        self, step: Step, workload: Workload, pace: Pace, seconds_after: float
+    ) -> None:
         waiting = dict(step.seconds)  # models of this step that are not measured yet
         for subject in workload.subjects_of(step.analyses):
             seconds = waiting.pop(subject.name)
@@ -212,8 +217,9 @@ class Examination:
                 names = tuple(a.name for a in missing)
                 left = sum(waiting.values(), start=step.comparing + seconds_after)
                 self.notify(Started(subject.name, names, step.images, seconds, left))
-                self._measure_one(missing, limited)
-        self._compare(step, workload, seconds_after)
+                with pace.measuring(seconds / workload.pace):
+                    self._measure_one(missing, limited)
+        self._compare(step, workload, pace, seconds_after)
 
     def _measure_one(self, analyses: Sequence[Analysis], subject: Subject) -> None:
         begin = time.monotonic()
@@ -239,7 +245,9 @@ class Examination:
             for analysis in analyses:
                 self._fail(self._failure(subject.name, analysis.name, error))
 
-    def _compare(self, step: Step, workload: Workload, seconds_after: float) -> None:
+    def _compare(
+        self, step: Step, workload: Workload, pace: Pace, seconds_after: float
+    ) -> None:
         """What the analyses of a step find about two models together."""
         waiting = step.comparing
         for analysis in step.analyses:
@@ -263,7 +271,8 @@ class Examination:
                 run = pair[0].named(self.run)
                 one, other = (Measured(s, measured[s.name]) for s in pair)
                 try:
-                    compared = tuple(analysis.compare(one, other, run))
+                    with pace.measuring(seconds / workload.pace):
+                        compared = tuple(analysis.compare(one, other, run))
                 except Exception as error:
                     if self.on_error == "raise" or isinstance(error, OutputError):
                         raise

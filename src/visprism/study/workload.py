@@ -121,6 +121,7 @@ class Workload:
     subjects: Sequence[Subject]
     applicable: Mapping[str, frozenset[str]]  # analysis -> names of models
     timings: Mapping[str, Timing]  # by model
+    pace: float = 1.0  # by which expected seconds are multiplied
 
     @classmethod
     def timed(
@@ -168,7 +169,7 @@ class Workload:
             analysis.comparison_cost(s).seconds(s.num_images, self.timings[s.name])
             for s in pair
         ]
-        return sum(seconds, start=0.0)
+        return self.pace * sum(seconds)
 
     def _seconds(self, group: Sequence[Analysis], subject: Subject, images: int) -> float:
         timing = self.timings[subject.name]
@@ -182,4 +183,4 @@ class Workload:
         extra = [replace(c, per_image=c.per_image - shared) for c in costs]
         seconds = sum(c.seconds(images, replace(timing, load=0.0)) for c in extra)
         load = timing.load if any(c.reads_images for c in costs) else 0.0
-        return seconds + images * (shared * timing.forward + load)
+        return self.pace * (seconds + images * (shared * timing.forward + load))
