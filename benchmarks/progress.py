@@ -32,6 +32,7 @@ from visprism.core.revision import revision
 
 RESULTS = Path(__file__).parent / "results" / "progress.json"
 COMMANDS = {
+    "fourier": "fourier resnet20.shapes --data shapes --limit 256",
     "demo": "demo",
     "examine, 224x224": "examine timm:resnet18 timm:vit_tiny_patch16_224 "
     "--data shapes?size=224 --limit 200",
@@ -53,7 +54,7 @@ def main() -> None:
         for _ in range(arguments.repeats):
             row = {"case": case} | measured(command.split())
             rows.append(row)
-            errors = ", ".join(f"{e:+.0%}" for e in row["errors"])
+            errors = ", ".join(f"{e:+.0%}" for e in row["errors"]) or "not defined"
             print(
                 f"{case}: {row['seconds']:.0f} s, longest silence {row['silence']:.1f} s, "
                 f"error of the time left after 1/3, 1/2 and 2/3: {errors}",
@@ -79,9 +80,10 @@ def measured(words: list[str]) -> dict:
     silences = [after - before for before, after in pairwise(changes)]
     return {
         "seconds": time.monotonic() - start,
-        "measurements": moments[-1][0] - moments[0][0],
+        "measurements": moments[-1][0] - moments[0][0] if moments else 0.0,
         "silence": max(silences),
-        "errors": [error(moments, share) for share in SHARES],
+        # A study whose time left is not shown for long enough has no errors.
+        "errors": [error(moments, share) for share in SHARES] if len(moments) > 5 else [],
     }
 
 

@@ -174,12 +174,19 @@ with console_progress() as bar:
 """
 
 
-def on_terminal(columns=80, **variables):
+LOADING = """
+import argparse
+from visprism.cli.study_commands import add_analysis
+add_analysis(argparse.ArgumentParser(), "fourier")
+"""
+
+
+def on_terminal(columns=80, script=BARS, **variables):
     """What a process prints to a terminal of so many columns."""
     master, slave = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
     environment |= {"TERM": "xterm-256color", "COLUMNS": str(columns), **variables}
-    process = subprocess.Popen([sys.executable, "-c", BARS], stderr=slave, env=environment)
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=slave, env=environment)
     os.close(slave)
     text = b""
     while True:
@@ -196,6 +203,12 @@ def on_terminal(columns=80, **variables):
 
 
 COLOR = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
+
+
+def test_a_command_of_an_analysis_says_that_it_loads():
+    text = on_terminal(script=LOADING)
+    assert "Loading (0 s)" in text
+    assert "Loading" not in text[text.rindex("\x1b[2K") :]  # and nothing of it stays
 
 
 def test_bars_have_colors_except_under_no_color():

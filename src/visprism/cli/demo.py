@@ -24,7 +24,7 @@ def demo(arguments: Namespace) -> int:
     """Examine the networks and print the table; with ``--train`` train them before."""
     from visprism.core.progress import StatusLine, console_progress
 
-    status = StatusLine()
+    status = StatusLine(arguments.begin)
     with console_progress(status) as progress:
         study = _examined(arguments, status, progress)
     from visprism.cli.output import exit_code, print_outcome

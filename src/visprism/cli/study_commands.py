@@ -52,10 +52,15 @@ def add_analysis(to: ArgumentParser, name: str) -> None:
     Raises:
         InputError: if an option has the name of an argument that every command has.
     """
-    from visprism.analyses import ANALYSES
     from visprism.core.options import options_of
+    from visprism.core.progress import StatusLine, console_progress
 
-    options = options_of(ANALYSES[name])
+    status = StatusLine()
+    with console_progress(status):  # torch is imported, which takes seconds
+        from visprism.analyses import ANALYSES
+
+        options = options_of(ANALYSES[name])
+        status.show(str)
     group = to.add_argument_group(f"options of {name}")
     for option in options.values():
         _add_option(group, option)
@@ -140,7 +145,7 @@ def _perform(
 ) -> int:
     from visprism.core.progress import StatusLine, console_progress
 
-    status = StatusLine()
+    status = StatusLine(arguments.begin)
     with console_progress(status) as progress:
         study, is_first = _examined(arguments, analyses, options, status, progress)
     from visprism.cli.output import exit_code, print_outcome

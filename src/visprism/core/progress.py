@@ -24,10 +24,13 @@ class StatusLine:
     """A line about the whole of a command, which stands below its bars.
 
     Until something is shown, it says for how long the program has been loading.
+
+    Args:
+        begin: when it began, in seconds of `time.monotonic`; None for now.
     """
 
-    def __init__(self) -> None:
-        self._start = time.monotonic()
+    def __init__(self, begin: float | None = None) -> None:
+        self._start = time.monotonic() if begin is None else begin
         self._text: Callable[[], str] | None = None
 
     def show(self, text: Callable[[], str]) -> None:
