@@ -264,8 +264,8 @@ QUALITIES = {32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 1
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("side", sorted(QUALITIES))
 def test_jpeg_is_pillows(images, noise, side, severity):
-    drawn = images(2, side)
-    for given in (drawn, drawn[:, :, 1:, 5:], noise(2, 3, side, side + 9)):
+    shapes = images(2, side)
+    for given in (shapes, shapes[:, :, 1:, 5:], noise(2, 3, side, side + 9)):
         corrupted = corrupt(given, "jpeg_compression", severity)
         for before, after in zip(given, corrupted, strict=True):
             file = BytesIO()

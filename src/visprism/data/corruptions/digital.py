@@ -86,7 +86,7 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  
     side = severity_parameters("pixelate", severity, images)
     height, width = images.shape[2:]
     small = int(width * side), int(height * side)
-    rows = _nearest_rows(small[1], height)
+    rows = _row_indices(small[1], height)
 
     def coarse(image: Image.Image, planes: np.ndarray) -> None:
         box = image.resize(small, Image.Resampling.BOX)
@@ -99,7 +99,7 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  
     return _by_pillow(images, coarse)
 
 
-def _nearest_rows(small: int, large: int) -> np.ndarray:
+def _row_indices(small: int, large: int) -> np.ndarray:
     """Row of a small image for each row of its enlargement, as Pillow rounds to the nearest."""
     rows = Image.fromarray(np.arange(small, dtype=np.int32)[:, None])
     return np.asarray(rows.resize((1, large), Image.Resampling.NEAREST))[:, 0]
