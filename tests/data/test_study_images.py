@@ -1,5 +1,7 @@
 """Laws of the images of a study (src/visprism/data/study_images.py)."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -72,6 +74,30 @@ def test_a_change_of_pixels_is_given_pixels_and_their_indices(images):
         InputError, match="preprocessing must be given where pixels are changed"
     ):
         data.batches(None, batch_size=4, change=invert)
+
+
+def test_the_next_change_of_pixels_is_made_while_a_batch_is_used(images):
+    changed = threading.Event()
+
+    def change(pixels, indices):
+        if 4 in indices:
+            changed.set()
+        return pixels
+
+    before = threading.active_count()
+    iterator = iter(images[0].batches(WAY, batch_size=4, change=change))
+    next(iterator)
+    assert changed.wait(timeout=10)
+    iterator.close()
+    assert threading.active_count() == before
+
+
+def test_an_error_of_a_change_of_pixels_reaches_the_user(images):
+    def change(_, indices):
+        raise InputError(f"no change of images {min(indices)} to {max(indices)}")
+
+    with pytest.raises(InputError, match="no change of images 0 to 3"):
+        list(images[0].batches(WAY, batch_size=4, change=change))
 
 
 @pytest.mark.parametrize("counts", [(5, 5, 5), (9, 3, 2)])

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.data.image_set import ImageSet
 
+T = TypeVar("T")
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 Batch = tuple[Float[Tensor, "b 3 h w"], Int64[Tensor, " b"]]
@@ -71,6 +72,21 @@ def normalized(
     return images.float().div_(255).sub_(mean).div_(std)
 
 
+def prepared_ahead(prepare: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
+    """What `prepare` returns for each number; a thread prepares the next while one is used."""
+    worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
+    ahead: deque[Future[T]] = deque()
+    try:
+        for number in numbers:
+            ahead.append(worker.submit(prepare, number))
+            if len(ahead) == 2:  # one to yield, and one in preparation
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        worker.shutdown(cancel_futures=True)
+
+
 @dataclass(frozen=True)
 class Batches(Sequence):
     """Images and targets by batch; the next batch is prepared while one is used."""
@@ -101,17 +117,7 @@ class Batches(Sequence):
         return self._prepared(self.numbers[index])
 
     def __iter__(self) -> Iterator[Batch]:
-        worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
-        ahead: deque[Future[Batch]] = deque()
-        try:
-            for number in self.numbers:
-                ahead.append(worker.submit(self._prepared, number))
-                if len(ahead) == 2:  # one to yield, and one in preparation
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
-        finally:
-            worker.shutdown(cancel_futures=True)
+        return prepared_ahead(self._prepared, self.numbers)
 
     def _prepared(self, number: int) -> Batch:
         start = number * self.batch_size

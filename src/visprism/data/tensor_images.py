@@ -12,6 +12,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
+from visprism.data.batches import prepared_ahead
 from visprism.data.image_set import NO_CLASS
 from visprism.data.study_images import PixelChange, StudyImages, nested_order, required
 
@@ -94,7 +95,10 @@ class TensorImages(StudyImages):
 
 @dataclass(frozen=True, eq=False)
 class TensorBatches(Sequence):
-    """Batches of tensors in memory; a slice of it is a part of the batches."""
+    """Batches of tensors in memory; a slice of it is a part of the batches.
+
+    Where pixels are changed, the next batch is prepared while one is used.
+    """
 
     images: Any
     labels: Tensor | None
@@ -128,7 +132,9 @@ class TensorBatches(Sequence):
         return images if self.labels is None else (images, self.labels[rows])
 
     def __iter__(self) -> Iterator:
-        return (self[i] for i in range(len(self)))
+        if self.change is None:
+            return (self[i] for i in range(len(self)))
+        return prepared_ahead(self.__getitem__, range(len(self)))
 
 
 def tensor_images(

@@ -253,26 +253,50 @@ def test_brightness_and_saturation_change_hsv(noise, name, severity):
     within_one_step(corrupt(given, name, severity)[0, :, :3].numpy(), exact)
 
 
-@pytest.mark.parametrize("severity", [1, 5])
-def test_jpeg_is_pillows(images, severity):
-    given = images(2, IMAGENET)
-    for before, after in zip(given, corrupt(given, "jpeg_compression", severity), strict=True):
-        file = BytesIO()
-        Image.fromarray(before.permute(1, 2, 0).numpy()).save(
-            file, "JPEG", quality={1: 25, 5: 7}[severity]
-        )
-        exact = np.array(Image.open(file))
-        np.testing.assert_array_equal(after.permute(1, 2, 0), exact)
+def rgb(planes):
+    """An image as Pillow has it."""
+    return Image.fromarray(planes.permute(1, 2, 0).numpy())
 
 
-@pytest.mark.parametrize(("height", "width"), [(130, 130), (131, 160)])
-def test_pixels_are_means_of_boxes(noise, height, width):
-    given = noise(1, 3, height, width)
-    corrupted = corrupt(given, "pixelate", 2)[0].permute(1, 2, 0).numpy()  # half the side
-    image = Image.fromarray(given[0].permute(1, 2, 0).numpy())
-    for size in ((width // 2, height // 2), (width, height)):
-        image = image.resize(size, Image.Resampling.BOX)
-    np.testing.assert_array_equal(corrupted, np.array(image))
+QUALITIES = {32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]}
+
+
+@pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("side", sorted(QUALITIES))
+def test_jpeg_is_pillows(images, noise, side, severity):
+    shapes = images(2, side)
+    for given in (shapes, shapes[:, :, 1:, 5:], noise(2, 3, side, side + 9)):
+        corrupted = corrupt(given, "jpeg_compression", severity)
+        for before, after in zip(given, corrupted, strict=True):
+            file = BytesIO()
+            rgb(before).save(file, "JPEG", quality=QUALITIES[side][severity - 1])
+            assert rgb(after).tobytes() == Image.open(file).tobytes()
+
+
+# What is left of a side, and sizes whose severities these are. At the odd ones, centers of
+# pixels lie where two pixels of the small image meet.
+SIDES = {
+    ((32, 32), (17, 38), (45, 43)): [0.95, 0.9, 0.85, 0.75, 0.65],
+    ((64, 64), (55, 61), (85, 117)): [0.9, 0.8, 0.7, 0.6, 0.5],
+    ((224, 224), (121, 130), (161, 225)): [0.6, 0.5, 0.4, 0.3, 0.25],
+}
+
+
+@pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("sizes", SIDES)
+def test_pixelation_is_pillows(noise, sizes, severity):
+    side = SIDES[sizes][severity - 1]
+    for height, width in sizes:
+        given = noise(2, 3, height, width)
+        corrupted = corrupt(given, "pixelate", severity)
+        for before, after in zip(given, corrupted, strict=True):
+            small = int(width * side), int(height * side)
+            coarse = rgb(before).resize(small, Image.Resampling.BOX)
+            exact = coarse.resize((width, height), Image.Resampling.NEAREST)
+            assert rgb(after).tobytes() == exact.tobytes()
+            if height in (32, 64, 224):  # the published code enlarges by a box, the same there
+                published = coarse.resize((width, height), Image.Resampling.BOX)
+                assert rgb(after).tobytes() == published.tobytes()
 
 
 def test_an_elastic_image_is_sampled_from_the_image_alone():

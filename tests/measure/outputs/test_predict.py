@@ -5,6 +5,7 @@ import runpy
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import nn
 
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
+from visprism.core.inference import Inference
 from visprism.core.run import Run
 from visprism.measure.outputs import Predictions, calibration, predict
 from visprism.measure.outputs.dropout import dropout_modules
@@ -54,6 +56,31 @@ def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
     assert predictions.provenance.images == len(predictions) == 10
     assert predictions.provenance.image_shape == (3, 4, 4)
     assert predictions.provenance.batch_size == 10  # joined: the images are small
+
+
+class Counted(Sequence):
+    """Batches that count how often each was read."""
+
+    def __init__(self, batches):
+        self.batches, self.read = batches, [0] * len(batches)
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        self.read[index] += 1
+        return self.batches[index]
+
+
+@pytest.mark.usefixtures("unchecked")  # checks of annotations read batches, too
+def test_each_batch_is_read_once_and_the_first_again_for_a_selection(model, pairs):
+    given, selecting, sampled = Counted(pairs), Counted(pairs), Counted(pairs)
+    expected = predict(model, selecting)
+    predictions = predict(model, given, run=Run(inference=Inference()))
+    predict(model, sampled, samples=2)
+    assert given.read == sampled.read == [1, 1, 1]
+    assert selecting.read == [2, 1, 1]
+    torch.testing.assert_close(predictions.logits, expected.logits)
 
 
 def test_stochastic_passes_differ_by_dropout_alone_and_the_model_stays_as_it_was(model, pairs):

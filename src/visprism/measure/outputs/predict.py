@@ -66,8 +66,7 @@ def predict(
     """
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
-    first, number_of_batches, batches = peek(batches)
-    schedule = _schedule(models, first, number_of_batches, samples, run)
+    schedule, batches = _scheduled(models, batches, samples, run)
     parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
     largest = 0
@@ -112,24 +111,28 @@ class _Schedule:
         return grouped(batches, self.number)
 
 
-def _schedule(
-    models: Sequence[nn.Module],
-    first: Batch | None,
-    number: int | None,
-    samples: int,
-    run: Run,
-) -> _Schedule:
-    """The settings given, or those selected on the first batch; the same in every process."""
-    if run.inference is not None or samples > 1 or first is None:
+def _scheduled(
+    models: Sequence[nn.Module], batches: Iterable[Batch], samples: int, run: Run
+) -> tuple[_Schedule, Iterable[Batch]]:
+    """The settings given, or those selected on the first batch, and all batches.
+
+    The first batch is read for the selection alone: corrupting it a second time may take
+    longer than its forward pass.
+    """
+    if run.inference is not None or samples > 1:
         given = run.inference if samples == 1 else None
-        return _Schedule([given or Inference()] * len(models))
+        return _Schedule([given or Inference()] * len(models)), batches
+    first, number, batches = peek(batches)
+    if first is None:
+        return _Schedule([Inference()] * len(models)), batches
     images, targets = labeled(first, run.compute)
     total = None if number is None else number * len(targets)
     selected = [select_inference(m, images, run.compute, total=total) for m in models]
-    choices = gather(selected)[0]
+    choices = gather(selected)[0]  # the same in every process
     sizes = [choice.batch_size for choice in choices if choice.batch_size is not None]
     size = min(sizes) if len(sizes) == len(choices) else None
-    return _Schedule(choices, 1 if size is None else max(1, size // len(targets)), size)
+    number_together = 1 if size is None else max(1, size // len(targets))
+    return _Schedule(choices, number_together, size), batches
 
 
 def _check(models: Sequence[nn.Module], samples: int) -> None:
