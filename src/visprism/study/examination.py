@@ -183,6 +183,7 @@ class Examination:
             if stored is not None:
                 subject.passes.settings = Inference.from_json(stored)
             decisions[key] = subject.passes.select(subject, self.run).to_json()
+            subject.release()
         self.store.write()
 
     def _decide(self, step: Step) -> None:
@@ -213,6 +214,7 @@ class Examination:
                 left = sum(waiting.values(), start=seconds_after)
                 self.notify(Started(subject.name, names, step.images, seconds, left))
                 self._measure_one(missing, limited)
+            subject.release()
         self._compare(step)
 
     def _measure_one(self, analyses: Sequence[Analysis], subject: Subject) -> None:
@@ -265,6 +267,9 @@ class Examination:
                 else:
                     if compared:
                         self._keep(analysis, pair, compared, time.monotonic() - begin)
+                finally:
+                    for subject in pair:
+                        subject.release()
 
     def _keep(
         self,
