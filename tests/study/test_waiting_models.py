@@ -21,15 +21,21 @@ ANALYSES = [
     *("fourier", "variance", "cka", "calibration", "ablation", "quantization"),
     *("hessian", "landscape", "sharpness", "patch-filters"),
 ]
-OPTIONS = {"landscape": {"grid": 3}, "hessian": {"top_k": 1, "batches": 1}}
+OPTIONS = {
+    "landscape": {"points": 3, "angles": 4, "ring_planes": 1},
+    "hessian": {"k": 1},
+    "quantization": {"bits": (4,), "trace_probes": 1},
+    "ablation": {"parts": ("blocks",)},
+    "sharpness": {"directions": 1},
+}
 
 
 @pytest.fixture
 def images():
-    """Batches of 8, 8 and 4 images with targets."""
+    """Batches of 8 and 4 images with targets."""
     generator = torch.Generator().manual_seed(3)
-    images = torch.rand(20, 3, 16, 16, generator=generator)
-    targets = torch.randint(5, (20,), generator=generator)
+    images = torch.rand(12, 3, 16, 16, generator=generator)
+    targets = torch.randint(5, (12,), generator=generator)
     return list(zip(images.split(8), targets.split(8), strict=True))
 
 
@@ -50,7 +56,7 @@ def mapped(monkeypatch):
 def test_results_are_equal_bit_for_bit_with_weights_that_wait_and_without(
     images, mapped, monkeypatch, tmp_path
 ):
-    settings = {"analyses": ANALYSES, "minutes": None}
+    settings = {"analyses": ANALYSES, "options": OPTIONS, "minutes": None}
     waiting = examine(NAMED, images, out=tmp_path, **settings)
     assert len(mapped) == 2
     assert not [f for f in waiting.failures if f.kind == "failed"]
@@ -102,7 +108,9 @@ def test_modules_of_the_user_are_never_mapped(images, mapped, net):
     modules = [models["module"], models["anatomy"].model, loaded.model]
     tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]
     addresses = [t.data_ptr() for t in tensors]
-    examine(models, images, analyses=["fourier", "calibration", "landscape"])
+    landscape = {"points": 3, "angles": 4, "ring_planes": 1}
+    chosen = ["fourier", "calibration", "landscape"]
+    examine(models, images, analyses=chosen, options={"landscape": landscape})
     assert [t.data_ptr() for t in tensors] == addresses
     assert len(mapped) == 1
     assert all(mapped[0] is not module for module in modules)
