@@ -65,7 +65,7 @@ def test_weights_leave_memory_and_come_back():
     assert resident() - released < 4 * MIB
 
 
-def test_what_is_changed_is_kept_and_what_is_not_leaves(every_size):
+def test_what_is_changed_is_kept_and_what_is_not_leaves():
     model = large(64)
     expected = model.weight.detach().clone()
     weights = map_weights(model)
@@ -100,7 +100,8 @@ def test_no_file_is_left_while_the_weights_are_mapped(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_computes_the_same_bits_with_the_same_tensors(name, every_size):
+@pytest.mark.usefixtures("every_size")
+def test_a_network_computes_the_same_bits_with_the_same_tensors(name):
     model = built(name)
     images = torch.rand(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
     images = images.bfloat16() if name == "bf16" else images
@@ -119,7 +120,8 @@ def test_a_network_computes_the_same_bits_with_the_same_tensors(name, every_size
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.complex64, torch.int8, torch.bool])
-def test_tensors_of_any_type_keep_their_values(kind, every_size):
+@pytest.mark.usefixtures("every_size")
+def test_tensors_of_any_type_keep_their_values(kind):
     model = nn.Module()
     model.register_buffer("table", torch.randn(5, 7).mul(3).to(kind), persistent=False)
     model.register_buffer("rows", model.table[1:4, ::2])
@@ -134,7 +136,8 @@ def test_tensors_of_any_type_keep_their_values(kind, every_size):
 # ---------------------------------------------------------------- what stays in memory
 
 
-def test_unusual_tensors_stay_where_they_are(every_size):
+@pytest.mark.usefixtures("every_size")
+def test_unusual_tensors_stay_where_they_are():
     model = nn.Module()
     model.register_buffer("sparse", torch.eye(4).to_sparse())
     model.register_buffer("empty", torch.empty(0))
@@ -145,10 +148,12 @@ def test_unusual_tensors_stay_where_they_are(every_size):
     model.plain = nn.Linear(3, 3)
     with torch.inference_mode():
         model.register_buffer("inference", torch.ones(3))
-    kept = {n: model.get_buffer(n).data_ptr() for n in ("complex", "conjugate", "inference")}
+    addresses = {
+        n: model.get_buffer(n).data_ptr() for n in ("complex", "conjugate", "inference")
+    }
     moved = model.plain.weight.data_ptr()
     map_weights(model).release()
-    assert {name: model.get_buffer(name).data_ptr() for name in kept} == kept
+    assert {name: model.get_buffer(name).data_ptr() for name in addresses} == addresses
     assert model.plain.weight.data_ptr() != moved
     assert model.sparse.is_sparse
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not memory._LINUX, reason="needs Linux")
 
 NAMED = {
     "a": "resnet20?num_classes=5",
-    "b": "timm:vit_tiny_patch16_224?img_size=16&patch_size=8&depth=2&embed_dim=48&num_classes=5",
+    "b": "timm:vit_tiny_patch16_224?img_size=16&patch_size=8&depth=2&num_classes=5",
 }
 ANALYSES = [
     *("fourier", "variance", "cka", "calibration", "ablation", "quantization"),

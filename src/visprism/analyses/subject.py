@@ -13,7 +13,7 @@ from visprism.analyses.output_passes import OutputPasses
 from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
 from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
-from visprism.core.memory import MappedWeights, return_free_memory
+from visprism.core.memory import WeightFile, return_free_memory
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data.study_images import PictureImages, PixelChange, StudyImages
@@ -41,7 +41,7 @@ class Subject:
     batch_size: int = BATCH_SIZE  # of passes over feature maps, and of mini-batches
     output_batch_size: int | None = None  # of passes that return logits only; None: selected
     passes: OutputPasses = field(default_factory=OutputPasses, repr=False, compare=False)
-    weights: MappedWeights | None = field(default=None, repr=False, compare=False)
+    weights: WeightFile | None = field(default=None, repr=False, compare=False)
     extra: Mapping[str, Any] = field(default_factory=dict)  # for analyses of plug-ins
 
     @property

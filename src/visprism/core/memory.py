@@ -1,7 +1,7 @@
 """Memory that leaves the process: weights of models that wait, and what was freed.
 
 Tensors of a model that waits are views of a private map of a file, of which the system reads a
-page at its first use. `MappedWeights.release` drops the pages that were not written to.
+page at its first use. `WeightFile.release` drops the pages that were not written to.
 """
 
 import ctypes
@@ -40,8 +40,8 @@ def return_free_memory() -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class MappedWeights:
-    """Two maps of a file that holds tensors of a model."""
+class WeightFile:
+    """Two maps of a temporary file that holds tensors of a model."""
 
     private: mmap.mmap  # what the tensors are views of; the file never gets their changes
     original: mmap.mmap
@@ -61,7 +61,7 @@ class MappedWeights:
                 pages.madvise(mmap.MADV_DONTNEED, start, stop - start)
 
 
-def map_weights(model: nn.Module, name: str = "") -> MappedWeights | None:
+def map_weights(model: nn.Module, name: str = "") -> WeightFile | None:
     """Make tensors of a model views of a temporary file; None where they stay in memory.
 
     Parameters and buffers stay the same objects, with the same values, strides and shared
@@ -126,7 +126,7 @@ def _is_plain(tensor: Tensor) -> bool:
     return type(tensor) in _PLAIN and not unusual and not tensor.is_inference()
 
 
-def _written(tensors: Sequence[Sequence[Tensor]]) -> tuple[MappedWeights, list[int]]:
+def _written(tensors: Sequence[Sequence[Tensor]]) -> tuple[WeightFile, list[int]]:
     """A file of the memory of each group of tensors, and where each begins."""
     starts = []
     with tempfile.TemporaryFile(prefix="visprism-") as file:
@@ -139,4 +139,4 @@ def _written(tensors: Sequence[Sequence[Tensor]]) -> tuple[MappedWeights, list[i
         file.flush()
         private = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         original = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return MappedWeights(private, original), starts
+    return WeightFile(private, original), starts

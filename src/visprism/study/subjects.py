@@ -12,7 +12,7 @@ from visprism.anatomy import Anatomy
 from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.memory import MappedWeights, map_weights
+from visprism.core.memory import WeightFile, map_weights
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
 from visprism.data import ImageSet, load_data
@@ -49,7 +49,7 @@ class Candidate:
     trained: bool = True
     recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
     anatomy: Anatomy | None = None  # where the user has dissected it already
-    weights: MappedWeights | None = None  # of a model that is one of several given by name
+    weights: WeightFile | None = None  # of a model that is one of several given by name
 
 
 def candidates_of(
