@@ -179,3 +179,13 @@ def test_a_full_disk_leaves_the_weights_in_memory_with_a_warning(caplog, tmp_pat
     assert "File too large" in caplog.text
     assert model.weight.data_ptr() == address
     assert not list(tmp_path.iterdir())
+
+
+def test_without_a_folder_for_temporary_files_the_weights_stay_in_memory(
+    caplog, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    with caplog.at_level(logging.WARNING):
+        assert map_weights(large(8), "large") is None
+    assert "No usable temporary directory" in caplog.text

@@ -85,9 +85,9 @@ def map_weights(model: nn.Module, name: str = "") -> WeightFile | None:
         weights, starts = _written(tensors)
     except OSError as error:
         _log.warning(
-            "the weights of %s stay in memory, since no temporary file could be written to %s "
-            "(%s). Free some space, or set TMPDIR to another folder",
-            *(name or type(model).__name__, tempfile.gettempdir(), error.strerror or error),
+            "the weights of %s stay in memory, since no temporary file could be written (%s). "
+            "Free some space, or set TMPDIR to another folder",
+            *(name or type(model).__name__, error.strerror or error),
         )
         return None
     for of_storage, start, size in zip(tensors, starts, sizes, strict=True):
