@@ -8,8 +8,9 @@ over 500 to 50,000 images read the procedural shapes, and keep only what a resul
     python benchmarks/memory.py            # prints the table
     python benchmarks/memory.py --write    # and writes benchmarks/results/memory.json
 
-Claim: 12 models take at most 1.1 times the memory of 2, since the weights of those that wait
-leave memory, and 50,000 images take at most 1.25 times the memory of 5,000.
+Claim: a further model adds at most a quarter of its weights, for its results, modules and
+anatomy, since the weights of models that wait leave memory; 50,000 images take at most 1.25
+times the memory of 5,000.
 """
 
 import argparse
