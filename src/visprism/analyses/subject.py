@@ -13,6 +13,7 @@ from visprism.analyses.output_passes import OutputPasses
 from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
 from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
+from visprism.core.memory import WeightFile, return_free_memory
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data.study_images import PictureImages, PixelChange, StudyImages
@@ -40,6 +41,7 @@ class Subject:
     batch_size: int = BATCH_SIZE  # of passes over feature maps, and of mini-batches
     output_batch_size: int | None = None  # of passes that return logits only; None: selected
     passes: OutputPasses = field(default_factory=OutputPasses, repr=False, compare=False)
+    weights: WeightFile | None = field(default=None, repr=False, compare=False)
     extra: Mapping[str, Any] = field(default_factory=dict)  # for analyses of plug-ins
 
     @property
@@ -159,6 +161,31 @@ class Subject:
             preprocessing="" if self.preprocessing is None else str(self.preprocessing),
             created=datetime.now(UTC).date().isoformat(),
         )
+
+    def preparation(self) -> str:
+        """How the model is given the images, and how its outputs are computed."""
+        way, settings = self.preprocessing, self.passes.settings
+        if way is None:
+            text = f"{self.name}: {self.num_images} images as they are"
+        else:
+            mean, std = (
+                ", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std)
+            )
+            text = (
+                f"{self.name}: {self.num_images} images, {way}, mean ({mean}), "
+                f"standard deviation ({std})"
+            )
+        if settings is None:
+            return text
+        size = settings.batch_size or self.batch_size
+        how = ", ".join(filter(None, [f"batches of {size}", settings.sentence()]))
+        return f"{text}; outputs: {how}"
+
+    def release(self) -> None:
+        """Return free memory to the system, and that of weights which wait on disk."""
+        if self.weights is not None:
+            self.weights.release()
+        return_free_memory()
 
     def missing(self, needs: Any) -> str | None:  # noqa: ANN401 (Needs, which imports this file)
         """Which of the needs is not met, as a sentence; None if all are."""

@@ -55,7 +55,7 @@ class Examination:
         plan = self._planned(workload, remaining, self._left)
         self.spent = 0.0 if self.budget is None else self.budget - (self._left or 0.0)
         plan = replace(plan, budget=self.budget, spent=self.spent)
-        self.notify(Planned(plan, tuple(map(_preparation, self.subjects))))
+        self.notify(Planned(plan, tuple(s.preparation() for s in self.subjects)))
         pace = Pace(plan.seconds)
         # The cheapest first: what takes longer than expected then costs no other analysis.
         while remaining:
@@ -186,6 +186,7 @@ class Examination:
             if stored is not None:
                 subject.passes.settings = Inference.from_json(stored)
             decisions[key] = subject.passes.select(subject, self.run).to_json()
+            subject.release()
         self.store.write()
 
     def _decide(self, step: Step) -> None:
@@ -219,6 +220,7 @@ class Examination:
                 self.notify(Started(subject.name, names, step.images, seconds, left))
                 with pace.measuring(seconds / workload.pace):
                     self._measure_one(missing, limited)
+            subject.release()
         self._compare(step, workload, pace, seconds_after)
 
     def _measure_one(self, analyses: Sequence[Analysis], subject: Subject) -> None:
@@ -280,6 +282,9 @@ class Examination:
                 else:
                     if compared:
                         self._keep(analysis, pair, compared, time.monotonic() - begin)
+                finally:
+                    for subject in pair:
+                        subject.release()
 
     def _keep(
         self,
@@ -370,24 +375,6 @@ def _measured(
     probes = [analysis.probe(subject) for analysis in features]
     seen = observations(subject.anatomy, subject.batches(), probes, run=run)
     return iter([a.results(of_probe) for a, of_probe in zip(features, seen, strict=True)])
-
-
-def _preparation(subject: Subject) -> str:
-    """How a model is given the images, and who says so."""
-    way, settings = subject.preprocessing, subject.passes.settings
-    if way is None:
-        text = f"{subject.name}: {subject.num_images} images as they are"
-    else:
-        mean, std = (", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std))
-        text = (
-            f"{subject.name}: {subject.num_images} images, {way}, mean ({mean}), "
-            f"standard deviation ({std})"
-        )
-    if settings is None:
-        return text
-    size = settings.batch_size or subject.batch_size
-    how = ", ".join(filter(None, [f"batches of {size}", settings.sentence()]))
-    return f"{text}; outputs: {how}"
 
 
 def _reason(error: Exception) -> str:

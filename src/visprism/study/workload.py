@@ -138,6 +138,7 @@ class Workload:
             costs = [a.cost(subject) for a in analyses if subject.name in applicable[a.name]]
             of_loss = any(cost.of_loss for cost in costs)
             timings[subject.name] = timing_of(subject, run, of_loss=of_loss)
+            subject.release()
         return cls(subjects, applicable, timings)
 
     def subjects_of(self, group: Sequence[Analysis]) -> list[Subject]:
