@@ -197,6 +197,14 @@ def test_padding_is_not_seen():
 # Contracts and errors.
 
 
+def test_local_attention_gives_shapes_without_numbers():
+    """On the meta device, where nothing can be read from a tensor: few and many tokens."""
+    with torch.device("meta"):
+        attention = LocalAttention(12, 3, kernel=5)
+        for grid in ((9, 10), (23, 30)):
+            assert attention(torch.zeros(2, *grid, 12)).shape == (2, *grid, 12)
+
+
 def test_an_even_neighborhood_is_refused():
     with pytest.raises(
         InputError, match="kernel must be an odd number of tokens or 'global', got 2"
