@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from visprism.anatomy import attend, attentions, dissect
 from visprism.core.errors import InputError
-from visprism.models import load_model
+from visprism.models import MODELS, load_model
+from visprism.models.layers import local_attention
 
 TIMM = {  # small ones of each build
     "vit_tiny_patch16_224": {"img_size": (48, 64), "depth": 2},
@@ -212,6 +213,35 @@ def test_tokens_of_swin_lie_in_shifted_windows():
         assert attention.geometry.queries.grid == (14, 14)
         np.testing.assert_array_equal(attention.geometry.queries.index, windows)
         np.testing.assert_array_equal(attention.geometry.keys.index, windows)
+
+
+@pytest.mark.parametrize("side", [24, 23])
+def test_tiles_of_local_attention_have_the_weights_of_all_pairs_at_their_places(
+    monkeypatch, side
+):
+    """Also where tiles do not divide the grid, and queries without a place fill them up."""
+    model = MODELS["conv_vit_pico_patch4_32"](kernel=5, img_size=4 * side).eval()
+    images = torch.randn(2, 3, 4 * side, 4 * side)
+    tokens = side**2
+    by_most = {}
+    for most in (0, tokens):
+        monkeypatch.setattr(local_attention, "_ALL_PAIRS", most)
+        anatomy = dissect(model, images)
+        weights = weights_of(anatomy, images)
+        full = torch.zeros(2, 4, 4, tokens, tokens)
+        visits = torch.zeros(tokens)
+        for i, attention in enumerate(attentions(anatomy)):
+            queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
+            assert (keys >= 0).all()
+            assert len(keys) == (1 if most else 9)
+            for window, (rows, columns) in enumerate(zip(queries, keys, strict=True)):
+                placed = rows >= 0
+                values = weights[attention.name][:, window][:, :, placed]
+                full[:, i, :, rows[placed][:, None], columns[None]] = values
+                visits[rows[placed]] += 1
+        assert (visits == 4).all()  # once in each block
+        by_most[most] = full
+    torch.testing.assert_close(by_most[0], by_most[tokens], rtol=0, atol=1e-6)
 
 
 def test_class_tokens_and_registers_have_no_place():

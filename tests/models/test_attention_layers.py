@@ -4,6 +4,8 @@ import pytest
 import torch
 from timm.layers import Attention
 from timm.models.swin_transformer import SwinTransformerBlock
+from torch.autograd.functional import hvp
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
@@ -80,7 +82,7 @@ def test_local_attention_is_its_definition(monkeypatch, every_pair, kernel, grid
     torch.testing.assert_close(attention(x), by_hand(attention, x, near), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("grid", [(17, 20), (24, 8)])
+@pytest.mark.parametrize("grid", [(17, 20), (24, 8), (30, 11)])
 @pytest.mark.parametrize("kernel", [3, 7, 19])
 def test_tiles_give_what_all_pairs_give(monkeypatch, kernel, grid):
     """Also in their gradients, and where a neighborhood is larger than a tile."""
@@ -92,6 +94,35 @@ def test_tiles_give_what_all_pairs_give(monkeypatch, kernel, grid):
         (attention(x).sin() * tokens(*grid)).sum().backward()
         gradients.append(x.grad)
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-10)
+
+
+def test_second_derivatives_of_tiles_are_those_of_all_pairs(monkeypatch):
+    """The Hessian of a loss takes the plain form of attention."""
+    attention = layer(LocalAttention, 4, 2, kernel=3)
+    x, direction = tokens(13, 4, channels=4, batch=1), tokens(13, 4, channels=4, batch=1)
+    products = []
+    for most in (10**9, 0):
+        monkeypatch.setattr(local_attention, "_ALL_PAIRS", most)
+        with sdpa_kernel(SDPBackend.MATH):
+            _, product = hvp(lambda x: attention(x).sin().sum(), x, direction)
+        products.append(product)
+    torch.testing.assert_close(*products, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [*range(1, 30), 56])
+@pytest.mark.parametrize("reach", [0, 1, 3, 9])
+def test_tiles_cover_the_axis_once_and_see_no_more_than_their_neighborhoods(length, reach):
+    queries, keys = local_attention._tiles(length, reach)
+    inside = queries[queries < length]
+    assert inside.tolist() == list(range(length))
+    assert queries.numel() < length + len(queries)  # less than one place more in each tile
+    assert ((keys >= 0) & (keys < length)).all()
+    for places, seen in zip(queries, keys, strict=True):
+        near = range(max(0, int(places[0]) - reach), min(length, int(places[-1]) + reach + 1))
+        assert set(near) <= set(seen.tolist())
+    assert keys.shape[1] <= queries.shape[1] + 2 * reach
+    axis = (queries, keys)
+    assert local_attention._near(axis, axis, reach).any(-1).all()  # none sees nothing
 
 
 @pytest.mark.parametrize("kernel", [None, 13])
@@ -164,6 +195,14 @@ def test_padding_is_not_seen():
 
 
 # Contracts and errors.
+
+
+def test_local_attention_gives_shapes_without_numbers():
+    """On the meta device, where nothing can be read from a tensor: few and many tokens."""
+    with torch.device("meta"):
+        attention = LocalAttention(12, 3, kernel=5)
+        for grid in ((9, 10), (23, 30)):
+            assert attention(torch.zeros(2, *grid, 12)).shape == (2, *grid, 12)
 
 
 def test_an_even_neighborhood_is_refused():

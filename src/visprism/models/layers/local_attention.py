@@ -1,20 +1,21 @@
 """Local attention: multi-head self-attention of each token with its neighbors on the grid."""
 
+from math import ceil
 from typing import Literal
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from visprism.core.errors import InputError
 from visprism.models.layers.window_attention import head_width
 
-# Up to so many tokens all pairs, most of them masked, are faster than neighborhoods gathered
-# (benchmarks/attention.py): nothing is copied.
+# Up to so many tokens every token is compared with all, most of them masked: the weights are
+# those of one window, which rollouts need, and tiles save at most 4% of a block (3 x 3) here.
 _ALL_PAIRS = 400
-_TILE = 8  # side of the square of queries that share their keys, on larger grids
+_TILE = 8  # about the side of the squares of queries that share their keys, on larger grids
 
 
 class LocalAttention(nn.Module):
@@ -30,7 +31,7 @@ class LocalAttention(nn.Module):
     token is near, which is a ViT's attention.
 
     Costs two products of d multiply-accumulates for each pair of tokens on grids of up to 400
-    tokens, and for each token and each of (7 + k)^2 around it on larger ones.
+    tokens, and for each token and each of about (7 + k)^2 around it on larger ones.
 
     Source: Yang et al. (2019), Convolutional self-attention networks, in two dimensions; Park
     and Kim (2022), How do vision transformers work?, fig. 5.
@@ -84,64 +85,93 @@ class LocalAttention(nn.Module):
             out = self._among_all(qkv, height, width)
         else:
             out = self._by_tiles(qkv, self.kernel, height, width)
-        return self.proj_drop(self.proj(out))
+        return self.proj_drop(out)
 
     def _among_all(
         self, qkv: Float[Tensor, "b h w d"], height: int, width: int
-    ) -> Float[Tensor, "b h w e"]:
+    ) -> Float[Tensor, "b h w c"]:
         """Every token with all, of which those that are not near are masked."""
-        q, k, v = rearrange(
-            qkv, "b h w (three g d) -> three b g (h w) d", three=3, g=self.num_heads
+        # Thirds of the last axis: the backward pass writes their gradients side by side, and
+        # those of an axis of three would be stacked and copied once more.
+        q, k, v = (
+            rearrange(x, "b h w (g d) -> b g (h w) d", g=self.num_heads)
+            for x in qkv.chunk(3, dim=-1)
         )
         near = None
         if self.kernel is not None:
-            reach = self.kernel // 2
-            rows, columns = (
-                _seen(length, reach, length)[:, :, reach : reach + length]
-                for length in (height, width)
-            )
-            near = _pairs(rows, columns)[0].to(q.device)
+            rows, columns = (torch.arange(length)[None] for length in (height, width))
+            near = _near((rows, rows), (columns, columns), self.kernel // 2)[0].to(q.device)
         out = scaled_dot_product_attention(q, k, v, attn_mask=near)
-        return rearrange(out, "b g (h w) d -> b h w (g d)", h=height)
+        return self.proj(rearrange(out, "b g (h w) d -> b h w (g d)", h=height))
 
     def _by_tiles(
         self, qkv: Float[Tensor, "b h w d"], kernel: int, height: int, width: int
-    ) -> Float[Tensor, "b h w e"]:
+    ) -> Float[Tensor, "b h w c"]:
         """The tokens of a tile with those in it and around it."""
-        reach, span = kernel // 2, _TILE + 2 * (kernel // 2)
-        qkv = pad(qkv, (0, 0, 0, -width % _TILE, 0, -height % _TILE))
-        q, kv = qkv.split([qkv.shape[-1] // 3, 2 * qkv.shape[-1] // 3], dim=-1)
-        sizes = {"p": _TILE, "q": _TILE, "g": self.num_heads}
-        q = rearrange(q, "b (i p) (j q) (g d) -> (b i j) g (p q) d", **sizes)
-        kv = pad(kv, (0, 0, reach, reach, reach, reach))
-        kv = kv.unfold(1, span, _TILE).unfold(2, span, _TILE)
-        k, v = rearrange(
-            kv, "b i j (two g d) s t -> two (b i j) g (s t) d", two=2, g=self.num_heads
+        rows, columns = (_tiles(length, kernel // 2) for length in (height, width))
+        padded = rows[0].numel(), columns[0].numel()
+        queries, keys = _places(rows[0], columns[0]), _places(rows[1], columns[1], width)
+        near = _near(rows, columns, kernel // 2)
+        far = torch.zeros(near.shape, dtype=qkv.dtype).masked_fill(~near, -torch.inf)
+        q, k, v = qkv.chunk(3, dim=-1)
+        q = pad(q, (0, 0, 0, padded[1] - width, 0, padded[0] - height))
+        q, k, v = (
+            self._gather(x, places) for x, places in ((q, queries), (k, keys), (v, keys))
         )
-        near = _pairs(_seen(height, reach, _TILE), _seen(width, reach, _TILE))
-        near = near[:, None].repeat(len(qkv), 1, 1, 1).to(q.device)
-        out = scaled_dot_product_attention(q, k, v, attn_mask=near)
-        tiles = {"i": qkv.shape[1] // _TILE, "j": qkv.shape[2] // _TILE, "p": _TILE}
-        out = rearrange(out, "(b i j) g (p q) d -> b (i p) (j q) (g d)", **tiles)
-        return out[:, :height, :width]
+        mask = far[:, None].repeat(len(qkv), 1, 1, 1).to(q.device)
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        # In the order of tiles, so that no second copy is kept for the backward pass.
+        out = self.proj(rearrange(out, "(b t) g n d -> b (t n) (g d)", t=len(queries)))
+        order = queries.flatten().argsort().view(padded)[:height, :width]
+        out = out.index_select(1, order.flatten().to(out.device))
+        return rearrange(out, "b (h w) c -> b h w c", h=height)
+
+    def _gather(
+        self, x: Float[Tensor, "b h w e"], places: Int[Tensor, "t n"]
+    ) -> Float[Tensor, "bt g n d"]:
+        """The tokens at the places of each tile, by head."""
+        tokens = x.flatten(1, 2).index_select(1, places.flatten().to(x.device))
+        return rearrange(
+            tokens, "b (t n) (g d) -> (b t) g n d", t=len(places), g=self.num_heads
+        )
 
 
-def _seen(length: int, reach: int, tile: int) -> Bool[Tensor, "n tile span"]:
-    """Along an axis: which of the places around a tile each place in it sees.
+def _tiles(
+    length: int, reach: int
+) -> tuple[Int[Tensor, "tiles side"], Int[Tensor, "tiles span"]]:
+    """Along an axis: the places of the queries and of the keys of each tile.
 
-    A tile's keys begin `reach` places before it. A place beyond the axis, which fills the last
-    tile, sees what the last place sees, so that no place sees nothing.
+    Queries beyond the axis fill the last tile up. Keys are places of the axis: those within
+    reach of a tile, and where the axis ends before, as many on the other side.
     """
-    places = torch.arange(length + -length % tile).view(-1, tile)
-    keys = places[:, :1] - reach + torch.arange(tile + 2 * reach)
-    distance = keys[:, None, :] - places.clamp(max=length - 1)[:, :, None]
-    inside = (keys >= 0) & (keys < length)
-    return (distance.abs() <= reach) & inside[:, None, :]
+    side = ceil(length / max(1, round(length / _TILE)))
+    queries = torch.arange(length + -length % side).view(-1, side)
+    span = min(length, side + (2 * reach if len(queries) > 2 else reach))
+    first = (queries[:, :1] - reach).clamp(0, length - span)
+    return queries, first + torch.arange(span)
 
 
-def _pairs(
-    rows: Bool[Tensor, "i p s"], columns: Bool[Tensor, "j q t"]
+def _places(
+    rows: Int[Tensor, "i p"], columns: Int[Tensor, "j q"], width: int | None = None
+) -> Int[Tensor, "ij pq"]:
+    """The numbers, row by row of the grid, of the tokens of every tile."""
+    width = columns.numel() if width is None else width
+    both = rows[:, None, :, None] * width + columns[None, :, None, :]
+    return rearrange(both, "i j p q -> (i j) (p q)")
+
+
+def _near(
+    rows: tuple[Int[Tensor, "i p"], Int[Tensor, "i s"]],
+    columns: tuple[Int[Tensor, "j q"], Int[Tensor, "j t"]],
+    reach: int,
 ) -> Bool[Tensor, "ij pq st"]:
-    """Which keys of the grid each query sees, for every tile."""
-    both = rows[:, None, :, None, :, None] & columns[None, :, None, :, None, :]
+    """Which keys each query sees, for every tile.
+
+    A query beyond the grid sees what the last one sees, so that no query sees nothing.
+    """
+    seen = []
+    for queries, keys in (rows, columns):
+        inside = torch.minimum(queries, keys.max())
+        seen.append((keys[:, None, :] - inside[:, :, None]).abs() <= reach)
+    both = seen[0][:, None, :, None, :, None] & seen[1][None, :, None, :, None, :]
     return rearrange(both, "i j p q s t -> (i j) (p q) (s t)")

@@ -105,8 +105,11 @@ class ShiftedWindowAttention(nn.Module):
         apart: Bool[Tensor, "windows t t"] | None,
     ) -> Float[Tensor, "n t c"]:
         """Attention among the tokens of each window, and the linear maps around it."""
-        q, k, v = rearrange(
-            self.qkv(x), "n t (three g d) -> three n g t d", three=3, g=self.num_heads
+        # Thirds of the last axis: the backward pass writes their gradients side by side, and
+        # those of an axis of three would be stacked and copied once more.
+        q, k, v = (
+            rearrange(part, "n t (g d) -> n g t d", g=self.num_heads)
+            for part in self.qkv(x).chunk(3, dim=-1)
         )
         scores = (q * self.head_dim**-0.5) @ k.mT
         bias = self._bias(window).to(scores.dtype)
