@@ -1,7 +1,7 @@
 """Taps of a forward pass, read by probes: feature maps, attention, residual branches."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +19,9 @@ from visprism.anatomy import (
     watch_heads,
     watch_tokens,
 )
+from visprism.anatomy.run.attention_weights import attend_in_parts
 from visprism.core.errors import InputError
-from visprism.measure.features.probe import Probe
+from visprism.measure.features.probe import ImagewiseAttentionProbe, Probe
 from visprism.measure.features.residual_branches import (
     BranchEnd,
     branch_maps,
@@ -92,14 +93,40 @@ def _tokens(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
 
 
 def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
-    def extract(weights: Weights) -> list[Tensor]:
+    imagewise = [probe for probe in probes if isinstance(probe, ImagewiseAttentionProbe)]
+    if len(imagewise) == len(probes):
+        attended = _attention_in_parts(anatomy, imagewise)
+    else:
+
+        def extract(weights: Weights) -> list[Tensor]:
+            with torch.autocast(weights.values.device.type, enabled=False):
+                precise = replace(weights, values=_precise(weights.values))
+                return [probe.extract(precise) for probe in probes]
+
+        attended = attend(anatomy, extract)
+    sources = {attention.name: attention for attention in attentions(anatomy)}
+    return Tap(probes, sources, stack.enter_context(attended))
+
+
+def _attention_in_parts(
+    anatomy: Anatomy, probes: Sequence[ImagewiseAttentionProbe]
+) -> AbstractContextManager[dict[str, list[Tensor]]]:
+    Reduced = list[tuple[Tensor, ...]]  # by probe
+
+    def reduce(weights: Weights) -> Reduced:
         with torch.autocast(weights.values.device.type, enabled=False):
             precise = replace(weights, values=_precise(weights.values))
-            return [probe.extract(precise) for probe in probes]
+            return [probe.reduce(precise) for probe in probes]
 
-    extracted = stack.enter_context(attend(anatomy, extract))
-    sources = {attention.name: attention for attention in attentions(anatomy)}
-    return Tap(probes, sources, extracted)
+    def finish(attention: Attention, parts: list[Reduced]) -> list[Tensor]:
+        extracts = []
+        for probe, of_probe in zip(probes, zip(*parts, strict=True), strict=True):
+            reduced = tuple(torch.cat(tensors) for tensors in zip(*of_probe, strict=True))
+            with torch.autocast(reduced[0].device.type, enabled=False):
+                extracts.append(probe.finish(attention, reduced))
+        return extracts
+
+    return attend_in_parts(anatomy, reduce, finish)
 
 
 def _residual_branches(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
