@@ -19,8 +19,8 @@ from visprism.core.errors import InputError
 # The weights, and what the operation gives with the same weights.
 Weighing = tuple[Tensor, Callable[[Tensor], Any]]
 
-# Bytes of weights that are worked on at a time: half of the cache of one core on most machines,
-# as what is computed from them needs as much. On other devices it only bounds the memory.
+# Bytes of weights that are worked on at a time: a part of the cache of one core, as what is
+# computed from them needs as much again. On other devices it only bounds the memory.
 _PER_CORE = 2**20
 _ELSEWHERE = 2**28
 
@@ -53,11 +53,11 @@ def weights_of_few_images(
     if op == "scaled_dot_product_attention" and geometry.axes[0][0] == "images":
         images = number_of_images(attention, out.shape[:-2])
         given = _given_to_fused(args, kwargs)
+        sliced = [n for n in ("query", "key", "attn_mask") if _has_rows(given.get(n), out)]
         rows = out.shape[0] // images
-        axes = out.ndim
         for start, stop in _ranges(attention, images, out):
-            few = {k: _slice(x, axes, rows * start, rows * stop) for k, x in given.items()}
-            yield geometry.weights(_fused_weights(few), stop - start)
+            few = {name: given[name][rows * start : rows * stop] for name in sliced}
+            yield geometry.weights(_fused_weights(given | few), stop - start)
         return
     weights, _ = weighing(op, args, kwargs, out)
     images = number_of_images(attention, weights.shape[:-2])
@@ -78,10 +78,9 @@ def _ranges(attention: Attention, images: int, like: Tensor) -> Iterator[tuple[i
         yield start, min(start + few, images)
 
 
-def _slice(x: Any, axes: int, start: int, stop: int) -> Any:  # noqa: ANN401
-    """Rows of a tensor whose first axis is that of the scores; others are the same for all."""
-    is_broadcast = not isinstance(x, Tensor) or x.ndim < axes or x.shape[0] == 1
-    return x if is_broadcast else x[start:stop]
+def _has_rows(x: Tensor | None, out: Tensor) -> bool:
+    """Whether the first axis is that of the output; else all images have the same values."""
+    return x is not None and x.ndim == out.ndim and x.shape[0] == out.shape[0] > 1
 
 
 def _given_to_fused(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

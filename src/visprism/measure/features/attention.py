@@ -6,7 +6,7 @@ information).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class AttentionProbe(ImagewiseAttentionProbe):
 
     def __init__(self) -> None:
         super().__init__()
-        self._latest: tuple[Any, _Places] | None = None
+        self._latest: _Places | None = None
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
         """Attention blocks whose attention has no weights over tokens; see `Probe.notes`."""
@@ -91,11 +91,14 @@ class AttentionProbe(ImagewiseAttentionProbe):
         )
 
     def _places_of(self, attention: Attention, like: Tensor) -> "_Places":
-        """Those of the latest attention are kept: `reduce` is given a few images at a time."""
-        key = attention.geometry, like.dtype, like.device
-        if self._latest is None or self._latest[0] != key:
-            self._latest = key, _places(attention, like)
-        return self._latest[1]
+        """Those of the latest attention are kept: often all attentions have the same tokens."""
+        latest = self._latest
+        if latest is None or not latest.are_of(attention, like):
+            latest = _places(attention, like)
+        elif latest.attention is not attention:
+            latest = replace(latest, attention=attention)  # the next comparison is shorter
+        self._latest = latest
+        return latest
 
     def update(self, batch: Mapping[Attention, Float[Tensor, "b quantities heads"]]) -> None:
         """Add one batch; see `Probe.update`."""
@@ -140,19 +143,36 @@ class AttentionProbe(ImagewiseAttentionProbe):
 class _Places:
     """Where the tokens of an attention lie."""
 
+    attention: Attention
     share_of_window: Float[Tensor, "w q"]  # of a query on the grid in its window
     window: Float[Tensor, " w"]  # share of a window in the image
-    keys: Float[Tensor, "w k"]  # 1 for those on the grid, 0 for others
-    distances: Float[Tensor, "w q k"]
+    # 1 for keys on the grid, 0 for others; and distances in pixels.
+    keys_and_distances: Float[Tensor, "w q 2 k"]
+
+    def are_of(self, attention: Attention, like: Tensor) -> bool:
+        """Whether the tokens of an attention lie there, on this device and in this precision."""
+        held = self.keys_and_distances
+        if (held.dtype, held.device) != (like.dtype, like.device):
+            return False
+        ours, theirs = self.attention.geometry, attention.geometry
+        return ours is theirs or (
+            self.attention.image == attention.image
+            and ours.queries.grid == theirs.queries.grid
+            and ours.keys.grid == theirs.keys.grid
+            and np.array_equal(ours.queries.index, theirs.queries.index)
+            and np.array_equal(ours.keys.index, theirs.keys.index)
+        )
 
 
 def _places(attention: Attention, like: Tensor) -> _Places:
     placed = _on_grid(attention.geometry.queries, like)
+    distances = _distances(attention, like)
+    keys = _on_grid(attention.geometry.keys, like)[:, None].expand_as(distances)
     return _Places(
+        attention=attention,
         share_of_window=placed / placed.sum(1, keepdim=True).clamp(min=1),
         window=placed.sum(1) / placed.sum(),
-        keys=_on_grid(attention.geometry.keys, like),
-        distances=_distances(attention, like),
+        keys_and_distances=torch.stack([keys, distances], dim=2),
     )
 
 
@@ -162,14 +182,14 @@ def _sums_on_grid(
     """Sum over keys on the grid of the weights, and of the weights times distances."""
     if weights.shape[1] == 1:
         # One product for each query, of all images and heads, reads the weights once for both.
-        keys = places.keys[:, None].expand_as(places.distances)
-        of_keys = torch.stack([keys, places.distances], dim=-1)[0]
-        sums = (weights[:, 0].flatten(0, 1).transpose(0, 1) @ of_keys).permute(2, 1, 0)
-        on_grid, reach = sums.unflatten(1, (len(weights), 1, -1))
+        rows = weights.flatten(0, 2).transpose(0, 1)
+        sums = rows @ places.keys_and_distances[0].mT
+        on_grid, reach = sums.permute(2, 1, 0).unflatten(1, weights.shape[:3])
         return on_grid, reach
     # Windows are small: for them there would be many products of few numbers.
-    on_grid = (weights @ places.keys[:, None, :, None]).squeeze(-1)
-    return on_grid, (weights * places.distances[:, None]).sum(-1)
+    keys, distances = places.keys_and_distances[:, None].unbind(3)
+    on_grid = (weights @ keys[:, :, 0, :, None]).squeeze(-1)
+    return on_grid, (weights * distances).sum(-1)
 
 
 def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]:

@@ -1,7 +1,7 @@
 """Taps of a forward pass, read by probes: feature maps, attention, residual branches."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,7 +73,7 @@ class Tap:
 
 def _feature_maps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     def extract(x: Tensor) -> list[Tensor]:
-        with torch.autocast(x.device.type, enabled=False):
+        with _without_autocast(x):
             return [probe.extract(_precise(x)) for probe in probes]
 
     blocks = {block.name: block for block in anatomy if block.layout is not None}
@@ -84,7 +84,7 @@ def _tokens(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     roles = token_roles(anatomy)
 
     def extract(block: Block, grid: Tensor, off_grid: Tensor) -> list[Tensor]:
-        with torch.autocast(grid.device.type, enabled=False):
+        with _without_autocast(grid):
             tokens = Tokens(block, _precise(grid), _precise(off_grid), roles[block.name])
             return [probe.extract(tokens) for probe in probes]
 
@@ -99,7 +99,7 @@ def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> T
     else:
 
         def extract(weights: Weights) -> list[Tensor]:
-            with torch.autocast(weights.values.device.type, enabled=False):
+            with _without_autocast(weights.values):
                 precise = replace(weights, values=_precise(weights.values))
                 return [probe.extract(precise) for probe in probes]
 
@@ -114,7 +114,7 @@ def _attention_in_parts(
     Reduced = list[tuple[Tensor, ...]]  # by probe
 
     def reduce(weights: Weights) -> Reduced:
-        with torch.autocast(weights.values.device.type, enabled=False):
+        with _without_autocast(weights.values):
             precise = replace(weights, values=_precise(weights.values))
             return [probe.reduce(precise) for probe in probes]
 
@@ -122,7 +122,7 @@ def _attention_in_parts(
         extracts = []
         for probe, of_probe in zip(probes, zip(*parts, strict=True), strict=True):
             reduced = tuple(torch.cat(tensors) for tensors in zip(*of_probe, strict=True))
-            with torch.autocast(reduced[0].device.type, enabled=False):
+            with _without_autocast(reduced[0]):
                 extracts.append(probe.finish(attention, reduced))
         return extracts
 
@@ -131,7 +131,7 @@ def _attention_in_parts(
 
 def _residual_branches(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     def extract(x: Tensor) -> list[Tensor]:
-        with torch.autocast(x.device.type, enabled=False):
+        with _without_autocast(x):
             return [probe.extract(_precise(x)) for probe in probes]
 
     branches = residual_branches(anatomy)
@@ -149,7 +149,7 @@ def _heads(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     extracted: dict[str, list[Tensor]] = {}
 
     def read(attention: Attention, maps: Tensor) -> None:
-        with torch.autocast(maps.device.type, enabled=False):
+        with _without_autocast(maps):
             for number, head in enumerate(maps.unbind(1), start=1):
                 extracts = [probe.extract(_precise(head)) for probe in probes]
                 extracted[Head(attention, number).name] = extracts
@@ -179,6 +179,14 @@ def taps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> list[Ta
         if members:
             made.append(tap(anatomy, members, stack))
     return made
+
+
+def _without_autocast(like: Tensor) -> AbstractContextManager[object]:
+    """Inside, operations run in the precision of their arguments."""
+    device = like.device.type
+    if not torch.is_autocast_enabled(device):
+        return nullcontext()  # autocast takes as long as several operations on a small tensor
+    return torch.autocast(device, enabled=False)
 
 
 def _precise(x: Tensor) -> Tensor:
