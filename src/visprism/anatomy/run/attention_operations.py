@@ -32,9 +32,7 @@ def weighing(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) 
 
 def number_of_images(attention: Attention, leading: torch.Size) -> int:
     """Number of images in a batch, from the leading axes (..., heads) of its weights."""
-    return leading.numel() // (
-        len(attention.geometry.queries.index) * attention.geometry.heads
-    )
+    return leading.numel() // (len(attention.geometry.queries.index) * attention.geometry.heads)
 
 
 def weights_of_few_images(

@@ -151,7 +151,8 @@ def ablate_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[N
 
     def silence(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
         weights, anew = weighing(op, args, kwargs, out)
-        values = attention.geometry.weights(weights, number_of_images(attention, weights.shape[:-2])).clone()
+        images = number_of_images(attention, weights.shape[:-2])
+        values = attention.geometry.weights(weights, images).clone()
         values[:, :, head - 1] = 0
         return anew(attention.geometry.tensor(values, weights.shape))
 

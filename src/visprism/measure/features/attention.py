@@ -74,9 +74,7 @@ class AttentionProbe(ImagewiseAttentionProbe):
         places = self._places_of(attention, entropy)
 
         def mean(values: Float[Tensor, "b w h q"]) -> Float[Tensor, "b h"]:
-            return torch.einsum(
-                "bwhq,wq,w->bh", values, places.share_of_window, places.window
-            )
+            return torch.einsum("bwhq,wq,w->bh", values, places.share_of_window, places.window)
 
         information = _mutual_information(of_keys, entropy, places.share_of_window)
         return torch.stack(
@@ -150,7 +148,7 @@ class _Places:
     keys_and_distances: Float[Tensor, "w q 2 k"]
 
     def are_of(self, attention: Attention, like: Tensor) -> bool:
-        """Whether the tokens of an attention lie there, on this device and in this precision."""
+        """Whether they are those of an attention, on this device and in this precision."""
         held = self.keys_and_distances
         if (held.dtype, held.device) != (like.dtype, like.device):
             return False
