@@ -104,8 +104,8 @@ def attend_in_parts(
         def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:  # noqa: ANN401
             op = anatomy.graph.nodes[attention.node].op
             parts = weights_of_few_images(attention, op, args, kwargs, out)
-            kept = [keep(Weights(attention, x)) for x in parts]
-            collected[attention.name] = finish(attention, kept)
+            reduced = [keep(Weights(attention, x)) for x in parts]
+            collected[attention.name] = finish(attention, reduced)
 
         return read
 
@@ -114,8 +114,8 @@ def attend_in_parts(
         yield collected
 
 
-def _check_any(anatomy: Anatomy, watched: Sequence[Attention]) -> None:
-    if not watched:
+def _check_any(anatomy: Anatomy, chosen: Sequence[Attention]) -> None:
+    if not chosen:
         raise InputError(
             "the model must have an attention with a softmax over positions of "
             f"the image, and {type(anatomy.model).__name__} has none. Choose a "
