@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from visprism.anatomy import attend, attentions, dissect
+from visprism.anatomy.run.attention_weights import attend_in_parts
 from visprism.core.errors import InputError
 from visprism.models import MODELS, load_model
 from visprism.models.layers import local_attention
@@ -350,7 +351,29 @@ def fused(q, k, v):
     return functional.scaled_dot_product_attention(q, k, v, scale=1.0)
 
 
+def causal(q, k, v):
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def mask_of_all_images(q, k, v):
+    allowed = torch.ones(24, 24, dtype=torch.bool)
+    allowed[5] = False  # this query may attend to nothing
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+
+
+def bias_of_each_image(q, k, v):
+    bias = torch.linspace(0, 1, 24 * 24).view(24, 24) * q[:, :, :1, :1]
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+def shared_keys(q, k, v):
+    q = torch.cat([q, -q], dim=1)
+    sdpa = functional.scaled_dot_product_attention
+    return sdpa(q, k, v, enable_gqa=True)[:, ::2]
+
+
 WAYS = (heads_outside, heads_inside, einsum_heads_first, keys_in_rows, fused)
+MASKED = (causal, mask_of_all_images, bias_of_each_image, shared_keys)
 
 
 @pytest.mark.parametrize("pooled", [False, True])
@@ -404,3 +427,67 @@ def test_a_model_that_fills_a_cache_in_its_first_pass():
     model = timm.create_model("levit_128s", num_classes=5).eval()
     images = torch.randn(2, 3, 224, 224)
     assert len(weights_of(dissect(model, images), images)) == 11  # 2 + 1 + 3 + 1 + 4
+
+
+# A few images at a time.
+
+
+@pytest.fixture
+def one_image_at_a_time(monkeypatch):
+    operations = "visprism.anatomy.run.attention_operations"
+    monkeypatch.setattr(f"{operations}._PER_CORE", 1)
+
+
+def parts_of(anatomy, images):
+    def values(weights):
+        return weights.values.clone()
+
+    with torch.no_grad(), attend_in_parts(anatomy, values, lambda _, parts: parts) as parts:
+        logits = anatomy.model(images)
+    return parts, logits
+
+
+def check_parts(model, images):
+    anatomy = dissect(model, images)
+    expected = weights_of(anatomy, images)
+    parts, logits = parts_of(anatomy, images)
+    assert parts.keys() == expected.keys()
+    for name, values in parts.items():
+        assert [len(part) for part in values] == [1] * len(images)
+        torch.testing.assert_close(torch.cat(values), expected[name])
+    with torch.no_grad():
+        assert torch.equal(logits, model(images))  # bit for bit, with whatever probe
+
+
+@pytest.mark.usefixtures("one_image_at_a_time")
+@pytest.mark.parametrize("way", [*WAYS, *MASKED])
+def test_parts_are_the_weights_however_it_is_written(way):
+    check_parts(ByHand(way).eval(), torch.randn(3, 3, 16, 24))
+
+
+@pytest.mark.usefixtures("one_image_at_a_time")
+@pytest.mark.parametrize(
+    "name", ["vit_tiny_patch16_224", "beit_base_patch16_224", "swin_tiny_patch4_window7_224"]
+)
+def test_parts_are_the_weights_of_networks(name):
+    model = timm.create_model(name, **TIMM[name]).eval()
+    size = TIMM[name]["img_size"]
+    check_parts(model, torch.randn(3, 3, *(size if isinstance(size, tuple) else (size, size))))
+
+
+@pytest.mark.usefixtures("one_image_at_a_time")
+def test_parts_are_the_weights_of_torchs_own_attention():
+    check_parts(
+        torchvision.models.VisionTransformer(32, 16, 2, 3, 24, 48).eval(),
+        torch.randn(3, 3, 32, 32),
+    )
+
+
+def test_few_images_are_those_that_fit_into_the_cache(monkeypatch):
+    model, images = ByHand(fused).eval(), torch.randn(5, 3, 16, 24)
+    of_image = 3 * 24 * 24 * 4  # bytes: heads, queries, keys, float32
+    operations = "visprism.anatomy.run.attention_operations"
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(f"{operations}._PER_CORE", 2 * of_image // threads)
+    (parts,) = parts_of(dissect(model, images), images)[0].values()
+    assert [len(part) for part in parts] == [2, 2, 1]

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,8 +11,11 @@ import timm
 import torch
 
 from visprism.anatomy import Weights, attend, attentions, dissect
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
-from visprism.measure.features import AttentionProbe, FourierProbe, observe
+from visprism.measure.features import AttentionProbe, CKAProbe, FourierProbe, observe
+from visprism.measure.features.observe import observing
+from visprism.measure.features.probe import Probe
 from visprism.testing import assert_results_equal
 
 PATCH = 16  # pixels; the networks' grids are 4x4
@@ -169,6 +173,80 @@ def test_the_cut_into_batches_and_company_change_nothing():
     (_, company) = observe(anatomy, images.split(2), [FourierProbe(), AttentionProbe()])
     same = company.with_provenance(batch_size=alone.provenance.batch_size)
     assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
+
+
+@pytest.fixture
+def one_image_at_a_time(monkeypatch):
+    monkeypatch.setattr("visprism.anatomy.run.attention_operations._PER_CORE", 1)
+
+
+@pytest.mark.usefixtures("one_image_at_a_time")
+def test_images_one_by_one_give_what_all_at_once_give():
+    model, images, anatomy = built()
+    (one_by_one,) = observe(anatomy, [images], [AttentionProbe()])
+    probe = AttentionProbe()
+    with torch.no_grad(), attend(anatomy, probe.extract) as extracts:
+        model(images)
+    probe.update({attention: extracts[attention.name] for attention in attentions(anatomy)})
+    at_once = replace(probe.result(), provenance=one_by_one.provenance)
+    assert_results_equal(one_by_one, at_once, rtol=1e-3)  # information near 0, as above
+
+
+def test_a_probe_that_needs_all_images_at_once_is_given_them():
+    sizes = set()
+
+    class Batch(Probe):
+        sees = "attention"
+
+        def extract(self, x):
+            sizes.add(len(x.values))
+            return x.values.new_zeros(1)
+
+        def update(self, batch):
+            pass
+
+        def result(self):
+            raise NotImplementedError
+
+    _, images, anatomy = built()
+    probe = AttentionProbe()
+    (alone,) = observe(anatomy, [images], [probe])
+    with observing(anatomy, [Batch(), probe], Compute()) as extract:
+        _, extracts = extract(images)
+    probe.update(extracts)
+    company = replace(probe.result(), provenance=alone.provenance)
+    assert sizes == {len(images)}
+    assert_results_equal(alone, company, rtol=1e-3)
+
+
+def test_other_probes_see_the_same_bits_beside_attention():
+    """So that a resumed study, whose pass has fewer probes, ends with the same results."""
+    _, images, anatomy = built()
+    alone = observe(anatomy, [images], [FourierProbe(), CKAProbe()])
+    beside = observe(anatomy, [images], [FourierProbe(), AttentionProbe(), CKAProbe()])
+    for a, b in zip(alone, (beside[0], beside[2]), strict=True):
+        assert_results_equal(a, b, rtol=0.0)
+
+
+def test_subnormal_weights_are_none(without_class_token):
+    weights = np.full((16, 16), 1e-310)
+    weights[:, 3] = 1.0
+    one_key = np.tile(np.eye(16)[3], (16, 1))
+    measured = (found(without_class_token, *[w] * 3) for w in (weights, one_key))
+    assert_results_equal(*measured, rtol=0.0)
+
+
+def test_one_probe_measures_attentions_of_different_tokens(with_class_token, windowed):
+    """What it keeps of the latest attention is used for the same tokens alone."""
+    probe = AttentionProbe()
+    generator = torch.Generator().manual_seed(0)
+    for attention in (with_class_token, windowed, with_class_token):
+        queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
+        shape = 2, len(queries), 3, queries.shape[1], keys.shape[1]
+        weights = Weights(attention, torch.rand(shape, generator=generator).softmax(-1))
+        torch.testing.assert_close(
+            probe.extract(weights), AttentionProbe().extract(weights), rtol=0, atol=0
+        )
 
 
 def test_an_attention_is_the_same_in_another_process(with_class_token):

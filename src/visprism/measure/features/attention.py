@@ -6,24 +6,26 @@ information).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from visprism.anatomy import Anatomy, Attention, Weights, attentions
 from visprism.anatomy.trace.token_grids import OFF_GRID, TokenGrid
 from visprism.core.statistics import standard_error
-from visprism.measure.features.probe import Probe
+from visprism.measure.features.probe import ImagewiseAttentionProbe
 from visprism.results.attention import MEANS_OVER_HEADS, AttentionStatistics
 
 # In the order in which `AttentionProbe.extract` stacks them.
 QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
 
 
-class AttentionProbe(Probe):
+class AttentionProbe(ImagewiseAttentionProbe):
     """Gathers the `AttentionStatistics` of every attention.
 
     With weights A[q, k], means over queries on the grid, windows and images of
@@ -39,7 +41,9 @@ class AttentionProbe(Probe):
     per image.
     """
 
-    sees = "attention"
+    def __init__(self) -> None:
+        super().__init__()
+        self._latest: _Places | None = None
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
         """Attention blocks whose attention has no weights over tokens; see `Probe.notes`."""
@@ -54,35 +58,48 @@ class AttentionProbe(Probe):
             "softmax, or with tokens that could not be followed).",
         )
 
-    def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
+    def reduce(self, x: Weights) -> tuple[Tensor, ...]:
+        """Sums over keys, the weights of keys by window, and products of heads, by image."""
+        weights = _without_subnormal(
+            x.values.to(torch.promote_types(x.values.dtype, torch.float32))
+        )
+        places = self._places_of(x.attention, weights)
+        of_keys = (places.share_of_window[:, None, None] @ weights).squeeze(-2)
+        heads = weights.flatten(3)
+        products = (heads @ heads.mT).sum(1)  # over windows
+        return *_sums_on_grid(weights, places), _entropy(weights), of_keys, products
+
+    def finish(
+        self, attention: Attention, reduced: tuple[Tensor, ...]
+    ) -> Float[Tensor, "b quantities heads"]:
         """The quantities of `QUANTITIES` by image and head."""
-        attention = x.attention
-        weights = x.values.to(torch.promote_types(x.values.dtype, torch.float32))
-        queries, keys = attention.geometry.queries, attention.geometry.keys
-        placed = _on_grid(queries, weights)
-        share = placed / placed.sum(1, keepdim=True).clamp(min=1)  # of a query in its window
-        window = placed.sum(1) / placed.sum()  # of a window in the image
+        on_grid, reach, entropy, of_keys, products = reduced
+        places = self._places_of(attention, entropy)
 
         def mean(values: Float[Tensor, "b w h q"]) -> Float[Tensor, "b h"]:
-            return torch.einsum("bwhq,wq,w->bh", values, share, window)
+            return torch.einsum("bwhq,wq,w->bh", values, places.share_of_window, places.window)
 
-        # One product reads the weights once for both.
-        distances = _distances(attention, weights)
-        of_keys = torch.stack(
-            [_on_grid(keys, weights)[:, None].expand_as(distances), distances]
-        )
-        on_grid, reach = torch.einsum("bwhqk,nwqk->nbwhq", weights, of_keys)
-        entropy = _entropy(weights)
+        information = _mutual_information(of_keys, entropy, places.share_of_window)
         return torch.stack(
             [
                 mean(torch.where(on_grid > 0, reach / on_grid, 0)),
                 mean(entropy),
-                torch.einsum("bwh,w->bh", _mutual_information(weights, entropy, share), window),
+                torch.einsum("bwh,w->bh", information, places.window),
                 mean(1 - on_grid),
-                _cosine_with_others(weights),
+                _cosine_with_others(products),
             ],
             dim=1,
         )
+
+    def _places_of(self, attention: Attention, like: Tensor) -> "_Places":
+        """Those of the latest attention are kept: often all attentions have the same tokens."""
+        latest = self._latest
+        if latest is None or not latest.are_of(attention, like):
+            latest = _places(attention, like)
+        elif latest.attention is not attention:
+            latest = replace(latest, attention=attention)  # the next comparison is shorter
+        self._latest = latest
+        return latest
 
     def update(self, batch: Mapping[Attention, Float[Tensor, "b quantities heads"]]) -> None:
         """Add one batch; see `Probe.update`."""
@@ -123,6 +140,68 @@ class AttentionProbe(Probe):
         )
 
 
+@dataclass(frozen=True)
+class _Places:
+    """Where the tokens of an attention lie."""
+
+    attention: Attention
+    share_of_window: Float[Tensor, "w q"]  # of a query on the grid in its window
+    window: Float[Tensor, " w"]  # share of a window in the image
+    # 1 for keys on the grid, 0 for others; and distances in pixels.
+    keys_and_distances: Float[Tensor, "w q 2 k"]
+
+    def are_of(self, attention: Attention, like: Tensor) -> bool:
+        """Whether they are those of an attention, on this device and in this precision."""
+        held = self.keys_and_distances
+        if (held.dtype, held.device) != (like.dtype, like.device):
+            return False
+        ours, theirs = self.attention.geometry, attention.geometry
+        return ours is theirs or (
+            self.attention.image == attention.image
+            and ours.queries.grid == theirs.queries.grid
+            and ours.keys.grid == theirs.keys.grid
+            and np.array_equal(ours.queries.index, theirs.queries.index)
+            and np.array_equal(ours.keys.index, theirs.keys.index)
+        )
+
+
+def _places(attention: Attention, like: Tensor) -> _Places:
+    placed = _on_grid(attention.geometry.queries, like)
+    distances = _distances(attention, like)
+    keys = _on_grid(attention.geometry.keys, like)[:, None].expand_as(distances)
+    return _Places(
+        attention=attention,
+        share_of_window=placed / placed.sum(1, keepdim=True).clamp(min=1),
+        window=placed.sum(1) / placed.sum(),
+        keys_and_distances=torch.stack([keys, distances], dim=2),
+    )
+
+
+def _sums_on_grid(
+    weights: Float[Tensor, "b w h q k"], places: _Places
+) -> tuple[Float[Tensor, "b w h q"], Float[Tensor, "b w h q"]]:
+    """Sum over keys on the grid of the weights, and of the weights times distances."""
+    if weights.shape[1] == 1:
+        # One product for each query, of all images and heads, reads the weights once for both.
+        rows = weights.flatten(0, 2).transpose(0, 1)
+        sums = rows @ places.keys_and_distances[0].mT
+        on_grid, reach = sums.permute(2, 1, 0).unflatten(1, weights.shape[:3])
+        return on_grid, reach
+    # Windows are small: for them there would be many products of few numbers.
+    keys, distances = places.keys_and_distances[:, None].unbind(3)
+    on_grid = (weights @ keys[:, :, 0, :, None]).squeeze(-1)
+    return on_grid, (weights * distances).sum(-1)
+
+
+def _without_subnormal(weights: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Weights below the smallest normal number (1e-38 in float32) are set to 0.
+
+    Masks of -100, as Swin has them, make many of them, and arithmetic with them is slow: the
+    statistics of a masked attention took up to 13 times as long.
+    """
+    return functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
+
+
 def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]:
     """1 for tokens that have a place, 0 for others."""
     return torch.from_numpy(places.index != OFF_GRID).to(like)
@@ -141,14 +220,14 @@ def _distances(attention: Attention, like: Tensor) -> Float[Tensor, "windows que
 
 
 def _mutual_information(
-    weights: Float[Tensor, "b w h q k"],
+    of_keys: Float[Tensor, "b w h k"],
     entropy: Float[Tensor, "b w h q"],
     share: Float[Tensor, "w q"],
 ) -> Float[Tensor, "b w h"]:
-    """Normalized mutual information: I(q; k) = H(k) - H(k | q)."""
-    of_keys = _entropy((share[:, None, None] @ weights).squeeze(-2))
+    """Normalized mutual information: I(q; k) = H(k) - H(k | q), from the weights of keys."""
+    of_keys = _entropy(of_keys)
     of_queries = _entropy(share)[:, None]
-    information = (of_keys - torch.einsum("bwhq,wq->bwh", entropy, share)).clamp(min=0)
+    information = (of_keys - (entropy * share[:, None]).sum(-1)).clamp(min=0)
     scale = (of_queries * of_keys).sqrt()
     return torch.where(scale > _ROUNDING, information / scale, 0)
 
@@ -162,10 +241,8 @@ def _entropy(shares: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows"]:
     return -logarithm.mul_(shares).sum(-1)
 
 
-def _cosine_with_others(weights: Float[Tensor, "b w h q k"]) -> Float[Tensor, "b h"]:
-    """Mean cosine of each head's weights with those of the other heads; 0 for one head."""
-    heads = weights.transpose(1, 2).flatten(2)
-    products = heads @ heads.mT
+def _cosine_with_others(products: Float[Tensor, "b h h"]) -> Float[Tensor, "b h"]:
+    """Mean cosine of each head with the others, from their inner products; 0 for one head."""
     norm = products.diagonal(dim1=1, dim2=2).sqrt()
     cosine = products / (norm[:, :, None] * norm[:, None, :])
-    return (cosine.sum(2) - 1) / max(1, weights.shape[2] - 1)
+    return (cosine.sum(2) - 1) / max(1, products.shape[1] - 1)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Block
+from visprism.anatomy import Anatomy, Attention, Block, Weights
 from visprism.core.errors import InputError
 from visprism.core.statistics import Sums, standard_error
 from visprism.results.base import Result
@@ -145,3 +145,25 @@ class Probe(ABC):
                 "a probe must see at least one batch before it has a result, got none"
             )
         return self.sums
+
+
+class ImagewiseAttentionProbe(Probe):
+    """A probe of attention that extracts each image's statistics from that image alone.
+
+    A pass gives `reduce` the weights of a few images at a time, while they are in the
+    processor's cache, and `finish` what was reduced of the whole batch.
+    """
+
+    sees = "attention"
+
+    def extract(self, x: Weights) -> Tensor:
+        """The statistics of one attention; see `Probe.extract`."""
+        return self.finish(x.attention, self.reduce(x))
+
+    @abstractmethod
+    def reduce(self, x: Weights) -> tuple[Tensor, ...]:
+        """Sums over the weights; the first axis of each is that of the images."""
+
+    @abstractmethod
+    def finish(self, attention: Attention, reduced: tuple[Tensor, ...]) -> Tensor:
+        """The statistics, from what was reduced."""

@@ -1,7 +1,7 @@
 """Taps of a forward pass, read by probes: feature maps, attention, residual branches."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +19,9 @@ from visprism.anatomy import (
     watch_heads,
     watch_tokens,
 )
+from visprism.anatomy.run.attention_weights import attend_in_parts
 from visprism.core.errors import InputError
-from visprism.measure.features.probe import Probe
+from visprism.measure.features.probe import ImagewiseAttentionProbe, Probe
 from visprism.measure.features.residual_branches import (
     BranchEnd,
     branch_maps,
@@ -72,7 +73,7 @@ class Tap:
 
 def _feature_maps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     def extract(x: Tensor) -> list[Tensor]:
-        with torch.autocast(x.device.type, enabled=False):
+        with _without_autocast(x):
             return [probe.extract(_precise(x)) for probe in probes]
 
     blocks = {block.name: block for block in anatomy if block.layout is not None}
@@ -83,7 +84,7 @@ def _tokens(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     roles = token_roles(anatomy)
 
     def extract(block: Block, grid: Tensor, off_grid: Tensor) -> list[Tensor]:
-        with torch.autocast(grid.device.type, enabled=False):
+        with _without_autocast(grid):
             tokens = Tokens(block, _precise(grid), _precise(off_grid), roles[block.name])
             return [probe.extract(tokens) for probe in probes]
 
@@ -92,19 +93,45 @@ def _tokens(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
 
 
 def _attention(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
-    def extract(weights: Weights) -> list[Tensor]:
-        with torch.autocast(weights.values.device.type, enabled=False):
-            precise = replace(weights, values=_precise(weights.values))
-            return [probe.extract(precise) for probe in probes]
+    imagewise = [probe for probe in probes if isinstance(probe, ImagewiseAttentionProbe)]
+    if len(imagewise) == len(probes):
+        attended = _attention_in_parts(anatomy, imagewise)
+    else:
 
-    extracted = stack.enter_context(attend(anatomy, extract))
+        def extract(weights: Weights) -> list[Tensor]:
+            with _without_autocast(weights.values):
+                precise = replace(weights, values=_precise(weights.values))
+                return [probe.extract(precise) for probe in probes]
+
+        attended = attend(anatomy, extract)
     sources = {attention.name: attention for attention in attentions(anatomy)}
-    return Tap(probes, sources, extracted)
+    return Tap(probes, sources, stack.enter_context(attended))
+
+
+def _attention_in_parts(
+    anatomy: Anatomy, probes: Sequence[ImagewiseAttentionProbe]
+) -> AbstractContextManager[dict[str, list[Tensor]]]:
+    Reduced = list[tuple[Tensor, ...]]  # by probe
+
+    def reduce(weights: Weights) -> Reduced:
+        with _without_autocast(weights.values):
+            precise = replace(weights, values=_precise(weights.values))
+            return [probe.reduce(precise) for probe in probes]
+
+    def finish(attention: Attention, parts: list[Reduced]) -> list[Tensor]:
+        extracts = []
+        for probe, of_probe in zip(probes, zip(*parts, strict=True), strict=True):
+            reduced = tuple(torch.cat(tensors) for tensors in zip(*of_probe, strict=True))
+            with _without_autocast(reduced[0]):
+                extracts.append(probe.finish(attention, reduced))
+        return extracts
+
+    return attend_in_parts(anatomy, reduce, finish)
 
 
 def _residual_branches(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     def extract(x: Tensor) -> list[Tensor]:
-        with torch.autocast(x.device.type, enabled=False):
+        with _without_autocast(x):
             return [probe.extract(_precise(x)) for probe in probes]
 
     branches = residual_branches(anatomy)
@@ -122,7 +149,7 @@ def _heads(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> Tap:
     extracted: dict[str, list[Tensor]] = {}
 
     def read(attention: Attention, maps: Tensor) -> None:
-        with torch.autocast(maps.device.type, enabled=False):
+        with _without_autocast(maps):
             for number, head in enumerate(maps.unbind(1), start=1):
                 extracts = [probe.extract(_precise(head)) for probe in probes]
                 extracted[Head(attention, number).name] = extracts
@@ -152,6 +179,14 @@ def taps(anatomy: Anatomy, probes: Sequence[Probe], stack: ExitStack) -> list[Ta
         if members:
             made.append(tap(anatomy, members, stack))
     return made
+
+
+def _without_autocast(like: Tensor) -> AbstractContextManager[object]:
+    """Inside, operations run in the precision of their arguments."""
+    device = like.device.type
+    if not torch.is_autocast_enabled(device):
+        return nullcontext()  # autocast takes as long as several operations on a small tensor
+    return torch.autocast(device, enabled=False)
 
 
 def _precise(x: Tensor) -> Tensor:

@@ -149,15 +149,23 @@ def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 8"]:
     square of the map, so that the difference of two maps' projections estimates how far they
     are apart. Equal maps have equal projections.
     """
-    size = x[0].numel()
-    return x.flatten(1) @ _signs(size).to(x) / size**0.5
+    channels, *grid = x.shape[1:]
+    channels_last = x.stride(1) == 1 and channels > 1
+    # In the order of memory, so that no copy is made.
+    flat = x.permute(0, 2, 3, 1).flatten(1) if channels_last else x.flatten(1)
+    signs = _signs(channels, prod(grid), channels_last=channels_last)
+    return flat @ signs.to(x) / x[0].numel() ** 0.5
 
 
 @lru_cache(maxsize=8)
-def _signs(size: int) -> Int8[Tensor, "n 8"]:
-    """Random signs, the same in every pass and process."""
+def _signs(channels: int, positions: int, *, channels_last: bool) -> Int8[Tensor, "n 8"]:
+    """Random signs of each number of a map, the same in every pass, process and order."""
+    size = channels * positions
     draws = torch.randint(2, (size, PROJECTIONS), generator=stream(0, "projections", size))
-    return (2 * draws - 1).to(torch.int8)
+    signs = (2 * draws - 1).to(torch.int8)
+    if channels_last:
+        return rearrange(signs, "(c p) r -> (p c) r", c=channels).contiguous()
+    return signs
 
 
 def _logs(
