@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
+from visprism.figures.canvas import measuring_canvas
 from visprism.figures.style import paper_style
 
 # Without dates and versions; what the formats call their fields.
@@ -38,7 +39,7 @@ def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
         InputError: if a format is not one of `FORMATS`.
     """
     rendered = {}
-    with paper_style(), _laid_out(figure):
+    with paper_style(), measuring_canvas(figure), _laid_out(figure):
         for format in check_formats(formats):
             file = BytesIO()
             figure.savefig(file, format=format, metadata=_METADATA[format])
