@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
@@ -14,13 +15,13 @@ from visprism.core.files import atomic_write
 from visprism.figures.canvas import measuring_canvas
 from visprism.figures.style import paper_style
 
-# Without dates and versions; what the formats call their fields.
-_METADATA = {
-    "png": {"Software": None},
-    "svg": {"Date": None, "Creator": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+# Arguments of `Figure.savefig`: no dates and versions; what the formats call their fields.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "png": {},
+    "svg": {"metadata": {"Date": None, "Creator": None}},
+    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
 }
-FORMATS = tuple(_METADATA)
+FORMATS = tuple(_OPTIONS)
 
 
 def render_figure(figure: Figure, format: str) -> bytes:
@@ -42,7 +43,7 @@ def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
     with paper_style(), measuring_canvas(figure), _laid_out(figure):
         for format in check_formats(formats):
             file = BytesIO()
-            figure.savefig(file, format=format, metadata=_METADATA[format])
+            figure.savefig(file, format=format, **_OPTIONS[format])
             rendered[format] = file.getvalue()
     return rendered
 
@@ -98,6 +99,6 @@ def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
     """
     formats = tuple(formats)
     for format in formats:
-        if format not in _METADATA:
+        if format not in _OPTIONS:
             raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     return formats

@@ -18,13 +18,13 @@ def set_titles(axes: Iterable[Axes], names: Sequence[str], *, width: float) -> N
     of the layout and in each file. The height is stated where nothing else can stand there.
     """
     for ax, name in zip(axes, names, strict=True):
-        text = title(name, width=width, size=ax.title.get_size())
+        text = title(name, width=width, size=ax.title.get_fontsize())
         ax.set_title(text, y=1.0 if _ends_above(ax) else None, parse_math=False)
 
 
 def _ends_above(ax: Axes) -> bool:
     """Whether nothing of the axes but titles stands above its upper edge, whatever its size."""
-    low, high = ax.get_ylim()
+    low, high = map(float, ax.get_ylim())
     largest = max(abs(low), abs(high))
     plain = _SMALLEST < largest < _LARGEST and abs(high - low) > _RANGE * largest
     places = [other.get_subplotspec() for other in ax.get_figure().axes]  # pyrefly: ignore
