@@ -18,7 +18,7 @@ def set_titles(axes: Iterable[Axes], names: Sequence[str], *, width: float) -> N
     of the layout and in each file. The height is stated where nothing else can stand there.
     """
     for ax, name in zip(axes, names, strict=True):
-        text = title(name, width=width, size=ax.title.get_fontsize())
+        text = title(name, width=width, size=ax.title.get_fontproperties().get_size_in_points())
         ax.set_title(text, y=1.0 if _ends_above(ax) else None, parse_math=False)
 
 
