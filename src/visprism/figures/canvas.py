@@ -17,8 +17,8 @@ from visprism.figures.png import png_file
 def measuring_canvas(figure: Figure) -> Iterator[None]:
     """Inside, the layout and PNG files of the figure have one renderer.
 
-    A figure measures each of its texts about fifty times, anew for each renderer, and most
-    labels occur in other figures too. Sizes depend on the settings of `paper_style`.
+    Matplotlib asks for the size of each text about ten times, and forgets it with the renderer;
+    most labels occur in other figures too. Sizes depend on the settings of `paper_style`.
     """
     canvas = figure.canvas
     _Canvas(figure)  # sets itself

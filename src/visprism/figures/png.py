@@ -8,7 +8,7 @@ from jaxtyping import UInt8
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOR_TYPES = {3: 2, 4: 6}  # by number of channels
-_LEVEL = 3  # 4 and above take a half longer, for files that are 5% smaller
+_LEVEL = 3  # 6 takes 1.7 times as long, for files that are 15% smaller
 _INCH = 0.0254  # meters
 
 
