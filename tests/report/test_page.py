@@ -1,5 +1,6 @@
 """Laws of the page: complete, self-contained, safe, small, and the same every time."""
 
+import gc
 import re
 import sys
 from dataclasses import replace
@@ -277,11 +278,23 @@ def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypat
 def test_several_processes_draw_the_same_bytes_as_one(study):
     content = content_of(study)
     one, two = (
-        [(drawing.stem, files) for drawing, files in rendered(content, ["svg"], processes=n)]
+        [(d.stem, files) for d, files in rendered(content, ["svg", "png"], processes=n)]
         for n in (1, 2)
     )
     assert len(one) == 4
     assert one == two
+
+
+def test_processes_that_draw_do_not_search_what_they_inherit_for_garbage(study, monkeypatch):
+    def count(results, **options):  # noqa: ARG001
+        raise InputError(f"{gc.get_freeze_count()} objects")
+
+    monkeypatch.setattr(sys.modules["visprism.report.drawings"], "panel", count)
+    before = gc.get_freeze_count()
+    with pytest.raises(InputError, match="objects") as error:
+        list(rendered(content_of(study), ["svg"], processes=2))
+    assert int(str(error.value).split()[0]) > before
+    assert gc.get_freeze_count() == before
 
 
 def test_an_error_in_a_process_that_draws_is_raised(study, monkeypatch):

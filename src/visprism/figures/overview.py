@@ -9,7 +9,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from visprism.figures.depth import kinds_key
 from visprism.figures.registry import plot
 from visprism.figures.style import FAINT, model_axes, paper_style
-from visprism.figures.text import caption, title
+from visprism.figures.text import caption
+from visprism.figures.titles import set_titles
 from visprism.results.attention import AttentionStatistics
 from visprism.results.base import Result
 from visprism.results.fourier import HighFrequency
@@ -61,11 +62,9 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
                     plot(drawable[name], ax, **options)
                 else:
                     ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center")
-                if i == 0:
-                    short = title(name, width=0.8 * _WIDTH, size=ax.title.get_size())
-                    ax.set_title(short, parse_math=False)
                 ax.set_ylabel("" if j else label, fontsize=7)
                 ax.set_xlabel("Normalized depth" if i == len(rows) - 1 else "")
+        set_titles(grid[0], list(results), width=0.8 * _WIDTH)
         figure.align_ylabels(grid[:, 0])
         figure.supxlabel(
             protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False

@@ -13,7 +13,8 @@ from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.figures.registry import frame_of, plot
 from visprism.figures.style import FAINT, model_axes, paper_style
-from visprism.figures.text import caption, title
+from visprism.figures.text import caption
+from visprism.figures.titles import set_titles
 from visprism.results.base import Result
 
 _SMALL = 5.5  # points; the protocol
@@ -94,12 +95,11 @@ def _side_by_side(
         for i, (ax, result, name) in enumerate(zip(axes, results, names, strict=True)):
             ax.set_gid(model_axes(name))
             plot(result, ax, **options)
-            size = ax.title.get_size()
-            ax.set_title(title(name, width=0.8 * frame.width, size=size), parse_math=False)
             if i % columns:
                 ax.set_ylabel("")
             if i + columns < len(results):
                 ax.set_xlabel("")
+        set_titles(axes, names, width=0.8 * frame.width)
         frame.key(figure, list(axes))
         figure.supxlabel(
             protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False

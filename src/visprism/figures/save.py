@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
@@ -11,15 +12,16 @@ from matplotlib.figure import Figure
 from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
+from visprism.figures.canvas import measuring_canvas
 from visprism.figures.style import paper_style
 
-# Without dates and versions; what the formats call their fields.
-_METADATA = {
-    "png": {"Software": None},
-    "svg": {"Date": None, "Creator": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+# Arguments of `Figure.savefig`: no dates and versions; what the formats call their fields.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "png": {},
+    "svg": {"metadata": {"Date": None, "Creator": None}},
+    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
 }
-FORMATS = tuple(_METADATA)
+FORMATS = tuple(_OPTIONS)
 
 
 def render_figure(figure: Figure, format: str) -> bytes:
@@ -38,10 +40,10 @@ def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
         InputError: if a format is not one of `FORMATS`.
     """
     rendered = {}
-    with paper_style(), _laid_out(figure):
+    with paper_style(), measuring_canvas(figure), _laid_out(figure):
         for format in check_formats(formats):
             file = BytesIO()
-            figure.savefig(file, format=format, metadata=_METADATA[format])
+            figure.savefig(file, format=format, **_OPTIONS[format])
             rendered[format] = file.getvalue()
     return rendered
 
@@ -97,6 +99,6 @@ def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
     """
     formats = tuple(formats)
     for format in formats:
-        if format not in _METADATA:
+        if format not in _OPTIONS:
             raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     return formats

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
@@ -11,6 +12,7 @@ from visprism.figures.style import FONTS
 SEPARATOR = " · "
 
 
+@lru_cache(maxsize=10_000)  # figures of a report repeat their captions
 def inches(text: str, size: float) -> float:
     """Width of one line of text in this project's type of `size` points."""
     font = FontProperties(family=FONTS, size=size)

@@ -1,5 +1,6 @@
 """The figures of a report: models side by side, each drawn once, several at a time."""
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -107,7 +108,9 @@ def _shared(
     key = id(todo)
     _DRAWINGS[key] = todo
     context = multiprocessing.get_context("fork")
-    with warnings.catch_warnings(), ProcessPoolExecutor(processes, context) as pool:
+    # What a process inherits stays: to search it for garbage takes longer than a figure.
+    pool = ProcessPoolExecutor(processes, context, initializer=gc.freeze)
+    with warnings.catch_warnings(), pool:
         # Of Python 3.12, about a fork beside other threads; the processes start none.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
         try:

@@ -25,9 +25,9 @@ _PLACE = re.compile(r' [xy]="[^"]*"|translate\([^)]*\)')
 _STYLE = re.compile(r' style="([^"]*)"')
 _STYLED_TAG = re.compile(r'<\w+[^<>]* style="[^<>]*>')
 _BARE_GROUP = re.compile(r"<g>(<(?:path|use)\b[^>]*/>)</g>")
-_DIGITS = re.compile(r"(\.\d\d)\d+")
+_DIGITS = re.compile(r"(?<=\.\d\d)\d+")  # beyond hundredths
 _WORD = re.compile(r'(?:<use href="#g\d+"[^>]*/>){2,}')
-_TENTHS = re.compile(r"(\.\d)\d+")
+_TENTHS = re.compile(r"(?<=\.\d)\d+")  # beyond tenths
 _PNG = re.compile(r'(?<=data:image/png;base64,)\s*([^"]+)')
 _COLORS = 256  # of a picture with a palette
 _SEPARATOR = " · "  # between the parts of a tip; the first is the block, where there is one
@@ -47,7 +47,7 @@ class Glyphs:
 
     def word(self, letters: str) -> str:
         """A reference to a word, given its letters; labels repeat in the figures of a page."""
-        letters = _TENTHS.sub(r"\1", letters)  # of a hundredth of the size of the letters
+        letters = _TENTHS.sub("", letters)  # of a hundredth of the size of the letters
         name = self.words.setdefault(letters, f"w{len(self.words)}")
         return f'<use href="#{name}"/>'
 
@@ -159,7 +159,7 @@ def _single_paths(svg: str) -> str:
 def _compact(svg: str) -> str:
     """The same drawing in fewer characters: to a hundredth of a point, without bare groups."""
     svg = _PATH.sub(lambda m: f' d="{_short_path(m[1])}"', svg)
-    svg = _PLACE.sub(lambda m: _DIGITS.sub(r"\1", m[0]), svg)
+    svg = _PLACE.sub(lambda m: _DIGITS.sub("", m[0]), svg)
     svg = _STYLE.sub(lambda m: m[0].replace("; ", ";").replace(": ", ":"), svg)
     svg = re.sub(r">\s+<", "><", svg).replace("<defs></defs>", "")
     count = 1
@@ -193,4 +193,4 @@ def _without_unused_identifiers(svg: str) -> str:
 
 def _short_path(path: str) -> str:
     """The path to a hundredth of a point, without needless blanks."""
-    return re.sub(r"\s*([A-Za-z])\s*", r"\1", _DIGITS.sub(r"\1", path)).strip()
+    return re.sub(r"\s*([A-Za-z])\s*", r"\1", _DIGITS.sub("", path)).strip()
