@@ -16,6 +16,7 @@ from visprism.measure.features.class_separability import class_separability, cla
 from visprism.measure.features.pooled import PooledFeatures
 from visprism.measure.features.separability_errors import error_of_class_means
 
+
 class Net(nn.Module):
     """One block on a grid, and a linear head on its mean."""
 
