@@ -35,6 +35,11 @@ def first_row(rows: Float[Tensor, "n m"]) -> Float[Tensor, " m"]:
 
 
 @checked
+def zeros(rows: Float[Tensor, "n m"], count: int) -> Float[Tensor, "n {count}"]:
+    return torch.zeros(len(rows), count + count // 3)
+
+
+@checked
 def characters(text: str) -> Iterator[str]:
     yield from text
 
@@ -73,6 +78,7 @@ CALLS = {
     "returned value": lambda: length(""),
     "axes of arguments": lambda: inner(torch.zeros(2), torch.zeros(3)),
     "axes of the returned value": lambda: first_row(torch.zeros(2, 3)),
+    "an axis as long as an argument says": lambda: zeros(torch.zeros(2, 1), 3),
     "generator, before its first value": lambda: characters(3),
     "field": lambda: Point("one"),
     "axes of fields": lambda: Pair(torch.zeros(2), torch.zeros(3)),
@@ -90,9 +96,24 @@ def test_a_call_that_agrees_returns_what_the_function_does():
     assert length("abc") == 3
     assert inner(torch.ones(2), torch.ones(2)) == 2
     assert first_row(torch.eye(2)).tolist() == [1, 0]
+    assert zeros(torch.zeros(2, 1), 2).shape == (2, 2)
     assert list(characters("ab")) == ["a", "b"]
     assert Point(1.0) == Point(1.0)
     assert len(Pair(torch.ones(2), torch.ones(2)).a) == 2
+
+
+def test_a_call_has_axes_of_its_own():
+    """Not those of the call before, nor of the call that it is made in."""
+
+    @checked
+    def scaled_by_its_halves(a: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        return inner(a[::2], a[1::2]) * a
+
+    assert [inner(torch.ones(n), torch.ones(n)) for n in (2, 3)] == [2, 3]
+    assert scaled_by_its_halves(torch.ones(4)).tolist() == [2] * 4
+    with pytest.raises(VIOLATION):
+        inner(torch.ones(2), torch.ones(3))
+    assert inner(torch.ones(3), torch.ones(3)) == 3  # after an error too
 
 
 def test_each_function_made_by_another_has_its_own_closure_and_annotations():

@@ -9,6 +9,7 @@ import torch
 import torchvision
 from timm.models.nest import Nest
 from timm.models.vision_transformer import ParallelScalingBlock, VisionTransformer
+from torch import nn
 
 from visprism.anatomy import dissect
 
@@ -49,12 +50,36 @@ def torchvision_swin():
     )
 
 
+def vgg16(*, batch_norm):
+    """With a head of 64 channels in place of 4,096, which would hold 120 million parameters."""
+    with torch.device("meta"):
+        model = torchvision.models.VGG(nn.Identity(), num_classes=10, init_weights=False)
+    vgg = torchvision.models.vgg
+    model.features = vgg.make_layers(vgg.cfgs["D"], batch_norm=batch_norm)
+    model.classifier = narrow(model.classifier)
+    return model
+
+
+def alexnet():
+    model = torchvision.models.alexnet(num_classes=10)
+    model.classifier = narrow(model.classifier)
+    return model
+
+
+def narrow(head):
+    """The same layers with 64 hidden channels."""
+    first, *_, last = (m for m in head if isinstance(m, nn.Linear))
+    shapes = iter([(first.in_features, 64), (64, 64), (64, last.out_features)])
+    return nn.Sequential(
+        *(nn.Linear(*next(shapes)) if isinstance(m, nn.Linear) else m for m in head)
+    )
+
+
 def googlenet():
     return torchvision.models.googlenet(aux_logits=False, init_weights=False, num_classes=10)
 
 
 _timm = partial(partial, timm.create_model)
-_vgg = {"init_weights": False, "num_classes": 10}
 
 # Name: what builds the network, the side of its images.
 NETWORKS = {
@@ -70,9 +95,9 @@ NETWORKS = {
     "resnetv2_50": (_timm("resnetv2_50"), 64),
     "resnext50": (_timm("resnext50_32x4d"), 64),
     "densenet121": (_timm("densenet121"), 64),
-    "vgg16": (partial(torchvision.models.vgg16, **_vgg), 64),
-    "vgg16_bn": (partial(torchvision.models.vgg16_bn, **_vgg), 64),
-    "alexnet": (partial(torchvision.models.alexnet, num_classes=10), 224),
+    "vgg16": (partial(vgg16, batch_norm=False), 64),
+    "vgg16_bn": (partial(vgg16, batch_norm=True), 64),
+    "alexnet": (alexnet, 224),
     "googlenet": (googlenet, 96),
     "convnext_tiny": (_timm("convnext_tiny", dims=(24, 48, 96, 192)), 64),
     "mobilenetv2": (_timm("mobilenetv2_100"), 64),
@@ -107,7 +132,7 @@ NETWORKS = {
 
 
 def _repeated_normal(weight, *_, **__):
-    """Normal values that repeat, in place of new ones: a VGG needs 138 million."""
+    """Normal values that repeat, in place of new ones, of which large networks need many."""
     values = torch.randn(min(weight.numel(), 1 << 16)) * 0.02
     repeats = -(-weight.numel() // len(values))
     with torch.no_grad():

@@ -1,5 +1,6 @@
 """Laws of every network of the zoo (src/visprism/models)."""
 
+import copy
 import json
 import re
 import subprocess
@@ -42,8 +43,9 @@ BY_ANOTHER_NAME = {  # modules whose networks compiled.py calls otherwise
 }
 
 
-@pytest.fixture(params=SMALL)
+@pytest.fixture(scope="module", params=SMALL)
 def model(request):
+    """In evaluation mode; several tests read it, and none changes it."""
     model = load_model(request.param).model
     for parameter in model.parameters():
         if not parameter.any():  # a head of zeros, as timm starts with, hides all before it
@@ -67,6 +69,7 @@ def test_the_smallest_of_each_family_is_tested():
     assert tested == {f.__module__ for f in MODELS.values()}
 
 
+@torch.no_grad()
 def test_an_image_becomes_one_logit_per_class(model, images):
     assert model(images).shape == (4, 10)
 
@@ -77,12 +80,14 @@ def test_takes_the_arguments_of_timm(name):
     assert model(torch.zeros(2, 1, 32, 32)).shape == (2, 7)
 
 
+@torch.no_grad()
 def test_an_image_is_judged_alone(model, images):
     torch.testing.assert_close(model(images)[1:2], model(images[1:2]), rtol=1e-4, atol=1e-5)
 
 
 def test_every_parameter_gets_a_gradient(model, images):
-    sum(logits.square().sum() for logits in outputs(model.train(), images)).backward()
+    model = copy.deepcopy(model).train()
+    sum(logits.square().sum() for logits in outputs(model, images)).backward()
     dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert not dead
 

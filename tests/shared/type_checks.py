@@ -53,14 +53,43 @@ def _is_plain(function: object) -> bool:
 def _checked_by(typechecker: Callable, function: Callable) -> Callable:
     if "<locals>" in function.__qualname__:
         return _checked_as_its_code(typechecker, function)
-    return _switched(_with_checks(typechecker, function), function)
+    return _checked_when_called(typechecker, function)
 
 
 def _with_checks(typechecker: Callable, function: Callable) -> Callable:
     with_checks = typechecker(function)
-    if any(map(_names_axes, function.__annotations__.values())):
-        with_checks = _with_scope(with_checks, typechecker=None)
-    return with_checks
+    arrays = [a for hint in function.__annotations__.values() for a in _arrays(hint)]
+    if any("{" in array.dim_str for array in arrays):  # an axis as long as an argument says
+        return _with_scope(with_checks, typechecker=None)
+    return _in_scope(with_checks) if arrays else with_checks
+
+
+def _in_scope(with_checks: Callable) -> Callable:
+    """One scope of axis names for each call; arguments are not bound to their names."""
+    scope = _with_scope("context")
+
+    @functools.wraps(with_checks)
+    def call(*args: Any, **options: Any) -> Any:
+        with scope:
+            return with_checks(*args, **options)
+
+    return call
+
+
+def _checked_when_called(typechecker: Callable, function: Callable) -> Callable:
+    """Write the checks in the first call: writing those of the package takes seconds."""
+    with_checks = None
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        nonlocal with_checks
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*args, **options)
+        if with_checks is None:
+            with_checks = _with_checks(typechecker, function)
+        return with_checks(*args, **options)
+
+    return call
 
 
 def _switched(with_checks: Callable, function: Callable) -> Callable:
@@ -106,10 +135,13 @@ def _checked_as_its_code(typechecker: Callable, function: Callable) -> Callable:
     return _switched(with_its_checks, function)
 
 
-def _names_axes(annotation: object) -> bool:
+def _arrays(annotation: object) -> Iterator[type[jaxtyping.AbstractArray]]:
+    """Annotations of arrays, which name axes, in an annotation."""
     if inspect.isclass(annotation) and issubclass(annotation, jaxtyping.AbstractArray):
-        return True
-    return any(map(_names_axes, _parts(annotation)))
+        yield annotation
+    else:
+        for part in _parts(annotation):
+            yield from _arrays(part)
 
 
 def _parts(annotation: object) -> Iterator[object]:

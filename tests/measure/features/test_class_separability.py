@@ -1,5 +1,7 @@
 """Laws of class separability (src/visprism/measure/features/class_separability.py)."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -14,8 +16,6 @@ from visprism.measure.features.class_separability import class_separability, cla
 from visprism.measure.features.pooled import PooledFeatures
 from visprism.measure.features.separability_errors import error_of_class_means
 
-IMAGES = torch.zeros(2, 3, 4, 4)
-
 
 class Net(nn.Module):
     """One block on a grid, and a linear head on its mean."""
@@ -29,9 +29,14 @@ class Net(nn.Module):
         return self.head(self.stem(x).mean((2, 3)))
 
 
+@cache
+def anatomy_of_net():
+    return dissect(Net().eval(), torch.zeros(2, 3, 4, 4))
+
+
 def measured(x, targets, *, logits=None, inputs=None, classifier=None):
     """Both results of given features of one block."""
-    anatomy = dissect(Net().eval(), IMAGES)
+    anatomy = anatomy_of_net()
     pooled = PooledFeatures(
         {anatomy[0]: np.asarray(x, np.float32)}, np.asarray(targets), logits, 2, inputs
     )
