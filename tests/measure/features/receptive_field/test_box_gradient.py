@@ -52,11 +52,11 @@ class InNumPy(torch.autograd.Function):
     """Twice the input; the backward pass leaves torch, so that it needs memory."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(_ctx, x):
         return 2 * x
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(_ctx, gradient):
         return torch.from_numpy(2 * gradient.numpy())
 
 
@@ -69,11 +69,11 @@ class InPlace(torch.autograd.Function):
     """Twice the input; the backward pass changes a gradient in place."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(_ctx, x):
         return 2 * x
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(_ctx, gradient):
         return gradient.clone().mul_(2)
 
 
@@ -257,20 +257,18 @@ def test_small_gradients_are_those_of_double_precision(noise):
 # What it is for: zeros are left out.
 
 
-class LargestGradient(TorchDispatchMode):
-    """Positions of each gradient that goes into a convolution."""
+class BoxesOfConvolutions(TorchDispatchMode):
+    """Height and width of the box of each gradient that a convolution gives."""
 
     def __init__(self):
         super().__init__()
-        self.positions = []
+        self.sides = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if (
-            func is torch.ops.aten.convolution_backward.default
-            and type(args[0]) is torch.Tensor
-        ):
-            self.positions.append(tuple(args[0].shape[2:]))
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.convolution_backward.default:
+            self.sides.append(tuple(result[0].values.shape[2:]))
+        return result
 
 
 def test_convolutions_compute_the_cone_of_the_position_alone(noise):
@@ -278,9 +276,9 @@ def test_convolutions_compute_the_cone_of_the_position_alone(noise):
     model, images = nn.Sequential(*layers, *head(3)).double().eval(), noise(1, 3, 31, 31)
     leaf = images.clone().requires_grad_()
     total = _signed_sum(model[:4](leaf), (15, 15), DEFAULT_RUN).boxed
-    with LargestGradient() as seen:
+    with BoxesOfConvolutions() as boxes:
         torch.autograd.grad(total, leaf)
-    assert seen.positions == [(n, n) for n in (1, 3, 5, 7)]
+    assert boxes.sides == [(n, n) for n in (3, 5, 7, 9)]
 
 
 # Closed forms.
