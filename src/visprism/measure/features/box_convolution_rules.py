@@ -32,7 +32,7 @@ def _convolution_backward(
     if transposed or not of_input_alone(mask) or not isinstance(g, BoxGradient):
         return NotImplemented
     g = g.settled()
-    if g.ndim != 4 or g.values.shape[1] != g.full_shape[1]:
+    if g.ndim != 4 or g.inside.shape[1] != g.full_shape[1]:
         return NotImplemented
     kernel = weight.shape[2:]
     spans = [
@@ -40,15 +40,15 @@ def _convolution_backward(
         for i in range(2)
     ]
     margins = [span.margin for span in spans]
-    shape = (g.values.shape[0], x.shape[1], *(span.length - 2 * span.margin for span in spans))
+    shape = (g.inside.shape[0], x.shape[1], *(span.length - 2 * span.margin for span in spans))
     plain = groups == 1 and not any(margins)
     if plain and tuple(kernel) == (1, 1):
-        values = _mixed_channels(g.values, weight, shape, stride)
+        values = _mixed_channels(g.inside, weight, shape, stride)
     elif plain and list(kernel) == list(stride) and set(dilation) == {1}:
-        values = _patches(g.values, weight)
+        values = _patches(g.inside, weight)
     else:
         options = stride, margins, dilation, False, [0, 0], groups, list(mask)
-        values = func(g.values, g.values.new_empty(shape), weight, None, *options)[0]
+        values = func(g.inside, g.inside.new_empty(shape), weight, None, *options)[0]
     (top, rows), (left, columns) = ((span.start, span.kept) for span in spans)
     return (
         BoxGradient(values[:, :, rows, columns], (g.start[0], 0, top, left), x.shape),
@@ -93,7 +93,7 @@ def _span(
     g: BoxGradient, axis: int, kernel: int, stride: int, padding: int, dilation: int, size: int
 ) -> _Span:
     first = g.start[2 + axis] * stride - padding
-    length = (g.values.shape[2 + axis] - 1) * stride + dilation * (kernel - 1) + 1
+    length = (g.inside.shape[2 + axis] - 1) * stride + dilation * (kernel - 1) + 1
     low, high = max(0, -first), max(0, first + length - size)
     margin = min(low, high)
     return _Span(first + low, length, margin, slice(low - margin, length - margin - high))
@@ -123,7 +123,7 @@ def _max_pool_backward(
     )
     indices = cut(indices, g)
     row, column = indices // x.shape[3] - top, indices % x.shape[3] - left
-    values = g.values.new_zeros(*g.values.shape[:2], height * width)
-    values.scatter_add_(2, (row * width + column).flatten(2), g.values.flatten(2))
+    values = g.inside.new_zeros(*g.inside.shape[:2], height * width)
+    values.scatter_add_(2, (row * width + column).flatten(2), g.inside.flatten(2))
     start = (*g.start[:2], top, left)
     return BoxGradient(values.view(*values.shape[:2], height, width), start, x.shape)

@@ -27,7 +27,7 @@ class BoxGradient(Tensor):
     is none in `shape`, as where rows and columns are merged before a linear map.
     """
 
-    values: Tensor  # inside of the box
+    inside: Tensor  # values in the box
     start: tuple[int, ...]  # the box's first index along each axis of `full_shape`
     full_shape: tuple[int, ...]
 
@@ -45,46 +45,46 @@ class BoxGradient(Tensor):
             dtype=values.dtype,
             device=values.device,
         )
-        self.values, self.start, self.full_shape = values, tuple(start), tuple(full_shape)
+        self.inside, self.start, self.full_shape = values, tuple(start), tuple(full_shape)
         return self
 
     @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN206
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN206  # pyrefly: ignore
         if rule := RULES.get(func):
             result = rule(func, *args, **(kwargs or {}))
             if result is not NotImplemented:
                 return result
         return _on_full_tensors(func, args, kwargs or {})
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # pyrefly: ignore
 
     @property
     def is_full(self) -> bool:
         """Whether the box is the whole tensor."""
-        return self.values.shape == self.full_shape
+        return self.inside.shape == self.full_shape
 
     def box(self) -> tuple[slice, ...]:
         """The box as an index of a tensor of shape `full_shape`."""
         return tuple(
-            slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True)
+            slice(a, a + n) for a, n in zip(self.start, self.inside.shape, strict=True)
         )
 
     def dense(self) -> Tensor:
         """The gradient as an ordinary tensor."""
         if self.is_full:
-            return self.values.reshape(self.shape)
-        full = self.values.new_zeros(self.full_shape)
-        full[self.box()] = self.values
+            return self.inside.reshape(self.shape)
+        full = self.inside.new_zeros(self.full_shape)
+        full[self.box()] = self.inside
         return full.view(self.shape)
 
     def viewed(self, shape: Sequence[int]) -> "BoxGradient":
         """The gradient in another shape: at once where the box is a box there, else later."""
         shape = tuple(shape)
-        box = _box_after_view(self.start, self.values.shape, self.full_shape, shape)
+        box = _box_after_view(self.start, self.inside.shape, self.full_shape, shape)
         if box is None:
-            return BoxGradient(self.values, self.start, self.full_shape, shape)
+            return BoxGradient(self.inside, self.start, self.full_shape, shape)
         start, extent = box
-        return BoxGradient(self.values.reshape(extent), start, shape)
+        return BoxGradient(self.inside.reshape(extent), start, shape)
 
     def settled(self) -> "BoxGradient":
         """The gradient with ``full_shape == shape``; full where its box is none there."""

@@ -27,7 +27,7 @@ def rule(*operations: Any) -> Callable[[Rule], Rule]:  # noqa: ANN401
 
 @rule(_aten.detach.default, _aten.alias.default, _aten.clone.default)
 def _same(_: Any, g: BoxGradient, **__: Any) -> BoxGradient:  # noqa: ANN401
-    return BoxGradient(g.values, g.start, g.full_shape, g.shape)
+    return BoxGradient(g.inside, g.start, g.full_shape, g.shape)
 
 
 @rule(_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default)
@@ -40,7 +40,7 @@ def _view(_: Any, g: BoxGradient, shape: Sequence[int]) -> BoxGradient:  # noqa:
 def _permute(_: Any, g: BoxGradient, axes: Sequence[int]) -> BoxGradient:  # noqa: ANN401
     g = g.settled()
     start, size = ([s[a] for a in axes] for s in (g.start, g.full_shape))
-    return BoxGradient(g.values.permute(*axes), start, size)
+    return BoxGradient(g.inside.permute(*axes), start, size)
 
 
 @rule(_aten.transpose.int)
@@ -72,11 +72,11 @@ def _slice(
     step: int = 1,
 ) -> Any:  # noqa: ANN401
     g = g.settled()
-    if g.values.shape[axis] != g.shape[axis]:
+    if g.inside.shape[axis] != g.shape[axis]:
         return NotImplemented
     index = [slice(None)] * g.ndim
     index[axis] = slice(first, end, step)
-    values = g.values[tuple(index)]
+    values = g.inside[tuple(index)]
     shape = list(g.shape)
     shape[axis] = values.shape[axis]
     return BoxGradient(values, g.start, shape)
@@ -97,7 +97,7 @@ def _slice_backward(
         return NotImplemented
     start = list(g.start)
     start[axis] += first + size[axis] if first < 0 else first
-    return BoxGradient(g.values, start, size)
+    return BoxGradient(g.inside, start, size)
 
 
 # Sums and products with tensors.
@@ -110,17 +110,17 @@ def _add(_: Any, a: Any, b: Any, alpha: float = 1) -> Any:  # noqa: ANN401
     a, b = a.settled(), b.settled()
     if alpha != 1 or a.shape != b.shape:
         return NotImplemented
-    if a.start == b.start and a.values.shape == b.values.shape:
-        return BoxGradient(a.values + b.values, a.start, a.full_shape)
+    if a.start == b.start and a.inside.shape == b.inside.shape:
+        return BoxGradient(a.inside + b.inside, a.start, a.full_shape)
     ends = [max(i.stop, j.stop) for i, j in zip(a.box(), b.box(), strict=True)]
     start = [min(i, j) for i, j in zip(a.start, b.start, strict=True)]
     extent = [e - s for e, s in zip(ends, start, strict=True)]
-    if list(a.values.shape) != extent:
-        total = a.values.new_zeros(extent)
-        total[_within(a, start)] = a.values
+    if list(a.inside.shape) != extent:
+        total = a.inside.new_zeros(extent)
+        total[_within(a, start)] = a.inside
     else:
-        total = a.values.clone()
-    total[_within(b, start)] += b.values
+        total = a.inside.clone()
+    total[_within(b, start)] += b.inside
     return BoxGradient(total, start, a.full_shape)
 
 
@@ -164,7 +164,7 @@ def _pointwise(func: Any, g: Any, *others: Any, **options: Any) -> Any:  # noqa:
     tensors = [x for x in others if isinstance(x, Tensor)]
     if any(torch.broadcast_shapes(x.shape, g.shape) != g.shape for x in tensors):
         return NotImplemented
-    values = func(g.values, *(cut(x, g) for x in others), **options)
+    values = func(g.inside, *(cut(x, g) for x in others), **options)
     return BoxGradient(values, g.start, g.full_shape)
 
 
@@ -175,8 +175,8 @@ def _mm(_: Any, g: Any, matrix: Any) -> Any:  # noqa: ANN401
     if g.full_shape[-1] != g.shape[1]:
         return NotImplemented
     box = g.box()[-1]
-    values = (g.values.reshape(-1, g.values.shape[-1]) @ matrix[box]).view(
-        *g.values.shape[:-1], matrix.shape[1]
+    values = (g.inside.reshape(-1, g.inside.shape[-1]) @ matrix[box]).view(
+        *g.inside.shape[:-1], matrix.shape[1]
     )
     size = (*g.full_shape[:-1], matrix.shape[1])
     return BoxGradient(values, (*g.start[:-1], 0), size, (g.shape[0], matrix.shape[1]))
@@ -206,7 +206,7 @@ def _batch_norm_backward(
     scale = (variance + eps).rsqrt()
     scale = scale if weight is None else scale * weight
     scale = scale[g.box()[1]].view(-1, *[1] * (g.ndim - 2))
-    return BoxGradient(g.values * scale.to(g.values), g.start, g.full_shape), None, None
+    return BoxGradient(g.inside * scale.to(g.inside), g.start, g.full_shape), None, None
 
 
 def of_input_alone(mask: Sequence[bool]) -> bool:
@@ -230,12 +230,12 @@ def _layer_norm_backward(
         return NotImplemented
     g = g.settled()
     kept = g.ndim - len(normalized)
-    if g.values.shape[kept:] != g.full_shape[kept:]:
+    if g.inside.shape[kept:] != g.full_shape[kept:]:
         return NotImplemented
     # The operation reads memory in order.
     parts = [cut(tensor, g).contiguous() for tensor in (x, mean, inverse)]
     gradient, *_ = func(
-        g.values.contiguous(), parts[0], normalized, *parts[1:], weight, bias, list(mask)
+        g.inside.contiguous(), parts[0], normalized, *parts[1:], weight, bias, list(mask)
     )
     return BoxGradient(gradient, g.start, g.full_shape), None, None
 
@@ -263,7 +263,7 @@ def _attention_backward(
     g = g.settled()
     if any(
         n != s
-        for i, (n, s) in enumerate(zip(g.values.shape, g.full_shape, strict=True))
+        for i, (n, s) in enumerate(zip(g.inside.shape, g.full_shape, strict=True))
         if i != 2
     ):
         return NotImplemented
@@ -277,9 +277,9 @@ def _attention_backward(
         mask = attn_mask if attn_mask.shape[-2] == 1 else attn_mask[..., rows, :]
         scores = scores + mask
     p = scores.softmax(-1)
-    to_value = p.transpose(2, 3) @ g.values
-    to_weights = g.values @ value.transpose(2, 3)
-    mean = (g.values * out[:, :, rows]).sum(-1, keepdim=True)
+    to_value = p.transpose(2, 3) @ g.inside
+    to_weights = g.inside @ value.transpose(2, 3)
+    mean = (g.inside * out[:, :, rows]).sum(-1, keepdim=True)
     to_scores = (to_weights - mean).mul_(p).mul_(scale)
     to_query = to_scores @ key
     to_key = to_scores.transpose(2, 3) @ query[:, :, rows]

@@ -165,8 +165,8 @@ class _BoxedSum(torch.autograd.Function):
         return (x[:, :, position[0], position[1]] * signs).sum()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
-        values = (_FACTOR * gradient * ctx.signs).view(1, -1, 1, 1)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
+        values = (_FACTOR * gradients[0] * ctx.signs).view(1, -1, 1, 1)
         values = values.expand(ctx.shape[0], -1, 1, 1)
         return BoxGradient(values, (0, 0, *ctx.position), ctx.shape), None, None
 

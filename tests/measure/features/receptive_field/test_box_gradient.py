@@ -267,7 +267,7 @@ class BoxesOfConvolutions(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.convolution_backward.default:
-            self.sides.append(tuple(result[0].values.shape[2:]))
+            self.sides.append(tuple(result[0].inside.shape[2:]))
         return result
 
 
@@ -305,5 +305,5 @@ def test_a_view_of_a_box_has_the_values_of_the_full_tensor(seed):
 def test_a_view_of_whole_rows_is_a_box():
     gradient = BoxGradient(torch.rand(2, 2, 6), (0, 3, 0), (2, 8, 6))
     viewed = gradient.view(2, 48)
-    assert (viewed.start, tuple(viewed.values.shape)) == ((0, 18), (2, 12))
-    assert viewed.view(2, 8, 6).values.shape == gradient.values.shape
+    assert (viewed.start, tuple(viewed.inside.shape)) == ((0, 18), (2, 12))
+    assert viewed.view(2, 8, 6).inside.shape == gradient.inside.shape
