@@ -56,8 +56,11 @@ def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 def _moments(fields: Float[np.ndarray, "b h w"]) -> Float[np.ndarray, "5 b"]:
     """1, mass, and mass times row, column and squared distance, of each image's field."""
     row, column = _places(*fields.shape[1:])
-    factors = (np.ones_like(fields[0]), row, column, row**2 + column**2)
-    return np.stack([np.ones(len(fields)), *((fields * f).sum((1, 2)) for f in factors)])
+    of_rows, of_columns = fields.sum(2), fields.sum(1)
+    row = row[:, 0]
+    squares = of_rows @ row**2 + of_columns @ column**2
+    ones = np.ones(len(fields))
+    return np.stack([ones, of_rows.sum(1), of_rows @ row, of_columns @ column, squares])
 
 
 def sigma_of_images(fields: Mapping[Block, Fields], sizes: ReceptiveField) -> PerImage:
@@ -100,7 +103,7 @@ def _extent(fields: Fields) -> dict[str, float]:
     squares, images = np.array([(influence**2).sum()]), np.array([float(len(influence))])
     variance_error = standard_error(np.zeros(1), squares, images).item()  # 0 for one pixel
     middle = row + (height - 1) / 2, column + (width - 1) / 2
-    sides = {t: _side(fields.total, (row, column), t / 100) for t in (20, 30, 50, 95, 99)}
+    sides = _sides(fields.total, (row, column), (20, 30, 50, 95, 99))
     areas = {t: _inside((height, width), middle, sides[t]) for t in (20, 30, 50, 99)}
     return {
         "sigma": sigma,
@@ -128,20 +131,21 @@ def _variance_influence(moments: Float[np.ndarray, "5 n"]) -> Float[np.ndarray, 
     return part @ moments / mean_mass
 
 
-def _side(
-    total: Float[np.ndarray, "h w"], middle: tuple[float, float], threshold: float
-) -> float:
-    """Side of the smallest square about `middle` whose pixels hold this share of the field."""
+def _sides(
+    total: Float[np.ndarray, "h w"], middle: tuple[float, float], percents: Sequence[int]
+) -> dict[int, float]:
+    """Sides of the smallest squares about `middle` that hold these shares of the field."""
     row, column = _places(*total.shape)
     # Rounded, so that pixels of one ring have equal distances despite rounding of the middle.
     distance = np.maximum(abs(row - middle[0]), abs(column - middle[1])).round(6).ravel()
     order = distance.argsort()
     held = total.ravel()[order].cumsum()
     if not held[-1] > 0:
-        return np.nan
+        return dict.fromkeys(percents, np.nan)
     # One part in 10^9 is rounding: a ring that just holds the threshold does hold it.
-    first = np.searchsorted(held, threshold * held[-1] * (1 - 1e-9))
-    return 2 * distance[order[first]].item() + 1
+    shares = np.array(percents) / 100 * held[-1] * (1 - 1e-9)
+    farthest = distance[order[np.searchsorted(held, shares)]]
+    return dict(zip(percents, (2 * farthest + 1).tolist(), strict=True))
 
 
 def _inside(image: tuple[int, int], middle: tuple[float, float], side: float) -> float:
