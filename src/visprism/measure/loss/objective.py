@@ -22,11 +22,17 @@ from visprism.measure.batches import (
     on_device,
 )
 from visprism.measure.inference.batch_norm_folding import Pair, foldable, folded
+from visprism.measure.inference.memory_format import same_in_channels_last, to_channels_last
 from visprism.measure.loss.batch_norm import BatchNorm, check_batch_norm
 from visprism.measure.loss.double_backward import differentiable
 from visprism.measure.loss.losses import Loss, cross_entropy, losses_of
 from visprism.measure.loss.parameter_selection import Selection, selected
 from visprism.measure.loss.pointwise import CachedDerivatives
+
+# Numbers in the kernels for each number in the images of a batch up to which channels last is
+# faster. A product takes 0.87 of the time at 5 (ResNet-20 at 32x32) and 1.3 times as long at 56
+# (ResNet-18 at 64x64).
+_KERNELS_PER_PIXEL = 10
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,7 @@ class Objective:
     decay: Float[Tensor, " p"] = field(init=False, repr=False)  # wd where theta decays, or 0
     folds: tuple[Pair, ...] = field(init=False, repr=False)
     image_shape: tuple[int, ...] = field(init=False, repr=False)
+    channels_last: bool = field(init=False, repr=False)  # memory format of the images
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -147,6 +154,11 @@ class Objective:
         object.__setattr__(self, "decay", decay.to(tensors[names[0]]))
         object.__setattr__(self, "folds", foldable(self.model, trial) if frozen else ())
         object.__setattr__(self, "image_shape", tuple(pixels(images).shape[1:]))
+        last = _gains_from_channels_last(self.model, images, device)
+        if last:
+            with as_written():
+                last = same_in_channels_last(self.model, trial)
+        object.__setattr__(self, "channels_last", last)
 
     def __len__(self) -> int:
         """Number of parameters P."""
@@ -214,6 +226,7 @@ class Objective:
 
     def logits(self, leaves: Mapping[str, Tensor], images: Images) -> Tensor:
         """Logits of the images, with `leaves` in place of parameters."""
+        images = to_channels_last(images) if self.channels_last else images
         with CachedDerivatives():
             return self.plain_logits(leaves, images)
 
@@ -353,6 +366,19 @@ def weights_of_examples(
             f"{tuple(weight.shape)}"
         )
     return weight.to(losses)
+
+
+def _gains_from_channels_last(model: nn.Module, images: Images, device: torch.device) -> bool:
+    """Whether Hessian-vector products of these images are faster in channels last.
+
+    On a CPU the convolutions are, but each kernel larger than 1x1 is copied into this format,
+    which takes longer than it saves where the kernels are large beside the feature maps.
+    """
+    kernels = [m.weight for m in model.modules() if isinstance(m, nn.Conv2d)]
+    if device.type != "cpu" or not kernels:
+        return False
+    copied = sum(kernel.numel() for kernel in kernels if kernel[0, 0].numel() > 1)
+    return copied < _KERNELS_PER_PIXEL * pixels(images).numel()
 
 
 def _first_batch(batches: Iterable) -> tuple[Images, Tensor]:

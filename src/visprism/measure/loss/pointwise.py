@@ -14,6 +14,11 @@ from torch.autograd import Function
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from visprism.measure.loss.convolution import (
+    CONVOLUTIONS,
+    convolution,
+    is_plain_convolution,
+)
 from visprism.measure.loss.layer_norm import layer_norm
 
 SMOOTH = (
@@ -50,15 +55,36 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
 
 
 class CachedDerivatives(TorchFunctionMode):
-    """Inside, smooth activations and LayerNorms store their derivatives in the graph."""
+    """Inside, a second backward pass costs less.
+
+    Smooth activations and LayerNorms store their derivatives in the graph, and second
+    derivatives of convolutions are those of `convolution`.
+    """
 
     def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
         kwargs = kwargs or {}
         if func is functional.layer_norm:
             return layer_norm(*args, **kwargs)
+        if func in CONVOLUTIONS:
+            return _convolved(func, *args, **kwargs)
         if func not in SMOOTH or not args[0].requires_grad or kwargs.pop("inplace", False):
             return func(*args, **kwargs)
         return _Pointwise.apply(args[0], lambda x: func(x, *args[1:], **kwargs))
+
+
+def _convolved(
+    func: Callable[..., Tensor],
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,  # noqa: ANN401
+    padding: Any = 0,  # noqa: ANN401
+    *options: Any,  # noqa: ANN401
+    **named: Any,  # noqa: ANN401
+) -> Tensor:
+    plain = is_plain_convolution(input, weight, padding)
+    run = convolution if plain else func
+    return run(input, weight, bias, stride, padding, *options, **named)
 
 
 class _Pointwise(Function):
