@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import CodeType
-from typing import Any, get_args
+from typing import Any, ForwardRef, Literal, get_args, get_origin
 
 import jaxtyping
 
@@ -46,8 +46,16 @@ def _is_plain(function: object) -> bool:
     """
     if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
         return False
-    has_names = any(isinstance(a, str) for a in function.__annotations__.values())
+    has_names = any(map(_is_named, function.__annotations__.values()))
     return not has_names and not inspect.isgeneratorfunction(function)
+
+
+def _is_named(annotation: object) -> bool:
+    """Whether an annotation is a name, or has one within."""
+    if isinstance(annotation, str | ForwardRef):
+        return True
+    parts = () if get_origin(annotation) is Literal else get_args(annotation)
+    return any(any(map(_is_named, p)) if isinstance(p, list) else _is_named(p) for p in parts)
 
 
 def _checked_by(typechecker: Callable, function: Callable) -> Callable:

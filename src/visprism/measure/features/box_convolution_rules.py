@@ -49,7 +49,7 @@ def _convolution_backward(
     else:
         options = stride, margins, dilation, False, [0, 0], groups, list(mask)
         values = func(g.inside, g.inside.new_empty(shape), weight, None, *options)[0]
-    (top, rows), (left, columns) = ((span.start, span.kept) for span in spans)
+    (top, rows), (left, columns) = ((span.start, span.within) for span in spans)
     return (
         BoxGradient(values[:, :, rows, columns], (g.start[0], 0, top, left), x.shape),
         None,
@@ -86,7 +86,7 @@ class _Span(NamedTuple):
     start: int  # first index in the input
     length: int  # of what kernels reach, with what is beyond the ends of the input
     margin: int  # beyond both ends
-    kept: slice  # what is within the input, counted behind the first margin
+    within: slice  # what is within the input, counted behind the first margin
 
 
 def _span(
@@ -119,7 +119,7 @@ def _max_pool_backward(
         for i in range(2)
     ]
     (top, height), (left, width) = (
-        (span.start, span.kept.stop - span.kept.start) for span in spans
+        (span.start, span.within.stop - span.within.start) for span in spans
     )
     indices = cut(indices, g)
     row, column = indices // x.shape[3] - top, indices % x.shape[3] - left

@@ -32,8 +32,8 @@ def _same(_: Any, g: BoxGradient, **__: Any) -> BoxGradient:  # noqa: ANN401
 
 @rule(_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default)
 def _view(_: Any, g: BoxGradient, shape: Sequence[int]) -> BoxGradient:  # noqa: ANN401
-    known = g.numel() // -prod(shape) if -1 in shape and g.numel() else 0
-    return g.viewed([known if s == -1 else s for s in shape])
+    remaining = g.numel() // -prod(shape) if -1 in shape and g.numel() else 0
+    return g.viewed([remaining if s == -1 else s for s in shape])
 
 
 @rule(_aten.permute.default)
@@ -229,8 +229,8 @@ def _layer_norm_backward(
     if not of_input_alone(mask) or not isinstance(g, BoxGradient):
         return NotImplemented
     g = g.settled()
-    kept = g.ndim - len(normalized)
-    if g.inside.shape[kept:] != g.full_shape[kept:]:
+    leading = g.ndim - len(normalized)
+    if g.inside.shape[leading:] != g.full_shape[leading:]:
         return NotImplemented
     # The operation reads memory in order.
     parts = [cut(tensor, g).contiguous() for tensor in (x, mean, inverse)]
