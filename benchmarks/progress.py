@@ -40,6 +40,7 @@ COMMANDS = {
 COLUMNS, LINES = 120, 50
 LEFT = re.compile(r"about (\d+) s left")
 SHARES = (1 / 3, 1 / 2, 2 / 3)
+SHORTEST = 10.0  # seconds of measurements whose time left, in whole seconds, is compared
 
 Moment = tuple[float, float]  # seconds from the start, and those that are said to be left
 
@@ -77,13 +78,13 @@ def measured(words: list[str]) -> dict:
         _, status = os.waitpid(process, 0)
     if os.waitstatus_to_exitcode(status):
         raise RuntimeError(f"{' '.join(words)} failed")
+    measurements = moments[-1][0] - moments[0][0] if moments else 0.0
     silences = [after - before for before, after in pairwise(changes)]
     return {
         "seconds": time.monotonic() - start,
-        "measurements": moments[-1][0] - moments[0][0] if moments else 0.0,
+        "measurements": measurements,
         "silence": max(silences),
-        # A study whose time left is not shown for long enough has no errors.
-        "errors": [error(moments, share) for share in SHARES] if len(moments) > 5 else [],
+        "errors": [error(moments, s) for s in SHARES] if measurements > SHORTEST else [],
     }
 
 

@@ -34,7 +34,7 @@ def sparsity_of(folder, model=FIRST):
 # How long a command takes.
 
 
-@pytest.mark.parametrize(("minutes", "files"), [("2", 10.0), ("0.5", 3.0)])
+@pytest.mark.parametrize(("minutes", "files"), [("2", 10.0), ("0.5", 5.0)])
 @pytest.mark.parametrize(
     "words", ["examine {} --data shapes", "sparsity {} --data shapes", "demo"]
 )

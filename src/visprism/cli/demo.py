@@ -92,9 +92,9 @@ def add(to: ArgumentParser) -> None:
     to.add_argument(
         "--minutes",
         type=minutes,
-        default=1.0,
+        default=0.9,
         metavar="N",
-        help="time budget in minutes, figures and report included, training not (default: 1)",
+        help="time budget in minutes, figures and report included, training not (default: 0.9)",
     )
     json_option(to, "answers, findings and failures")
     to.set_defaults(run=demo)

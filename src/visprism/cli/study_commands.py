@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXAMINE_HELP = "several analyses of one or more models on the same images, and a report"
 _MINUTES = 2.0  # of `examine`; a test compares it with the default in Python
-_FILES = 0.1  # part of a time budget that is left for figures and the report,
+_FILES = 1 / 6  # part of a time budget that is left for figures and the report,
 _FILES_SECONDS = 10.0  # and the most of it
 
 
@@ -222,7 +222,7 @@ def _study(
 def measurements_end(begin: float, minutes: float | None) -> float | None:
     """When measurements must end, so that a command that began then ends within its budget.
 
-    A tenth of the budget, at most 10 s, is left for figures and the report.
+    A sixth of the budget, at most 10 s, is left for figures and the report.
 
     Args:
         begin: of the command, in seconds of `time.monotonic`.
