@@ -2,8 +2,8 @@
 
 Each case runs in a process of its own, of which the peak of resident memory is read. A study
 of 2, 6 and 12 models measures copies of one network, so that its size does not differ, and each
-of the analyses must have measured each model; passes
-over 500 to 50,000 images read the procedural shapes, and keep only what a result needs.
+of the analyses must have measured each model. Passes over 500 to 50,000 images read the
+procedural shapes, and keep only what a result needs.
 
     python benchmarks/memory.py            # prints the table
     python benchmarks/memory.py --write    # and writes benchmarks/results/memory.json
