@@ -1,5 +1,6 @@
 """Laws of the content of a report: sections come from declarations, and nothing is lost."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from visprism.results.calibration import Temperature
 from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.study import Entry
 from visprism.study.report_content import content_of
+from visprism.study.study import FROM_PYTHON
 
 KINDS = {"a": ["conv"], "b": ["attention", "mlp"]}
 
@@ -138,6 +140,24 @@ def test_the_subtitle_states_data_images_size_seed_and_date(study):
     assert subtitle.startswith("8 test images of folder:cats (8x8), seed 7, 2026-01-31. ")
     untrained = replace(study, header={**study.header, "untrained": ["b"]})
     assert content_of(untrained).subtitle.endswith(" 1 of 2 has random weights.")
+
+
+def test_only_shipped_weights_are_looked_up(study, monkeypatch):
+    def subtitle(*sources):
+        weights = {
+            name: {"source": source, "fingerprint": ""}
+            for name, source in zip("ab", sources, strict=True)
+        }
+        return content_of(replace(study, header={**study.header, "weights": weights})).subtitle
+
+    seen = "They were trained on different numbers of images: "
+    assert seen in subtitle("resnet20.shapes", "resnet20.cifar10")
+    assert seen not in subtitle("resnet20.shapes", FROM_PYTHON)
+    # To look them up imports the zoo and timm, which takes seconds.
+    monkeypatch.setitem(sys.modules, "visprism.models.pretrained", None)
+    assert seen not in subtitle(FROM_PYTHON, FROM_PYTHON)
+    with pytest.raises(ImportError):
+        subtitle("resnet20.shapes", FROM_PYTHON)
 
 
 def test_failures_of_one_reason_are_one_omission_and_errors_come_first(study):

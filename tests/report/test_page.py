@@ -294,7 +294,7 @@ def test_processes_that_draw_do_not_search_what_they_inherit_for_garbage(study, 
     with pytest.raises(InputError, match="objects") as error:
         list(rendered(content_of(study), ["svg"], processes=2))
     assert int(str(error.value).split()[0]) > before
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before  # this process froze nothing; some may be freed
 
 
 def test_an_error_in_a_process_that_draws_is_raised(study, monkeypatch):

@@ -26,6 +26,7 @@ _STYLE = re.compile(r' style="([^"]*)"')
 _STYLED_TAG = re.compile(r'<\w+[^<>]* style="[^<>]*>')
 _BARE_GROUP = re.compile(r"<g>(<(?:path|use)\b[^>]*/>)</g>")
 _DIGITS = re.compile(r"(?<=\.\d\d)\d+")  # beyond hundredths
+_BLANKS = re.compile(r"\s+(?=[A-Za-z])|(?<=[A-Za-z])\s+")  # beside a command of a path
 _WORD = re.compile(r'(?:<use href="#g\d+"[^>]*/>){2,}')
 _TENTHS = re.compile(r"(?<=\.\d)\d+")  # beyond tenths
 _PNG = re.compile(r'(?<=data:image/png;base64,)\s*([^"]+)')
@@ -171,11 +172,12 @@ def _compact(svg: str) -> str:
 def small_png(data: str) -> str:
     """The same pixels with a palette, where these are at most 256 colors and it is smaller."""
     content = b64decode(data)
-    pixels = np.array(Image.open(io.BytesIO(content)).convert("RGBA"))
-    colors, indices = np.unique(pixels.view("<u4"), return_inverse=True)
-    if len(colors) <= _COLORS:
+    image = Image.open(io.BytesIO(content)).convert("RGBA")
+    if image.getcolors(_COLORS):  # None: there are more
+        pixels = np.array(image).view("<u4")[..., 0]
+        colors = np.unique(pixels)
         palette = colors.view(np.uint8).reshape(-1, 4)
-        picture = Image.fromarray(indices.reshape(pixels.shape[:2]).astype(np.uint8), "P")
+        picture = Image.fromarray(np.searchsorted(colors, pixels).astype(np.uint8), "P")
         picture.putpalette(palette[:, :3].tobytes())
         opaque = bool((palette[:, 3] == 255).all())
         alpha = {} if opaque else {"transparency": palette[:, 3].tobytes()}
@@ -193,4 +195,4 @@ def _without_unused_identifiers(svg: str) -> str:
 
 def _short_path(path: str) -> str:
     """The path to a hundredth of a point, without needless blanks."""
-    return re.sub(r"\s*([A-Za-z])\s*", r"\1", _DIGITS.sub("", path)).strip()
+    return _BLANKS.sub("", _DIGITS.sub("", path)).strip()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 import jinja2
@@ -69,7 +70,7 @@ class PageFigures:
         by_model: dict[str, list[str]] = {}
         for model, results in self.content.results().items():
             columns = [r.columns()["block"].tolist() for r in results if "block" in r.infos()]
-            names = dict.fromkeys(str(name) for column in columns for name in column)
+            names = dict.fromkeys(chain.from_iterable(columns))
             by_model[model] = [name for name in names if name]
         return {model: names for model, names in by_model.items() if names}
 

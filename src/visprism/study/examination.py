@@ -22,7 +22,7 @@ from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code
 from visprism.study.pace import Pace
 from visprism.study.plan import Plan, Step, minutes_with_room, plan_of, step_of
 from visprism.study.store import Store, key_of
-from visprism.study.study import Entry, Failure, Kind, Study
+from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
 from visprism.study.workload import Workload
 
@@ -109,7 +109,7 @@ class Examination:
         """Where the weights of each model come from, and the fingerprint of the model."""
         return {
             subject.name: {
-                "source": subject.spec or "a module from Python",
+                "source": subject.spec or FROM_PYTHON,
                 "fingerprint": self.identities.get(subject.name, ("", 0))[0],
             }
             for subject in self.subjects

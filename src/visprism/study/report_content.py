@@ -2,16 +2,19 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.core.provenance import Provenance
 from visprism.data.image_set import DATA
-from visprism.models.pretrained import pretrained_cards
 from visprism.report import Chapter, Content, Omission, chapters_of
 from visprism.report.content import label_of
 from visprism.study.report_table import ReportTable
 from visprism.study.store import file_names
-from visprism.study.study import Entry, Study
+from visprism.study.study import FROM_PYTHON, Entry, Study
+
+if TYPE_CHECKING:
+    from visprism.models.pretrained import PretrainedCard
 
 _MOST_NAMES = 3  # of models in a title
 
@@ -119,16 +122,27 @@ def _weights_text(study: Study) -> str:
 
 def _training_text(study: Study) -> str:
     """How the models whose weights ship with the package were trained."""
+    return "; ".join(
+        f"{name}: {card.train_images:,} images of {card.data}, {card.epochs} "
+        f"epoch{'' if card.epochs == 1 else 's'} of the recipe {card.recipe!r}, "
+        f"accuracy {card.accuracy:.1%} on {card.test_images:,} test images"
+        for name, card in _cards(study).items()
+    )
+
+
+def _cards(study: Study) -> "dict[str, PretrainedCard]":
+    """Of each model whose weights ship with the package."""
+    sources = {
+        name: stored["source"]
+        for name, stored in study.header.get("weights", {}).items()
+        if stored["source"] != FROM_PYTHON
+    }
+    if not sources:
+        return {}
+    from visprism.models.pretrained import pretrained_cards  # imports timm: seconds
+
     cards = pretrained_cards()
-    texts = []
-    for name, stored in study.header.get("weights", {}).items():
-        if card := cards.get(stored["source"]):
-            texts.append(
-                f"{name}: {card.train_images:,} images of {card.data}, {card.epochs} "
-                f"epoch{'' if card.epochs == 1 else 's'} of the recipe {card.recipe!r}, "
-                f"accuracy {card.accuracy:.1%} on {card.test_images:,} test images"
-            )
-    return "; ".join(texts)
+    return {name: cards[source] for name, source in sources.items() if source in cards}
 
 
 def _data_text(origin: Provenance) -> str:
@@ -185,13 +199,7 @@ def _subtitle(study: Study) -> str:
 
 def _unequal_training(study: Study) -> str:
     """A remark where models whose training is known saw different numbers of images."""
-    cards = pretrained_cards()
-    card_of = {
-        name: cards[stored["source"]]
-        for name, stored in study.header.get("weights", {}).items()
-        if stored["source"] in cards
-    }
-    number_of = {name: c.train_images * c.epochs for name, c in card_of.items()}
+    number_of = {name: c.train_images * c.epochs for name, c in _cards(study).items()}
     if len(set(number_of.values())) < 2:
         return ""
     seen = (f"{number:,} ({name})" for name, number in number_of.items())

@@ -18,6 +18,7 @@ from visprism.study.rows import Row
 from visprism.study.table import comparison_rows, pairs_of
 
 Kind = Literal["failed", "skipped", "no time"]
+FROM_PYTHON = "a module from Python"  # the source of weights that no name stands for
 
 
 @dataclass(frozen=True)
