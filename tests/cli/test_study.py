@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import visprism as vp
+from visprism.analyses import ANALYSES
 from visprism.cli import main
 from visprism.cli.study_commands import measurements_end
 from visprism.core.errors import InputError
@@ -34,12 +35,19 @@ def sparsity_of(folder, model=FIRST):
 # How long a command takes.
 
 
-@pytest.mark.parametrize(("minutes", "files"), [("2", 10.0), ("0.5", 5.0)])
 @pytest.mark.parametrize(
-    "words", ["examine {} --data shapes", "sparsity {} --data shapes", "demo"]
+    ("words", "minutes", "models", "analyses"),
+    [
+        ("sparsity {0} --data shapes", "2", 1, 1),
+        ("sparsity {0} {1} --data shapes", "2", 2, 1),
+        ("examine {0} {1} --data shapes --analyses sparsity,variance", "2", 2, 2),
+        ("examine {0} --data shapes", "2", 1, None),
+        ("demo", "2", 2, None),
+        ("demo", "0.3", 2, None),  # a third of the budget is less
+    ],
 )
 def test_measurements_leave_time_for_files_within_the_budget(
-    monkeypatch, tmp_path, minutes, files, words
+    monkeypatch, tmp_path, words, minutes, models, analyses
 ):
     runs = []
 
@@ -49,15 +57,16 @@ def test_measurements_leave_time_for_files_within_the_budget(
 
     monkeypatch.setattr("visprism.study.examine", examine)
     begin = time.monotonic()
-    assert (
-        main([*words.format(FIRST).split(), "--minutes", minutes, "--out", f"{tmp_path}"]) == 2
-    )
+    given = words.format(FIRST, SECOND).split()
+    assert main([*given, "--minutes", minutes, "--out", f"{tmp_path}"]) == 2
     budget = 60 * float(minutes)
+    analyses = analyses or len(ANALYSES.chosen(None))
+    files = min(1 + 0.2 * models * analyses, budget / 3)
     assert begin + budget - files <= runs[0].deadline <= time.monotonic() + budget - files
 
 
 def test_a_command_without_a_budget_has_no_deadline():
-    assert measurements_end(time.monotonic(), None) is None
+    assert measurements_end(time.monotonic(), None, models=2, analyses=3) is None
 
 
 # What is written.

@@ -3,7 +3,11 @@
 import logging
 import os
 import resource
+import subprocess
+import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,7 @@ from torch import nn
 from unusual_modules import NETWORKS, SIDE, built
 
 from visprism.core import memory
-from visprism.core.memory import map_weights
+from visprism.core.memory import map_weights, reused_memory
 
 pytestmark = pytest.mark.skipif(not memory._LINUX, reason="needs Linux")
 
@@ -189,3 +193,103 @@ def test_without_a_folder_for_temporary_files_the_weights_stay_in_memory(
     with caplog.at_level(logging.WARNING):
         assert map_weights(large(8), "large") is None
     assert "No usable temporary directory" in caplog.text
+
+
+# ---------------------------------------------------------------- memory that is reused
+
+BLOCK = 64 * MIB  # more than the C library keeps of its own accord
+settable = pytest.mark.skipif(
+    not memory._settable(), reason="needs the C library of GNU with its own settings"
+)
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    """The settings of the C library, in the order in which they are made."""
+    made = []
+    monkeypatch.setattr(memory, "_set", made.append)
+    return made
+
+
+BLOCKS = f"""
+import resource, torch
+from visprism.core.memory import reused_memory
+
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(8):
+        torch.zeros({BLOCK // 4}).add_(1)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1])
+
+torch.zeros(2).add_(1)
+before = resident()
+print(pages())
+with reused_memory():
+    pages()
+    print(pages(), resident() - before)
+print(resident() - before)
+"""
+
+
+@settable
+def test_a_block_that_is_freed_is_reused_inside_and_leaves_at_the_end():
+    """In a process of its own: what others have freed is there to be reused."""
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKS], capture_output=True, text=True, check=True
+    )
+    outside, inside, kept, left = map(int, done.stdout.split())
+    pages = BLOCK / os.sysconf("SC_PAGE_SIZE")
+    assert outside > 0.9 * 8 * pages
+    assert inside < 0.1 * 8 * pages
+    assert kept > 0.9 * pages
+    assert left < 0.1 * pages
+
+
+@settable
+def test_the_outermost_call_decides_in_all_threads(settings):
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with reused_memory():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    with reused_memory():
+        thread.start()
+        inside.wait()
+        with reused_memory():
+            pass
+    before = list(settings)
+    leave.set()
+    thread.join()
+    assert before == [memory._REUSE]
+    assert settings == [memory._REUSE, memory._USUAL]
+
+
+@settable
+def test_an_error_ends_it(settings):
+    with pytest.raises(ValueError, match="wrong"), reused_memory():
+        raise ValueError("wrong")
+    assert settings == [memory._REUSE, memory._USUAL]
+
+
+@settable
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MALLOC_MMAP_THRESHOLD_", "131072"), ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1")],
+)
+def test_settings_of_the_user_stay(monkeypatch, settings, name, value):
+    monkeypatch.setenv(name, value)
+    with reused_memory():
+        pass
+    assert settings == []
+
+
+def test_large_blocks_of_other_threads_are_allocated():
+    with reused_memory(), ThreadPoolExecutor(2) as threads:
+        sums = threads.map(lambda n: torch.ones(BLOCK // 4).sum().item() * n, range(1, 5))
+        assert list(sums) == [BLOCK / 4 * n for n in range(1, 5)]

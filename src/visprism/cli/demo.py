@@ -35,6 +35,7 @@ def demo(arguments: Namespace) -> int:
 
 def _examined(arguments: Namespace, status: "StatusLine", progress: "Progress") -> "Study":
     """The study, whose files are written."""
+    from visprism.analyses import ANALYSES
     from visprism.cli.study_commands import measurements_end, resumable
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
@@ -50,7 +51,9 @@ def _examined(arguments: Namespace, status: "StatusLine", progress: "Progress") 
         models, begin = dict(SHIPPED), arguments.begin
         if arguments.train:
             models, begin = _trained(arguments.out, run), time.monotonic()
-        deadline = measurements_end(begin, arguments.minutes)
+        deadline = measurements_end(
+            begin, arguments.minutes, models=len(models), analyses=len(ANALYSES.chosen(None))
+        )
         study = examine(
             models,
             "shapes",

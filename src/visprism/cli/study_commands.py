@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 EXAMINE_HELP = "several analyses of one or more models on the same images, and a report"
 _MINUTES = 2.0  # of `examine`; a test compares it with the default in Python
-_FILES = 1 / 6  # part of a time budget that is left for figures and the report,
-_FILES_SECONDS = 10.0  # and the most of it
+# What a time budget leaves for files: for the page and for the figures of each analysis of each
+# model, in seconds on two cores, and the largest part of the budget.
+_PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
 
 
 def add_examine(to: ArgumentParser) -> None:
@@ -163,6 +164,7 @@ def _examined(
     progress: "Progress",
 ) -> "tuple[Study, bool]":
     """The study, and whether this process is the first, which has written its files."""
+    from visprism.analyses import ANALYSES
     from visprism.core.devices import Compute
     from visprism.core.processes import processes, rank
     from visprism.core.provenance import Provenance
@@ -170,12 +172,15 @@ def _examined(
     from visprism.study.console import study_listener
     from visprism.study.files import write_files
 
+    number = len(ANALYSES.chosen(analyses, options))
     run = Run(
         compute=Compute(arguments.device, arguments.precision),
         seed=arguments.seed,
         progress=progress,
         provenance=Provenance(command=arguments.command),
-        deadline=measurements_end(arguments.begin, arguments.minutes),
+        deadline=measurements_end(
+            arguments.begin, arguments.minutes, models=len(arguments.models), analyses=number
+        ),
     )
     with resumable(arguments.out), processes(run.compute):
         study = _study(arguments, analyses, options, run, study_listener(status))
@@ -219,19 +224,24 @@ def _study(
     )
 
 
-def measurements_end(begin: float, minutes: float | None) -> float | None:
+def measurements_end(
+    begin: float, minutes: float | None, *, models: int, analyses: int
+) -> float | None:
     """When measurements must end, so that a command that began then ends within its budget.
 
-    A sixth of the budget, at most 10 s, is left for figures and the report.
+    For figures and the report it leaves 1 s and 0.2 s for each analysis of each model, at most
+    a third of the budget.
 
     Args:
         begin: of the command, in seconds of `time.monotonic`.
         minutes: time budget of the command; None for no limit.
+        models: number of models.
+        analyses: number of analyses.
     """
     if minutes is None:
         return None
-    seconds = 60.0 * minutes
-    return begin + seconds - min(_FILES * seconds, _FILES_SECONDS)
+    budget = 60.0 * minutes
+    return begin + budget - min(_PAGE + _FIGURES * models * analyses, _FILES * budget)
 
 
 @contextmanager

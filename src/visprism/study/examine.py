@@ -10,6 +10,7 @@ from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
 from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
+from visprism.core.memory import reused_memory
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
@@ -80,7 +81,7 @@ def examine(
         raise InputError(f"minutes must be a positive number or None, got {minutes!r}")
     if on_error not in ("record", "raise"):
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
-    with reported(run, listener) as (run, notify):
+    with reused_memory(), reported(run, listener) as (run, notify):
         begin = time.monotonic()
         chosen = ANALYSES.chosen(analyses, options)
         candidates = candidates_of(models, pretrained=pretrained, seed=run.seed)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
+from visprism.core.memory import reused_memory
 from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
@@ -99,7 +100,7 @@ def fit(
     _check(train, recipe, teacher, checkpoint_minutes, folder, sharded=sharded)
     run = _run_of_recipe(run, recipe)
     check_optimizer(recipe, run.compute)
-    with processes(run.compute), ExitStack() as stack:
+    with processes(run.compute), reused_memory(), ExitStack() as stack:
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
         metrics = EpochMetrics()
         monitor = curvature_monitor(engine, train, run)

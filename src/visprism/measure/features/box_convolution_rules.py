@@ -95,6 +95,8 @@ def _span(
     first = g.start[2 + axis] * stride - padding
     length = (g.inside.shape[2 + axis] - 1) * stride + dilation * (kernel - 1) + 1
     low, high = max(0, -first), max(0, first + length - size)
+    if max(low, high) >= length:
+        raise NotImplementedError("all that the gradient belongs to is padding")
     margin = min(low, high)
     return _Span(first + low, length, margin, slice(low - margin, length - margin - high))
 

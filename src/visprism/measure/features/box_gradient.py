@@ -3,8 +3,9 @@
 The gradient of one position of a feature map is zero nearly everywhere in the layers just
 before it. A `BoxGradient` holds the values inside of a box alone. Autograd passes it from
 operation to operation as any gradient; those of `box_rules` compute what is inside of the box
-of their result, so that zeros cost nothing. Any other operation has the full tensor, so that
-results are those of ordinary tensors up to rounding for every model.
+of their result, so that zeros cost nothing. Other operations that are linear have the full
+tensor. Any other, such as a user's clipping of gradients, is refused: it could tell the
+gradient from a multiple of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +15,26 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_any, tree_map, tree_map_only
+from torch.utils._pytree import tree_any, tree_leaves, tree_map, tree_map_only
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}  # of aten operations; each may return NotImplemented
+
+# Names of operations that are linear in a gradient, with any other factor; in all gradients
+# together; and of autograd, which are linear in the one that they are given.
+_PRODUCTS = frozenset({"bmm", "convolution", "div", "mm", "mul"})
+# fmt: off
+_SUMS = frozenset({
+    "add", "as_strided", "cat", "clone", "col2im", "constant_pad_nd", "cumsum", "diagonal",
+    "expand", "flip", "gather", "im2col", "index", "index_add", "index_put", "index_select",
+    "masked_fill", "mean", "narrow", "neg", "new_zeros", "permute", "pixel_shuffle",
+    "pixel_unshuffle", "repeat", "reshape", "roll", "scatter", "scatter_add", "select",
+    "slice", "split", "split_with_sizes", "squeeze", "stack", "sub", "sum", "t",
+    "transpose", "tril", "triu", "unbind", "unfold", "unsqueeze", "view", "where",
+    "zeros_like", "_reshape_alias", "_to_copy", "_unsafe_index_put", "_unsafe_view",
+})
+# fmt: on
+_OF_AUTOGRAD = ("_backward", "_backward_data")
 
 
 class BoxGradient(Tensor):
@@ -166,21 +183,41 @@ def _on_full_tensors(func: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     """The result of an operation that has no rule for boxes.
 
     Raises:
-        NotImplementedError: if it changes a gradient in place.
+        NotImplementedError: if it changes a gradient in place, is not known to be linear, or
+            makes complex numbers of gradients.
     """
     if func._schema.is_mutable and tree_any(_is_box, _mutated(func, args, kwargs)):
         raise NotImplementedError(f"{func} changes a gradient in place")
+    if not _is_linear(func, args, kwargs):
+        raise NotImplementedError(f"{func} is not known to be linear in the gradients")
     args, kwargs = tree_map_only(BoxGradient, BoxGradient.dense, (args, kwargs))
     out = func(*args, **kwargs)
     if func._schema.is_mutable:
         return out
 
     def boxed(x: Any) -> Any:  # noqa: ANN401
-        if not isinstance(x, Tensor) or not x.is_floating_point():
+        if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
             return x
+        if x.is_complex():
+            raise NotImplementedError(f"{func} makes complex numbers of gradients")
         return BoxGradient(x, [0] * x.ndim, x.shape)
 
     return tree_map(boxed, out)
+
+
+def _is_linear(func: Any, args: Any, kwargs: Any) -> bool:  # noqa: ANN401
+    """Whether a multiple of the gradients is known to give that multiple of the result."""
+    name = func.overloadpacket.__name__
+    given = tree_leaves((args, kwargs))
+    gradients = sum(map(_is_box, given))
+    if name in _PRODUCTS:
+        return gradients == 1 and (name != "div" or _is_box(args[0]))
+    if name.endswith(_OF_AUTOGRAD):
+        return gradients == 1
+    constants = [x for x in given if isinstance(x, Tensor) and x.is_floating_point()]
+    constants += _arguments(func, args, kwargs, lambda a: a.name in {"other", "value"})
+    constants = [torch.as_tensor(x) for x in constants if not _is_box(x)]  # integers are places
+    return name in _SUMS and not any(bool(x.any()) for x in constants)
 
 
 def _is_box(x: object) -> bool:
@@ -189,9 +226,17 @@ def _is_box(x: object) -> bool:
 
 def _mutated(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:  # noqa: ANN401
     """The arguments that an operation changes."""
+    return _arguments(
+        func, args, kwargs, lambda a: a.alias_info is not None and a.alias_info.is_write
+    )
+
+
+def _arguments(
+    func: Any,  # noqa: ANN401
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    condition: Callable[[Any], bool],
+) -> list[Any]:
+    """The values given for those arguments of the schema that meet the condition."""
     given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
-    return [
-        given[a.name]
-        for a in func._schema.arguments
-        if a.name in given and a.alias_info is not None and a.alias_info.is_write
-    ]
+    return [given[a.name] for a in func._schema.arguments if a.name in given and condition(a)]

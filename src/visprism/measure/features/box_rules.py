@@ -96,7 +96,7 @@ def _slice_backward(
     if step != 1:
         return NotImplemented
     start = list(g.start)
-    start[axis] += first + size[axis] if first < 0 else first
+    start[axis] += min(max(first + size[axis] if first < 0 else first, 0), size[axis])
     return BoxGradient(g.inside, start, size)
 
 

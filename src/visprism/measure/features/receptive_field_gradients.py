@@ -239,11 +239,11 @@ def _boxed_gradient(center: Tensor, leaf: Tensor) -> Tensor | None:
     """The gradient without its zeros on the way; None where ordinary tensors are needed."""
     try:
         (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True, allow_unused=True)
-    except Exception:  # such as a backward pass of a user's that reads memory: a box has none
+    except Exception:  # such as a backward pass of a user's that is not linear in its gradient
         return None
-    if gradient is None:
+    if not isinstance(gradient, BoxGradient):  # none, or one that does not depend on the factor
         return None
-    dense = gradient.dense() if isinstance(gradient, BoxGradient) else gradient
+    dense = gradient.dense()
     return dense.double() / _FACTOR if torch.isfinite(dense).all() else None
 
 

@@ -12,6 +12,7 @@ from visprism.anatomy import Images, batch_size, pixels
 from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
+from visprism.core.memory import reused_memory
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled
@@ -70,7 +71,7 @@ def predict(
     parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
     largest = 0
-    with ExitStack() as stack:
+    with reused_memory(), ExitStack() as stack:
         forwards = [
             stack.enter_context(inference(member, choice, run.compute))
             for member, choice in zip(models, schedule.choices, strict=True)

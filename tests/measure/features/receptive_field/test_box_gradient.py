@@ -48,38 +48,29 @@ class SqueezeExcitation(nn.Module):
         return x * self.weights(x.mean((2, 3), keepdim=True)).sigmoid()
 
 
-class InNumPy(torch.autograd.Function):
-    """Twice the input; the backward pass leaves torch, so that it needs memory."""
+class Backward(nn.Module):
+    """The identity, whose gradient is a function of the gradient."""
 
-    @staticmethod
-    def forward(_ctx, x):
-        return 2 * x
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
 
-    @staticmethod
-    def backward(_ctx, gradient):
-        return torch.from_numpy(2 * gradient.numpy())
-
-
-class Doubled(nn.Module):
     def forward(self, x):
-        return InNumPy.apply(x)
+        x = x * 1
+        if x.requires_grad:
+            x.register_hook(self.function)
+        return x
 
 
-class InPlace(torch.autograd.Function):
-    """Twice the input; the backward pass changes a gradient in place."""
+class Slice(nn.Module):
+    """Rows from `first` to `end`."""
 
-    @staticmethod
-    def forward(_ctx, x):
-        return 2 * x
+    def __init__(self, first, end):
+        super().__init__()
+        self.rows = slice(first, end)
 
-    @staticmethod
-    def backward(_ctx, gradient):
-        return gradient.clone().mul_(2)
-
-
-class DoubledInPlace(nn.Module):
     def forward(self, x):
-        return InPlace.apply(x)
+        return x[:, :, self.rows]
 
 
 def head(channels):
@@ -228,15 +219,96 @@ def test_images_in_a_mapping(noise):
             torch.testing.assert_close(receptive_map(anatomy, images, block, (1, 5)), expected)
 
 
-@pytest.mark.parametrize("layer", [Doubled, DoubledInPlace])
-def test_a_backward_pass_that_needs_ordinary_tensors_has_them(noise, layer):
-    layers = nn.Conv2d(3, 4, 3, padding=1), layer(), nn.Conv2d(4, 4, 3, padding=1)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda g: torch.from_numpy(2 * g.numpy()),  # needs memory
+        lambda g: g.clone().mul_(2),  # in place
+        # Not linear: they differ between a gradient and its multiple.
+        lambda g: g.clamp(-0.1, 0.1),
+        torch.sign,
+        lambda g: g * g,
+        lambda g: g / (g.abs().mean() + 1),
+        lambda g: 1 / (g + 1),
+        lambda g: g + 0.1,
+        lambda g: torch.where(g.new_ones(g.shape) > 0, g, 0.1),
+        lambda g: torch.nn.functional.pad(g[..., 1:], (1, 0), value=0.1),
+        lambda g: g.masked_fill(torch.eye(9, dtype=torch.bool), 0.1),
+        torch.ones_like,
+        lambda g: torch.linspace(0, 1, g.numel(), dtype=g.dtype).view(g.shape),
+        lambda g: torch.fft.ifft2(torch.fft.fft2(g).conj()).real.clamp(-0.1, 0.1),
+    ],
+)
+def test_a_backward_pass_that_needs_ordinary_tensors_has_them(noise, function):
+    layers = (
+        nn.Conv2d(3, 4, 3, padding=1),
+        Backward(function),
+        nn.Conv2d(4, 4, 3, padding=1),
+    )
     model, images = nn.Sequential(*layers, *head(4)).double().eval(), noise(2, 3, 9, 9)
     anatomy = dissect(model, images)
     block = [block for block in anatomy if block.layout is not None][-1]
     assert boxed_gradient(anatomy, images, block, (4, 4)) is None
     expected = ordinary_map(anatomy, images, block, (4, 4))
     torch.testing.assert_close(receptive_map(anatomy, images, block, (4, 4)), expected)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda g: 2 * g - g / 3,
+        lambda g: g.flip(3).roll(1, 2),
+        lambda g: torch.where(torch.eye(9, dtype=torch.bool), g, 0.0),
+        lambda g: g - g.mean((2, 3), keepdim=True),
+        lambda g: torch.cat([g[..., 5:], g[..., :5]], 3),
+        lambda g: torch.nn.functional.conv2d(
+            g, torch.ones(4, 1, 3, 3, dtype=g.dtype), padding=1, groups=4
+        ),
+    ],
+)
+def test_a_linear_backward_pass_has_boxes(noise, function):
+    layers = (
+        nn.Conv2d(3, 4, 3, padding=1),
+        Backward(function),
+        nn.Conv2d(4, 4, 3, padding=1),
+    )
+    model, images = nn.Sequential(*layers, *head(4)).double().eval(), noise(2, 3, 9, 9)
+    anatomy = dissect(model, images)
+    block = [block for block in anatomy if block.layout is not None][-1]
+    boxed = boxed_gradient(anatomy, images, block, (4, 4))
+    assert boxed is not None
+    expected = ordinary_map(anatomy, images, block, (4, 4))
+    torch.testing.assert_close(boxed.abs().sum(1), expected)
+
+
+@pytest.mark.parametrize("first", [None, 2, -3, -8, -9, -12, -30])
+@pytest.mark.parametrize("end", [None, 7, 30, -1])
+def test_slices(noise, first, end):
+    layers = nn.Conv2d(3, 4, 3, padding=1), Slice(first, end), nn.Conv2d(4, 4, 3, padding=1)
+    model, images = nn.Sequential(*layers, *head(4)).double().eval(), noise(2, 3, 9, 9)
+    anatomy = dissect(model, images)
+    block = [block for block in anatomy if block.layout is not None][-1]
+    for row in range(block.shape[-2]):
+        boxed = boxed_gradient(anatomy, images, block, (row, 4))
+        assert boxed is not None
+        expected = ordinary_map(anatomy, images, block, (row, 4))
+        torch.testing.assert_close(boxed.abs().sum(1), expected)
+
+
+@pytest.mark.parametrize("padding", [4, 5, 6])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_positions_that_see_padding_alone(noise, padding, kernel):
+    layers = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, kernel, padding=padding)
+    model = nn.Sequential(*layers, nn.Conv2d(4, 4, 3, padding=1), *head(4)).double().eval()
+    images = noise(1, 3, 5, 5)
+    anatomy = dissect(model, images)
+    block = [block for block in anatomy if block.layout is not None][-1]
+    for row in range(block.shape[-2]):
+        for column in (0, block.shape[-1] // 2, block.shape[-1] - 1):
+            expected = ordinary_map(anatomy, images, block, (row, column))
+            weight = receptive_map(anatomy, images, block, (row, column))
+            torch.testing.assert_close(weight, expected)
+    assert expected.max() == 0  # the last one
 
 
 def test_small_gradients_are_those_of_double_precision(noise):
