@@ -160,14 +160,18 @@ def test_layer_norm_is_that_of_its_formula_for_any_shape(shape):
 
 
 @pytest.mark.parametrize(
-    ("shape", "size", "match"),
-    [((2, 1), 5, "expected input with shape"), ((2, 5), 1, "weight to be of same shape")],
-    ids=["input", "weight"],
+    ("shape", "normalized_shape", "size", "match"),
+    [
+        ((2, 1), [5], 5, "expected input with shape"),
+        ((2, 5), [5], 1, "weight to be of same shape"),
+        ((2, 5), [4], 5, "weight to be of same shape"),
+    ],
+    ids=["input", "weight", "normalized shape"],
 )
-def test_errors_of_layer_norm_are_those_of_torch(shape, size, match):
+def test_errors_of_layer_norm_are_those_of_torch(shape, normalized_shape, size, match):
     x, weight, bias = tensor(shape, "x"), tensor((size,), "w"), tensor((size,), "b")
     with CachedDerivatives(), pytest.raises(RuntimeError, match=match):
-        functional.layer_norm(x, [5], weight, bias)
+        functional.layer_norm(x, normalized_shape, weight, bias)
 
 
 def test_layer_norm_with_parameters_of_another_type_is_that_of_torch():
