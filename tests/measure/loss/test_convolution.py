@@ -3,6 +3,7 @@
 The evidence is the gradient of a gradient by torch's own convolutions.
 """
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -22,6 +23,7 @@ CASES = {
     "same": ((2, 4, 6, 6), (5, 4, 3, 3), {"padding": "same"}),
     "1d": ((2, 4, 9), (5, 4, 3), {"stride": 2}),
     "3d": ((2, 2, 4, 4, 4), (3, 2, 3, 3, 3), {"padding": 1}),
+    "NumPy stride": ((2, 4, 6, 6), (5, 4, 3, 3), {"stride": np.int64(2)}),
     "no batch": ((4, 6, 6), (5, 4, 3, 3), {"padding": 1}),
 }
 
@@ -134,6 +136,27 @@ def by_jacobian(model, images, targets, parameters, parts):
     ).reshape(len(flat), len(flat))
     vector = torch.cat([part.flatten() for part in parts])
     return [flat.T @ (curvature @ (flat @ vector))]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_complex_convolutions_are_those_of_torch(bias):
+    shapes = (2, 3, 5, 5), (4, 3, 3, 3), (4,)
+    inputs = [
+        torch.randn(s, generator=stream(0, *s), dtype=torch.complex128, requires_grad=True)
+        for s in shapes[: 2 + bias]
+    ]
+
+    def products():
+        y = functional.conv2d(*inputs, padding=1)
+        gradient = torch.autograd.grad((y.abs() ** 3).sum(), inputs, create_graph=True)
+        vectors = [torch.ones_like(g) for g in gradient]
+        return y, *gradient, *torch.autograd.grad(gradient, inputs, vectors)
+
+    expected = products()
+    with CachedDerivatives():
+        ours = products()
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
 
 def test_automatic_casts_of_a_model_are_those_of_torch():

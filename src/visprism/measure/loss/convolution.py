@@ -7,7 +7,8 @@ both are the same sums (torch 2.15).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch.autograd import Function
 from torch.autograd.graph import Node
 from torch.nn import functional
 
+Size = SupportsIndex | Sequence[SupportsIndex]  # an integer of Python, NumPy or torch
 Options = tuple[list[int], list[int], list[int], bool, list[int], int]
 
 _convolution = torch.ops.aten.convolution.default
@@ -27,9 +29,9 @@ def convolution(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor:
     """`torch.nn.functional.conv2d` of a batch, or that of one or three dimensions."""
@@ -39,14 +41,18 @@ def convolution(
 
 
 def is_plain_convolution(x: Tensor, weight: Tensor, padding: object) -> bool:
-    """Whether `convolution` can compute it: a batch, numeric padding, no automatic casts."""
+    """Whether `convolution` can compute it.
+
+    A batch of real numbers, padding in pixels, no automatic casts.
+    """
     batch = x.ndim == weight.ndim and not isinstance(padding, str)
     derived = x.requires_grad or weight.requires_grad
-    return batch and derived and not torch.is_autocast_enabled(x.device.type)
+    casts = torch.is_autocast_enabled(x.device.type)
+    return batch and derived and x.is_floating_point() and not casts
 
 
-def _sizes(size: int | Sequence[int], dimensions: int) -> list[int]:
-    sizes = [size] if isinstance(size, int) else list(size)
+def _sizes(size: Size, dimensions: int) -> list[int]:
+    sizes = [index(n) for n in size] if isinstance(size, Sequence) else [index(size)]
     return sizes * dimensions if len(sizes) == 1 else sizes
 
 

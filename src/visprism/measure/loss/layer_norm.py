@@ -18,16 +18,25 @@ from torch.nn import functional
 
 
 def layer_norm(
-    x: Tensor,
+    input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
     """`torch.nn.functional.layer_norm`, with cached derivatives over the last axis."""
-    if len(normalized_shape) != 1 or weight is None or bias is None or not x.requires_grad:
-        return functional.layer_norm(x, normalized_shape, weight, bias, eps)
-    return _LayerNorm.apply(x, weight, bias, eps)
+    last_axis = tuple(normalized_shape) == input.shape[-1:]
+    derived = input.requires_grad and input.numel() > 0
+    if last_axis and derived and _have_its_type(input, weight, bias):
+        return _LayerNorm.apply(input, weight, bias, eps)
+    return functional.layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def _have_its_type(x: Tensor, *parameters: Tensor | None) -> bool:
+    """Whether all parameters are present, with the size of the last axis and the type of x."""
+    return x.is_floating_point() and all(
+        p is not None and p.shape == x.shape[-1:] and p.dtype == x.dtype for p in parameters
+    )
 
 
 class _LayerNorm(Function):
@@ -59,11 +68,10 @@ class _Derivative(Function):
         scaled = grad * weight
         along = (scaled * normal).mean(-1, keepdim=True)
         ctx.save_for_backward(grad, weight, normal, rate, scaled, along)
-        rows = grad.flatten(0, -2)
         return (
             _centered(scaled, normal, along, rate),
-            (rows * normal.flatten(0, -2)).sum(0),
-            rows.sum(0),
+            (grad * normal).sum_to_size(weight.shape),
+            grad.sum_to_size(weight.shape),
         )
 
     @staticmethod
@@ -73,7 +81,7 @@ class _Derivative(Function):
         mean_v = (v * normal).mean(-1, keepdim=True)
         onto = _centered(v, normal, mean_v, rate)  # B(v)
         to_grad = torch.addcmul(v_bias, normal, v_weight).addcmul_(onto, weight)
-        to_weight = (grad * onto).flatten(0, -2).sum(0)
+        to_weight = (grad * onto).sum_to_size(weight.shape)
         # Of <v, B(g)>: first through n, which B applied to its gradient takes back to x, then
         # through r, where d r / d x = -r^2 n / D.
         through = (v * along).addcmul_(scaled, mean_v).mul_(-rate).addcmul_(grad, v_weight)
