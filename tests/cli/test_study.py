@@ -272,16 +272,46 @@ def test_ctrl_c_while_files_are_written_leaves_the_old_ones(
     assert not list(tmp_path.glob(".visprism*"))
 
 
-def test_sigterm_ends_as_ctrl_c_does_with_its_own_exit_code(monkeypatch, capsys):
-    handlers = {}
-    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+@pytest.fixture
+def signal_handlers(monkeypatch):
+    """Signal handlers, which are those of a new process before and of this one after."""
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(sys, "argv", ["visprism", "models"])
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
-    def terminate(_):
-        handlers[signal.SIGTERM](signal.SIGTERM, None)
 
-    monkeypatch.setattr(
-        "visprism.cli.parse", lambda _: SimpleNamespace(flags=(), run=terminate)
-    )
-    assert main() == 143
+def running(function, monkeypatch):
+    """A command line that runs this function."""
+    parsed = SimpleNamespace(flags=(), run=lambda _: function())
+    monkeypatch.setattr("visprism.cli.parse", lambda _: parsed)
+    return main()
+
+
+@pytest.mark.usefixtures("signal_handlers")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("package", ["numpy.linalg", "numpy", "numpy_like"])
+def test_a_signal_ends_a_command_with_its_code_but_no_import_of_numpy(
+    monkeypatch, capsys, number, package
+):
+    stages = []
+
+    def command():
+        source = "send(number)\nstages.append('imported')"
+        names = {"send": signal.raise_signal, "number": number, "stages": stages}
+        exec(source, {"__name__": package, **names})
+        for _ in range(500):
+            time.sleep(0.01)
+        stages.append("ended")
+
+    assert running(command, monkeypatch) == 128 + number
     assert "interrupted; nothing was written" in capsys.readouterr().err
+    assert stages == ["imported"] * (package != "numpy_like")
+
+
+@pytest.mark.usefixtures("signal_handlers")
+def test_a_command_that_is_started_with_ctrl_c_ignored_ignores_it(monkeypatch):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert running(lambda: signal.raise_signal(signal.SIGINT), monkeypatch) == 0

@@ -10,6 +10,7 @@ import os
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from types import FrameType
@@ -29,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.command = shlex.join(["visprism", *words])
         arguments.begin = begin
         flags = arguments.flags
-        if argv is None:  # a scheduler's SIGTERM ends as Ctrl-C does: nothing is left behind
-            signal.signal(signal.SIGTERM, _terminated)
+        if argv is None:
+            _handle_signals()
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every retry
         if not sys.stderr.isatty():  # downloads of libraries draw bars with carriage returns
             os.environ.setdefault("TQDM_DISABLE", "1")
@@ -72,7 +73,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 _SIGNAL_NUMBERS = (signal.SIGINT, signal.SIGTERM)
-_SIGNALS: list[int] = []  # that asked this process to end, beside Ctrl-C
+_SIGNALS: list[int] = []  # that end this process
+_PAUSE = 0.02  # seconds after which a signal that came too early is raised again
 
 
 def _ignore_signals() -> None:
@@ -81,7 +83,33 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """End as after Ctrl-C, with the exit code of the signal."""
+def _handle_signals() -> None:
+    """Let Ctrl-C and a scheduler's SIGTERM end a command alike: nothing is left behind.
+
+    Where the process was started with Ctrl-C ignored, it stays so.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _ended)
+    signal.signal(signal.SIGTERM, _ended)
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    """End as after Ctrl-C, with the exit code of the signal.
+
+    NumPy is waited for while it is imported: interrupted there it raises errors of its own.
+    """
+    if _imports_numpy(frame):
+        threading.Timer(_PAUSE, signal.raise_signal, [number]).start()
+        return
     _SIGNALS.append(number)
     signal.default_int_handler(number, frame)
+
+
+def _imports_numpy(frame: FrameType | None) -> bool:
+    """Whether a module of NumPy is executed in this frame or in one that called it."""
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package == "numpy" and frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
