@@ -174,3 +174,23 @@ def test_refuses_weight_decay_that_is_negative_or_not_finite(network, images, cl
 def test_refuses_smoothing_that_is_no_part():
     with pytest.raises(InputError, match=r"smoothing must be at least 0 and below 1, got 1\.5"):
         smoothed_cross_entropy(1.5)
+
+
+class ChangedLater(nn.Module):
+    """Changes in place what the gradient of an exponential needs."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, images):
+        y = self.network(images).exp()
+        y.sub_(1)
+        return y
+
+
+def test_refuses_a_change_in_place_of_what_a_gradient_needs(network, images, classes):
+    objective = Objective(ChangedLater(network).eval(), [(images, classes)])
+    v = torch.ones_like(objective.theta)
+    with pytest.raises(InputError, match=r"in place that an earlier operation needs"):
+        hvp(objective, v)

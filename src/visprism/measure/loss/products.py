@@ -143,7 +143,7 @@ class Products:
         graphs = self.objective.graphs(skip=len(self._kept))
         first_pass, held = not self._kept, _HeldMemory()
         while True:
-            with saved_tensors_hooks(held.note, lambda tensor: tensor):
+            with saved_tensors_hooks(held.note, _unchanged):
                 graph = next(graphs, None)
                 if graph is None:
                     break
@@ -164,18 +164,35 @@ class _HeldMemory:
         self.bytes = 0
         self._seen: set[int] = set()
 
-    def note(self, tensor: Tensor) -> Tensor:
+    def note(self, tensor: Tensor) -> tuple[Tensor, int]:
         """Count the memory of a saved tensor.
 
         Returns:
-            The tensor without its graph. Otherwise an operation that saves its output, such as
-            softmax, would refer to itself through it, and the graph would never be freed.
+            The tensor without its graph, and how often it was changed. With the graph, an
+            operation that saves its output, such as softmax, would refer to itself through it,
+            and the graph would never be freed.
         """
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._seen:
             self._seen.add(storage.data_ptr())
             self.bytes += storage.nbytes()
-        return tensor.detach()
+        return tensor.detach(), tensor._version
+
+
+def _unchanged(saved: tuple[Tensor, int]) -> Tensor:
+    """The saved tensor; torch itself checks only those without hooks.
+
+    Raises:
+        InputError: if it was changed in place since it was saved.
+    """
+    tensor, version = saved
+    if tensor._version != version:
+        raise InputError(
+            "model must be differentiable, but it changes a tensor of shape "
+            f"{tuple(tensor.shape)} in place that an earlier operation needs for its gradient. "
+            "Replace that change by an operation that is not in place."
+        )
+    return tensor
 
 
 def _hessian(graph: BatchGraph) -> Linear:
