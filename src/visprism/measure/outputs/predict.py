@@ -189,6 +189,11 @@ def _logits(model: nn.Module, forward: Forward, images: Images) -> Float[Tensor,
             f"of {type(model).__name__} for {batch_size(images)} images. Use a classifier with "
             "its head."
         )
+    if logits.is_complex():
+        raise InputError(
+            f"output of the model must be real logits, got {type(model).__name__} with "
+            f"{str(logits.dtype).removeprefix('torch.')} ones. Return their magnitude or real part."
+        )
     return logits.float().cpu()
 
 
