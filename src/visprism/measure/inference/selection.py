@@ -94,7 +94,7 @@ def _selected(
         with compute.autocast():
             expected = forward(model, images)
             folds = foldable(model, first_images(images, 2))
-    except Exception:  # noqa: BLE001 (whatever a user's forward raises)
+    except Exception:  # whatever a user's forward raises
         return Inference(None, reason=_fails_on(min(2, number), number))
     real = not expected.is_complex() and expected.dtype != torch.bool
     if expected.ndim != 2 or len(expected) != number or not expected.numel() or not real:
@@ -121,7 +121,7 @@ def _difference(
     try:
         with compute.autocast():
             again = forward(model, images)
-    except Exception:  # noqa: BLE001 (whatever a user's forward raises)
+    except Exception:  # whatever a user's forward raises
         return _VARIES
     return _DEPENDS if _agrees(again, expected, compute) else _VARIES
 
@@ -145,7 +145,7 @@ def _in_parts(
     try:
         with inference(model, settings, compute) as run:
             return torch.cat([run(part) for part in parts])
-    except Exception:  # noqa: BLE001 (whatever a user's forward raises)
+    except Exception:  # whatever a user's forward raises
         return None
 
 

@@ -190,9 +190,10 @@ def _logits(model: nn.Module, forward: Forward, images: Images) -> Float[Tensor,
             "its head."
         )
     if logits.is_complex():
+        kind = str(logits.dtype).removeprefix("torch.")
         raise InputError(
-            f"output of the model must be real logits, got {type(model).__name__} with "
-            f"{str(logits.dtype).removeprefix('torch.')} ones. Return their magnitude or real part."
+            f"output of the model must be real logits, got {kind} of {type(model).__name__}. "
+            "Return their magnitude or real part."
         )
     return logits.float().cpu()
 

@@ -119,9 +119,9 @@ def _check_logits(members: Float[Tensor, "s n k"]) -> None:
         if not torch.isfinite(highest).all():
             number = int((~torch.isfinite(highest)).sum())
             raise InputError(
-                "logits must be finite, or negative infinity for some classes, got NaN or infinity "
-                f"as the largest logit of {number} of {len(block)} images. Check the weights, the "
-                "preprocessing and the precision."
+                "logits must be finite, or negative infinity for some classes, got NaN or "
+                f"infinity as the largest logit of {number} of {len(block)} images. Check the "
+                "weights, the preprocessing and the precision."
             )
         sums += _like_probabilities(block, highest)
     ones, hundreds = sums.tolist()
