@@ -141,6 +141,28 @@ def test_the_value_of_several_that_is_refused_is_named(options, sentence, out, c
     assert sentence in refused(capsys, "corruptions", "resnet20", *TINY, "--out", out, *options)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("receptive-field", ["--precision", "bf16"], "'fp32' for receptive-field, got 'bf16'"),
+        ("hessian", ["--precision", "fp16"], "--precision must be 'fp32' for hessian, got"),
+        ("corruptions", ["--size", "8"], "--size must be at least 16 pixels for corruptions"),
+    ],
+)
+def test_settings_that_no_model_can_have_are_refused_before_loading(
+    name, options, sentence, out, capsys
+):
+    assert sentence in refused(capsys, name, "no.such.model", *TINY, "--out", out, *options)
+    assert not out.exists()
+
+
+def test_a_study_records_settings_that_an_analysis_cannot_have(out, capsys):
+    command = ["examine", "resnet20", *TINY, "--analyses", "hessian,sparsity", "--out", out]
+    assert main([*map(str, command), "--precision", "bf16"]) == 0
+    assert "skipped: hessian" in capsys.readouterr().err
+    assert (out / "report.html").exists()
+
+
 # Models.
 
 
