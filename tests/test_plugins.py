@@ -59,7 +59,7 @@ def test_it_is_callable_from_python_on_any_module_and_batches():
 
 
 def test_its_options_are_validated_as_those_of_every_analysis():
-    with pytest.raises(InputError, match="threshold must be a number of at least 0"):
+    with pytest.raises(InputError, match="threshold must be a number from 0 to 1"):
         vp.analyses.MeasureSparsity(threshold=-1)
 
 

@@ -5,10 +5,12 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 import visprism
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import GROUPS, Needs
+from visprism.analyses.subject import subject_of
 from visprism.core.options import options_of
 from visprism.figures import plot
 from visprism.results.base import Result, result_types
@@ -71,3 +73,11 @@ def test_every_result_of_a_section_is_registered_described_and_drawn(analysis):
 def test_it_has_a_page_in_the_docs(analysis):
     page = PROJECT / "docs" / "analyses" / f"{analysis.name}.md"
     assert page.exists(), page
+
+
+def test_analyses_that_cost_derivatives_state_that_they_need_full_precision(network):
+    batch = torch.zeros(16, 3, 32, 32), torch.arange(16) % 10
+    subject = subject_of(network(0), [batch])
+    costs = {name: ANALYSES[name]().cost(subject) for name in ANALYSES}
+    derivatives = {name for name, cost in costs.items() if cost.gradients or cost.products}
+    assert derivatives <= {name for name in ANALYSES if ANALYSES[name].full_precision}

@@ -10,7 +10,8 @@ from einops import rearrange
 from torch import nn
 from torch.nn import functional
 
-from visprism.anatomy import watch
+from visprism.anatomy import dissect, watch
+from visprism.anatomy.trace import propagation
 from visprism.anatomy.trace.trace import trace
 
 GRID = (4, 6)  # not square, and both sides have a half
@@ -234,6 +235,51 @@ LOSES = {
 def test_no_layout_is_claimed_where_places_are_lost(name):
     layout, _ = layout_after(LOSES[name], numbered())
     assert layout is None
+
+
+STRIDED = {
+    "strided view": lambda x: torch.as_strided(x, x.shape, x.stride()),
+    "strided view of other strides": lambda x: torch.as_strided(
+        x * 1, (2, 24, 5), (120, 1, 24)
+    ),
+    "strided view of permuted values": lambda x: torch.as_strided(
+        tokens(x).contiguous(), (2, 5, 4, 6), (120, 24, 6, 1)
+    ),
+    "strided in place": lambda x: (x * 1).as_strided_((2, 24, 5), (120, 1, 24)),
+}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_positions_are_unknown_after_a_view_of_memory(name):
+    """The index map does not have the memory of the tensor that it stands for."""
+    layout, _ = layout_after(STRIDED[name], numbered())
+    assert layout is None
+
+
+def test_a_replay_that_fails_makes_positions_unknown(monkeypatch):
+    def fails(*_):
+        raise ValueError("no index map")
+
+    monkeypatch.setattr(propagation, "apply_layout_op", fails)
+    layout, _ = layout_after(tokens, numbered())
+    assert layout is None
+
+
+def test_a_network_with_a_view_of_memory_is_dissected():
+    class Strided(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.conv2 = (nn.Conv2d(c, 8, 3, padding=1) for c in (3, 8))
+            self.head = nn.Linear(8, 10)
+
+        def forward(self, x):
+            x = self.conv1(x)
+            return self.head(self.conv2(torch.as_strided(x, x.shape, x.stride())).mean((2, 3)))
+
+    anatomy = dissect(Strided().eval(), torch.randn(2, 3, 16, 16))
+    assert {block.name: block.layout.grid for block in anatomy if block.layout} == {
+        "conv2": (16, 16)
+    }
 
 
 # What leaves it unchanged: invariances.

@@ -89,17 +89,17 @@ def test_an_unknown_command_or_argument_has_a_suggestion(arguments, sentence, ca
         (["--batch-size", "many"], "--batch-size must be a positive integer, got 'many'"),
         (["--out", ""], "--out must be the name of a folder, got an empty text"),
         (["--size", "x32"], "--size must be N or HxW in pixels, such as 224 or 224x160"),
-        (["--minutes", "0"], "--minutes must be a positive number of minutes, got '0'"),
-        (["--minutes", "nan"], "--minutes must be a positive number of minutes, got 'nan'"),
+        (["--minutes", "0"], "number of minutes, or none for no limit, got '0'"),
+        (["--minutes", "nan"], "number of minutes, or none for no limit, got 'nan'"),
         (["--seed", "-1"], "--seed"),
         (["--formats", "png,gif"], "--formats must be of png, svg, pdf, got 'png,gif'"),
         (["--precision", "fp8"], "--precision must be one of"),
         (["--device", "warp"], "--device must be available on this machine, got 'warp'"),
         (
             ["--threshold", "2"],
-            "--threshold must be a number of at least 0 of at most 1, got 2",
+            "--threshold must be a number from 0 to 1, got 2",
         ),
-        (["--threshold", "few"], "--threshold must be a number of at least 0"),
+        (["--threshold", "few"], "--threshold must be a number from 0 to 1"),
         (["--lim", "4"], "unknown argument '--lim'. Did you mean --limit, --split?"),
     ],
 )
@@ -117,12 +117,50 @@ def test_a_value_is_refused_with_what_it_must_be(options, sentence, out, capsys)
         (["--set", "sparsity"], "--set must be ANALYSIS.OPTION=VALUE, got 'sparsity'"),
         (["--set", "sparcity.x=1"], "unknown analysis 'sparcity'. Did you mean sparsity?"),
         (["--set", "sparsity.treshold=1"], "has no option 'treshold'. Did you mean threshold?"),
-        (["--set", "sparsity.threshold=2"], "threshold must be a number of at least 0"),
+        (["--set", "sparsity.threshold=2"], "threshold must be a number from 0 to 1"),
     ],
 )
 def test_an_unknown_analysis_or_option_has_a_suggestion(options, sentence, out, capsys):
     assert sentence in refused(capsys, "examine", "resnet20", *TINY, "--out", out, *options)
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--severities", "1,9"], "--severities must be integers from 1 to 5, got 9"),
+        (["--corruptions", "fog,foo"], "elastic_transform, pixelate"),
+        (["--corruptions", "fog,foo"], ", saturate, got 'foo'"),
+        (
+            ["--minutes", "inf"],
+            "--minutes must be a positive number of minutes, or none for no limit, got 'inf'",
+        ),
+    ],
+)
+def test_the_value_of_several_that_is_refused_is_named(options, sentence, out, capsys):
+    assert sentence in refused(capsys, "corruptions", "resnet20", *TINY, "--out", out, *options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("receptive-field", ["--precision", "bf16"], "'fp32' for receptive-field, got 'bf16'"),
+        ("hessian", ["--precision", "fp16"], "--precision must be 'fp32' for hessian, got"),
+        ("corruptions", ["--size", "8"], "--size must be at least 16 pixels for corruptions"),
+    ],
+)
+def test_settings_that_no_model_can_have_are_refused_before_loading(
+    name, options, sentence, out, capsys
+):
+    assert sentence in refused(capsys, name, "no.such.model", *TINY, "--out", out, *options)
+    assert not out.exists()
+
+
+def test_a_study_records_settings_that_an_analysis_cannot_have(out, capsys):
+    command = ["examine", "resnet20", *TINY, "--analyses", "hessian,sparsity", "--out", out]
+    assert main([*map(str, command), "--precision", "bf16"]) == 0
+    assert "skipped: hessian" in capsys.readouterr().err
+    assert (out / "report.html").exists()
 
 
 # Models.

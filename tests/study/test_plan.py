@@ -15,7 +15,7 @@ from visprism.core.run import DEFAULT_RUN
 from visprism.study import examine
 from visprism.study.events import Planned, Started
 from visprism.study.pace import Pace
-from visprism.study.plan import Plan, minutes_with_room, plan_of
+from visprism.study.plan import Plan, Shortage, Step, minutes_with_room, plan_of
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 from visprism.study.workload import Workload, timing_of
 
@@ -278,7 +278,44 @@ def test_a_loss_without_second_derivatives_has_no_times_and_no_error(net, loader
     assert timing.evaluation is timing.gradient is timing.product is None
 
 
-def test_the_plan_says_what_is_not_for_measurements():
-    (line,) = Plan(budget=12.0, spent=5.2).lines()
-    assert line == "total  expected 0 s of 12 s, of which 5 s for loading, timing and files"
-    assert Plan(budget=12.0, spent=0.4).lines() == ["total  expected 0 s of 12 s"]
+def step(seconds):
+    return Step("total", (), 8, {"a": seconds})
+
+
+@pytest.mark.parametrize(
+    ("plan", "line"),
+    [
+        (
+            Plan(budget=12.0, spent=5.2),
+            "total  0.0 s expected for measurements; of the budget of 12 s, loading, timing "
+            "and files take 5 s",
+        ),
+        (
+            Plan(budget=12.0, spent=0.4),
+            "total  0.0 s expected for measurements; the budget is 12 s",
+        ),
+        (
+            Plan((step(0.24),)),
+            "total  0.2 s expected for measurements; loading, timing and files are not "
+            "included",
+        ),
+        (
+            Plan((step(24.4),), budget=6e10),
+            "total  24 s expected for measurements; the budget is 1000000000 min",
+        ),
+    ],
+)
+def test_the_plan_says_what_is_not_for_measurements(plan, line):
+    assert plan.lines()[-1] == line
+
+
+@pytest.mark.parametrize(
+    ("allowance", "text"),
+    [
+        (1.2, "1 s of the time budget is left"),
+        (0.5, "0.5 s of the time budget is left"),
+        (7.0, "7 s of the time budget are left"),
+    ],
+)
+def test_a_shortage_says_what_is_left_in_the_right_number(allowance, text):
+    assert text in str(Shortage(16, 100.0, allowance))

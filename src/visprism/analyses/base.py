@@ -132,6 +132,8 @@ class Analysis(ABC):
         source: paper, section or figure.
         sections: how each type of result is presented, the main one first.
         min_images: fewer are not measured; the analysis is skipped with the reason.
+        min_side: fewest pixels of a side of the images.
+        full_precision: whether the precision must be "fp32", as derivatives need it.
         max_images: more are not measured within a study; None for no limit.
         share: weight in the division of a time budget; 0 for analyses that always run in full.
         claims: identifiers of the claims of Park & Kim (2022) that the analysis speaks to.
@@ -144,6 +146,8 @@ class Analysis(ABC):
     source: ClassVar[str] = ""
     sections: ClassVar[tuple[Section, ...]] = ()
     min_images: ClassVar[int] = 1
+    min_side: ClassVar[int] = 1
+    full_precision: ClassVar[bool] = False
     max_images: ClassVar[int | None] = None
     share: ClassVar[float] = 1.0
     claims: ClassVar[tuple[str, ...]] = ()
@@ -178,6 +182,22 @@ class Analysis(ABC):
         Checked against `needs`; subclasses extend it.
         """
         return subject.missing(self.needs)
+
+    @classmethod
+    def check_settings(cls, precision: str, size: tuple[int, int] | None) -> None:
+        """Check what is known before model and data are loaded.
+
+        Raises:
+            InputError: if no model can be measured in this precision, or on images of this
+                size in pixels.
+        """
+        if cls.full_precision and precision != "fp32":
+            raise InputError(f"precision must be 'fp32' for {cls.name}, got {precision!r}")
+        if size is not None and min(size) < cls.min_side:
+            raise InputError(
+                f"size must be at least {cls.min_side} pixels for {cls.name}, got "
+                f"{size[0]}x{size[1]}"
+            )
 
     def __call__(  # noqa: ANN204 (any result)
         self,

@@ -30,6 +30,7 @@ class Corruptions(Analysis):
     name = "corruptions"
     group = "robustness"
     min_images = 16
+    min_side = 16  # see `corrupt`
     max_images = 512
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     claims = ("C11",)

@@ -21,6 +21,7 @@ class Density(Analysis):
     """Spectral density, leading eigenvalues and trace of the Hessian of the training loss."""
 
     name = "density"
+    full_precision = True
     group = "loss"
     needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
     source = "Ghorbani, Krishnan & Xiao (2019); Park & Kim (2022), app. C"

@@ -26,6 +26,7 @@ class Hessian(Analysis):
     """Leading Hessian eigenvalues of mini-batches of training images."""
 
     name = "hessian"
+    full_precision = True
     group = "loss"
     needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
     source = "Park & Kim (2022), fig. 1b, 4 and app. C"

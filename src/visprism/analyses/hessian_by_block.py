@@ -21,6 +21,7 @@ class HessianByBlock(Analysis):
     """Hessian trace and leading eigenvalue of each block, kind or stage."""
 
     name = "hessian-by-block"
+    full_precision = True
     group = "loss"
     needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
     source = "Dong et al. (2020), HAWQ-V2; Park & Kim (2022), app. C"

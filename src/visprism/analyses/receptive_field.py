@@ -19,6 +19,7 @@ class ReceptiveField(Analysis):
     """Effective receptive field: the pixels that the center of each feature map depends on."""
 
     name = "receptive-field"
+    full_precision = True
     needs = Needs.FEATURES | Needs.GRADIENTS
     max_images = 32  # the fewest with an interval of a difference
     source = "Luo et al. (2016); Ding et al. (2022)"

@@ -18,6 +18,7 @@ class Sharpness(Analysis):
     """Increase of the training loss at a small distance from the weights (SAM, m-sharpness)."""
 
     name = "sharpness"
+    full_precision = True
     group = "loss"
     needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
     source = "Foret et al. (2021); Kwon et al. (2021)"

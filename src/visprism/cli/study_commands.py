@@ -84,6 +84,7 @@ def _one(arguments: Namespace, name: str) -> int:
     from visprism.analyses import ANALYSES
     from visprism.core.options import options_of
 
+    ANALYSES[name].check_settings(arguments.precision, arguments.size)
     values = {key: getattr(arguments, f"option_{key}") for key in options_of(ANALYSES[name])}
     return _perform(arguments, [name], {name: values})
 

@@ -47,7 +47,14 @@ def minutes(text: str) -> float:
 
 def minutes_or_none(text: str) -> float | None:
     """A number of minutes above 0, or ``none`` for no limit."""
-    return None if text.lower() == "none" else minutes(text)
+    if text.lower() == "none":
+        return None
+    try:
+        return minutes(text)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(
+            f"must be a positive number of minutes, or none for no limit, got {text!r}"
+        ) from error
 
 
 def fraction(text: str) -> float:

@@ -73,7 +73,7 @@ class Option:
             phrase = f"{nouns} {values}" if element is not kind else f"{noun} {values}"
         else:
             phrase = f"{nouns}" if element is not kind else noun
-            phrase += "".join(f" {word} {bound:g}" for word, bound in self._bounds())
+            phrase += self._range()
         return phrase + (" or None" if kind is not self.type else "")
 
     def check(self, value: Any) -> None:  # noqa: ANN401 (any value is checked)
@@ -89,8 +89,9 @@ class Option:
         values = value if element is not kind else (value,)
         if element is not kind and not isinstance(value, tuple | list):
             raise self._error(value)
-        if not all(self._fits(one, element) for one in values):
-            raise self._error(value)
+        for one in values:
+            if not self._fits(one, element):
+                raise self._error(one)
 
     def parse(self, text: str) -> Any:  # noqa: ANN401 (of the option's type)
         """A value from text; tuples are separated by commas, fractions may be ``8/255``.
@@ -111,6 +112,14 @@ class Option:
             raise self._error(text) from None
         self.check(value)
         return value
+
+    def _range(self) -> str:
+        """The bounds as words: `` from 1 to 5``, `` above 0 and of at most 1``."""
+        low, high = self.info.minimum, self.info.maximum
+        if low is not None and high is not None:
+            return f" from {low:g} to {high:g}"
+        bounds = " and ".join(f"{word} {bound:g}" for word, bound in self._bounds())
+        return f" {bounds}" if bounds else ""
 
     def _bounds(self) -> list[tuple[str, int | float]]:
         words = {

@@ -14,6 +14,7 @@ from visprism.study.workload import Workload
 _COMFORTABLE = 128  # images: an analysis is made coarser before it is given fewer
 _RESERVE = 0.8  # part of a budget that is planned; estimates err
 _ROUNDING = 1e-6  # seconds
+_LONG, _HOUR = 10.0, 3600.0  # seconds from which on no fraction, or minutes, are printed
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,11 @@ class Shortage:
         needed, allowance = _duration(self.needed), _duration(self.allowance)
         if needed == allowance:
             needed, allowance = f"{self.needed:.3g} s", f"{self.allowance:.3g} s"
+        number = allowance.split()[0]
+        verb = "is" if float(number) <= 1 else "are"
         return (
             f"{self.images} images would take about {needed}, and {allowance} of the time "
-            "budget are left for it."
+            f"budget {verb} left for it."
         )
 
 
@@ -88,16 +91,28 @@ class Plan:
             + "  ".join(f"{name}: {s:.1f} s" for name, s in step.parts.items())
             for step in self.steps
         ]
-        limit = "" if self.budget is None else f" of {self.budget:.0f} s"
-        if limit and self.spent >= 1:
-            limit += f", of which {self.spent:.0f} s for loading, timing and files"
-        rows.append(f"{'total':<{width}}  expected {self.seconds:.0f} s{limit}")
+        digits = 0 if self.seconds >= _LONG else 1
+        expected = f"{self.seconds:.{digits}f} s expected for measurements"
+        rows.append(f"{'total':<{width}}  {expected}; {self._limit()}")
         if self.budget is not None and self.budget <= self.spent:
             rows.append(
                 "No time is left for measurements: loading, timing and files take the whole "
                 "budget. Use a longer one."
             )
         return rows
+
+    def _limit(self) -> str:
+        """What the expected seconds do not include, and the budget."""
+        if self.budget is None:
+            return "loading, timing and files are not included"
+        budget = _budget_text(self.budget)
+        if self.spent < 1:
+            return f"the budget is {budget}"
+        return f"of the budget of {budget}, loading, timing and files take {self.spent:.0f} s"
+
+
+def _budget_text(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < _HOUR else f"{seconds / 60:.0f} min"
 
 
 def plan_of(workload: Workload, analyses: Iterable[Analysis], budget: float | None) -> Plan:

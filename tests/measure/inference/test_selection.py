@@ -10,6 +10,7 @@ import torchvision
 from torch import nn
 
 from visprism.core.devices import CPU, Compute
+from visprism.core.errors import InputError
 from visprism.core.inference import Inference
 from visprism.core.run import Run
 from visprism.measure.inference import (
@@ -297,6 +298,95 @@ def test_a_model_whose_logits_depend_on_the_batch_keeps_its_batches():
     with torch.no_grad():
         expected = torch.cat([model(x) for x, _ in batches])
     assert torch.equal(predict(model, batches).logits, expected)
+
+
+class Changed(nn.Module):
+    """Logits of each image by itself, which a function of them and the images changes."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.conv, self.head, self.change = nn.Conv2d(3, 8, 3), nn.Linear(8, 5), change
+
+    def forward(self, x):
+        return self.change(self.head(self.conv(x).mean((2, 3))), x)
+
+
+def raising(error, fits):
+    """Raises an error where a batch has a number of images that does not fit."""
+
+    def change(logits, images):
+        if not fits(len(images)):
+            raise error
+        return logits
+
+    return Changed(change).eval()
+
+
+@pytest.mark.parametrize(
+    "error", [AssertionError, ZeroDivisionError, NotImplementedError, RuntimeError]
+)
+@pytest.mark.parametrize("sizes", [(16, 16, 5), (16, 16, 16)])
+def test_a_model_that_fails_on_one_image_runs_in_the_given_batches(error, sizes):
+    model = raising(error, lambda n: n > 1)
+    batches = [(images(n), torch.zeros(n, dtype=int)) for n in sizes]
+    with torch.no_grad():
+        expected = torch.cat([model(x) for x, _ in batches])
+    result = predict(model, batches)
+    assert torch.equal(result.logits, expected)
+    assert result.provenance.inference == "as written (it fails on a batch of 1 image)"
+
+
+def test_a_model_of_one_batch_size_runs_in_the_given_batches():
+    model = raising(RuntimeError, lambda n: n == 16)
+    batches = [(images(16, seed=seed), torch.zeros(16, dtype=int)) for seed in range(3)]
+    with torch.no_grad():
+        expected = torch.cat([model(x) for x, _ in batches])
+    result = predict(model, batches)
+    assert torch.equal(result.logits, expected)
+    assert result.provenance.inference == "as written (it fails on a batch of 2 images)"
+
+
+def test_errors_of_the_model_for_the_given_batches_are_raised():
+    model = raising(ZeroDivisionError("as the model says"), lambda n: n == 8)
+    batches = [(images(n), torch.zeros(n, dtype=int)) for n in (8, 5)]
+    with pytest.raises(ZeroDivisionError, match="as the model says"):
+        predict(model, batches)
+
+
+def test_the_reason_of_random_logits_is_that_passes_differ():
+    model = Changed(lambda logits, _: nn.functional.dropout(logits, 0.5, training=True)).eval()
+    settings = select_inference(model, images(), CPU)
+    reason = "its logits differ between two passes of the same images"
+    assert settings == Inference(reason=reason)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_the_reason_of_logits_that_are_not_finite_is_that(value):
+    model = Changed(lambda logits, _: logits + torch.tensor([0, 0, value, 0, 0])).eval()
+    settings = select_inference(model, images(), CPU)
+    assert settings == Inference(reason="its logits are not finite")
+
+
+def test_classes_that_are_ruled_out_by_minus_infinity_change_no_settings():
+    mask = torch.tensor([0, 0, -torch.inf, 0, 0])
+    model = Changed(lambda logits, _: logits + mask).eval()
+    assert select_inference(model, images(), CPU) == Inference(64, channels_last=True)
+    assert (predict(model, labeled(20)).logits[:, 2] == -torch.inf).all()
+
+
+def test_complex_logits_are_refused_in_a_sentence():
+    model = Changed(lambda logits, _: torch.complex(logits, logits)).eval()
+    with pytest.raises(InputError, match="must be real logits, got complex64 of Changed"):
+        predict(model, labeled(20))
+
+
+def test_a_norm_that_is_called_by_keyword_is_not_folded():
+    class ByKeyword(ReadTwice):
+        def forward(self, x):
+            return self.head(self.bn(input=self.stem(x)).mean((2, 3)))
+
+    settings = select_inference(with_statistics(ByKeyword()), images(), CPU)
+    assert settings == Inference(64, channels_last=True)
 
 
 def test_settings_whose_logits_differ_are_refused(monkeypatch):

@@ -318,8 +318,17 @@ def test_logits_that_are_not_numbers_are_refused(value):
     logits = torch.zeros(3, 4)
     logits[1, 2] = value
     with pytest.raises(
-        InputError, match="logits must be finite, got NaN or infinity in 1 of 3"
+        InputError,
+        match="or negative infinity for some classes, got NaN or infinity as the largest logit "
+        "of 1 of 3 images",
     ):
+        Predictions(logits, targets(0, 1, 2))
+
+
+def test_an_image_without_a_class_that_is_not_ruled_out_is_refused():
+    logits = torch.zeros(3, 4)
+    logits[1] = -torch.inf
+    with pytest.raises(InputError, match="as the largest logit of 1 of 3 images"):
         Predictions(logits, targets(0, 1, 2))
 
 

@@ -26,14 +26,27 @@ def positions_after(
 ) -> list[TokenPositions | None]:
     """Positions of each tensor that a call returns; None if unknown.
 
+    Unknown too where following them fails: the model itself runs.
+
     Args:
         call: of a torch function.
         positions_of: the positions of a tensor.
         chosen: whether an operand is an index or a mask that depends on the image, so that
             positions differ between images.
     """
-    if call.name in vocabulary.ORDERINGS or (chosen and call.name in vocabulary.LAYOUTS):
-        return [None] * len(call.made)
+    unknown: list[TokenPositions | None] = [None] * len(call.made)
+    if call.name in vocabulary.ORDERINGS | vocabulary.MEMORY_VIEWS:
+        return unknown
+    if chosen and call.name in vocabulary.LAYOUTS:
+        return unknown
+    try:
+        positions = _followed_positions(call, positions_of)
+    except Exception:  # whatever a torch function raises for index maps
+        return unknown
+    return positions if len(positions) == len(unknown) else unknown
+
+
+def _followed_positions(call: Call, positions_of: PositionsOf) -> list[TokenPositions | None]:
     if call.name == "__setitem__":
         return [_after_assignment(call, positions_of)]
     if call.name in vocabulary.LAYOUTS:

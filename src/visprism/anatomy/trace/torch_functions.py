@@ -43,6 +43,8 @@ LAYOUTS = frozenset({
     "as_strided", "T", "mT", "H", "mH", "t", "scatter", "index_copy", "masked_scatter",
     "masked_select", "take",
 })
+# Layouts that depend on how a tensor lies in memory, where its index map lies otherwise.
+MEMORY_VIEWS = frozenset({"as_strided"})
 DROPOUTS = frozenset({
     "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout",
     "feature_alpha_dropout",

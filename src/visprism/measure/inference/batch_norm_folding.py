@@ -44,7 +44,11 @@ def foldable(model: nn.Module, images: Images) -> tuple[Pair, ...]:
         m.register_forward_hook(lambda m, _, out: made.append((m, out))) for m in convolutions
     ]
     hooks += [
-        m.register_forward_pre_hook(lambda m, args: read.append((m, args[0]))) for m in norms
+        m.register_forward_pre_hook(
+            lambda m, args, named: read.append((m, next(iter((*args, *named.values()))))),
+            with_kwargs=True,
+        )
+        for m in norms
     ]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:

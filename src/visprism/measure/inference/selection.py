@@ -25,7 +25,8 @@ _TOLERANCE, _ROUNDINGS = 1e-4, 8  # of the largest logit; in roundings of lower 
 # a GPU.
 _PIXELS = {"cpu": 2**16, "other": 2**22}
 _SMALLEST = 8  # images of a batch
-_MODEL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
+_DEPENDS = "its logits depend on the other images of a batch"
+_VARIES = "its logits differ between two passes of the same images"
 
 
 def default_batch_size(images: Images, compute: Compute) -> int:
@@ -59,12 +60,13 @@ def select_inference(
     settings. The largest class of each image must be the same, and no logit may differ by more
     than 1e-4 of the largest one (in bf16 and fp16, 8 roundings). Tried in turn: channels-last
     with folded BatchNorm, each of both alone, and neither. Where parts of a batch give other
-    logits than the batch, batches stay as they are given.
+    logits than the batch, batches stay as they are given; so they do where the model raises an
+    error for the few images, which may be too few for it.
 
     Models that are compiled, scripted, quantized, replicated or have hooks run as written:
     what else depends on their modules is unknown. Buffers and the random state are restored.
 
-    Cost: two to six forward passes of at most 8 images; see `verified_images`.
+    Cost: two to seven forward passes of at most 8 images; see `verified_images`.
 
     Args:
         model: in evaluation mode.
@@ -80,41 +82,83 @@ def select_inference(
     if size is None and batch_size(few) > 1:  # one image does not show what a batch does
         size = default_batch_size(images, compute)
     with compute.borrow(model), _restored_state(model, compute):
+        return _selected(model, few, compute, size)
+
+
+def _selected(
+    model: nn.Module, images: Images, compute: Compute, size: int | None
+) -> Inference:
+    """The settings that agree with the model as it is written, or why none does."""
+    number = batch_size(images)
+    try:
         with compute.autocast():
-            expected = forward(model, few)
-            folds = foldable(model, first_images(few, 2))
-        if expected.ndim != 2 or len(expected) != batch_size(few):
-            return Inference(None, reason="its output is not one vector of logits per image")
-        formats = (True, False) if _gains_from_channels_last(model, compute) else (False,)
-        for pairs in dict.fromkeys((folds, ())):
-            for last in formats:
-                settings = Inference(size, channels_last=last, folds=pairs)
-                if _agrees(model, settings, few, expected, compute):
-                    return settings
-    return Inference(None, reason="its logits depend on the other images of a batch")
+            expected = forward(model, images)
+            folds = foldable(model, first_images(images, 2))
+    except Exception:  # whatever a user's forward raises
+        return Inference(None, reason=_fails_on(min(2, number), number))
+    real = not expected.is_complex() and expected.dtype != torch.bool
+    if expected.ndim != 2 or len(expected) != number or not expected.numel() or not real:
+        return Inference(None, reason="its output is not one vector of logits per image")
+    if not expected.amax(1).isfinite().all():  # classes that are ruled out may have -inf
+        return Inference(None, reason="its logits are not finite")
+    formats = (True, False) if _gains_from_channels_last(model, compute) else (False,)
+    for pairs in dict.fromkeys((folds, ())):
+        for last in formats:
+            settings = Inference(size, channels_last=last, folds=pairs)
+            logits = _in_parts(model, settings, images, compute)
+            if logits is not None and _agrees(logits, expected, compute):
+                return settings
+    return Inference(None, reason=_difference(model, images, expected, compute))
 
 
-def _agrees(
-    model: nn.Module,
-    settings: Inference,
-    images: Images,
-    expected: Float[Tensor, "b k"],
-    compute: Compute,
-) -> bool:
-    """Whether two parts of a batch give the logits of the batch."""
+def _difference(
+    model: nn.Module, images: Images, expected: Float[Tensor, "b k"], compute: Compute
+) -> str:
+    """Why two parts of a batch do not give the logits of the batch, as far as passes show."""
+    number = batch_size(images)
+    if _in_parts(model, Inference(), images, compute) is None:
+        return _fails_on(number // 2, -(-number // 2))
+    try:
+        with compute.autocast():
+            again = forward(model, images)
+    except Exception:  # whatever a user's forward raises
+        return _VARIES
+    return _DEPENDS if _agrees(again, expected, compute) else _VARIES
+
+
+def _fails_on(least: int, most: int) -> str:
+    """The reason of a model that raises an error for a batch of so many images."""
+    sizes = " or ".join(str(n) for n in dict.fromkeys((max(1, least), most)))
+    return f"it fails on a batch of {sizes} image{'s' * (most > 1)}"
+
+
+def _in_parts(
+    model: nn.Module, settings: Inference, images: Images, compute: Compute
+) -> Tensor | None:
+    """The output for a batch in two parts; None where the model raises an error.
+
+    As where it views feature maps as contiguous, or expects more images.
+    """
     number = batch_size(images)
     first = first_images(images, -(-number // 2))
     parts = [first] if number == 1 else [first, _rest(images, batch_size(first))]
     try:
         with inference(model, settings, compute) as run:
-            logits = torch.cat([run(part) for part in parts])
-    except _MODEL_ERRORS:  # as where feature maps are viewed as contiguous
-        return False
+            return torch.cat([run(part) for part in parts])
+    except Exception:  # whatever a user's forward raises
+        return None
+
+
+def _agrees(logits: Tensor, expected: Float[Tensor, "b k"], compute: Compute) -> bool:
+    """Whether logits are the expected ones, but for rounding."""
     if logits.shape != expected.shape or logits.dtype != expected.dtype:
         return False
     rounding = torch.finfo(PRECISIONS[compute.precision]).eps
     reach = max(_TOLERANCE, 0.0 if compute.precision == "fp32" else _ROUNDINGS * rounding)
-    near = (logits - expected).abs().max() <= reach * expected.abs().max()
+    finite = expected.isfinite()
+    if not torch.equal(logits[~finite], expected[~finite]):
+        return False
+    near = (logits - expected)[finite].abs().max() <= reach * expected[finite].abs().max()
     return bool(near and torch.equal(logits.argmax(1), expected.argmax(1)))
 
 

@@ -25,8 +25,9 @@ class Predictions:
     Logits are the input of a softmax. The probabilities of several passes are averaged.
 
     Raises:
-        InputError: if these are no tensors, shapes do not match, logits are NaN or infinite or
-            are probabilities for most images, or targets are missing or not a class.
+        InputError: if these are no tensors, shapes do not match, logits are probabilities for
+            most images, the largest one of an image is NaN or infinite, or targets are missing
+            or not a class. Negative infinity rules out a class: its probability is 0.
     """
 
     logits: Float[Tensor, "n k"] | Float[Tensor, "s n k"] = field(repr=False)
@@ -110,7 +111,7 @@ def _check_targets(targets: Tensor, classes: int) -> None:
 
 
 def _check_logits(members: Float[Tensor, "s n k"]) -> None:
-    """Check that logits are finite and no probabilities."""
+    """Check that the largest logits are finite, and that logits are no probabilities."""
     rows = members.flatten(0, 1)
     sums = torch.zeros(2, dtype=torch.long)  # rows that sum to 1, or to 100
     for block in rows.split(_ROWS):
@@ -118,8 +119,9 @@ def _check_logits(members: Float[Tensor, "s n k"]) -> None:
         if not torch.isfinite(highest).all():
             number = int((~torch.isfinite(highest)).sum())
             raise InputError(
-                f"logits must be finite, got NaN or infinity in {number} of {len(block)} "
-                "images. Check the weights, the preprocessing and the precision."
+                "logits must be finite, or negative infinity for some classes, got NaN or "
+                f"infinity as the largest logit of {number} of {len(block)} images. Check the "
+                "weights, the preprocessing and the precision."
             )
         sums += _like_probabilities(block, highest)
     ones, hundreds = sums.tolist()
