@@ -96,7 +96,7 @@ def _handle_signals() -> None:
 def _ended(number: int, frame: FrameType | None) -> None:
     """End as after Ctrl-C, with the exit code of the signal.
 
-    NumPy is waited for while it is imported: interrupted there it raises errors of its own.
+    NumPy is waited for while it is imported: interrupted there it raises other errors.
     """
     if _imports_numpy(frame):
         threading.Timer(_PAUSE, signal.raise_signal, [number]).start()

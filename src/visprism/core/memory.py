@@ -30,8 +30,8 @@ _CHUNK = 4 * 2**20  # bytes that are compared and released together; full pages
 _NUMBER = np.int64().itemsize  # bytes are compared as integers of this size
 _PLAIN = (Tensor, nn.Parameter, nn.Buffer)
 
-# Parameters of `mallopt` by number (malloc.h) and what `reused_memory` sets: no block has pages
-# of its own, and free memory at the end of the heap stays.
+# Parameters of `mallopt` by number (malloc.h) and what `reused_memory` sets: no block is mapped
+# separately, and free memory at the end of the heap stays.
 _REUSE = {-4: 0, -1: 2**31 - 1}  # M_MMAP_MAX, M_TRIM_THRESHOLD
 # What they are in a process that has freed large blocks, after which the C library sets the
 # thresholds itself, M_MMAP_THRESHOLD among them.
