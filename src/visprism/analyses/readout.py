@@ -15,6 +15,8 @@ from visprism.measure.features.pooled import pooled_features
 from visprism.results.base import Result
 from visprism.results.readout import Readouts
 
+_HEAD = 3e-4  # seconds that the probes of a block take for an image, on two cores
+
 
 @ANALYSES.register
 @dataclass(frozen=True)
@@ -79,8 +81,12 @@ class Readout(Analysis):
         )
 
     def cost(self, subject: Subject) -> Cost:
-        """A pass for test images, training images and the lens, and a head for each block."""
-        return Cost(per_image=3.0 + 0.1 * len(subject.anatomy))
+        """A pass for test images, for separate training images and for the lens, and probes."""
+        separate = subject.training_images is not subject.images
+        lens = subject.missing(Needs.TARGETS) is None
+        return Cost(
+            per_image=1.0 + separate + lens, seconds_per_image=_HEAD * len(subject.anatomy)
+        )
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without labels, which need not be the classes of the model, or with few images."""
