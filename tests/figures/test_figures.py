@@ -1,6 +1,6 @@
 """What holds for every figure: axes and style are borrowed, the page is left as it was."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import matplotlib as mpl
 import numpy as np
@@ -9,9 +9,12 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from visprism.core.errors import InputError
-from visprism.figures import figure, plot
+from visprism.figures import figure, panel, plot, render_formats
 from visprism.figures.registry import FRAMES, Frame, frame_of
 from visprism.results.base import Result
+from visprism.results.class_separability import ClassSeparability
+
+BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
 
 
 def test_every_figure_is_tried_here(made):
@@ -105,3 +108,25 @@ def test_a_figure_registered_without_a_frame_gets_the_usual_one():
 
     assert frame_of(Plain(x=np.zeros(2))) == Frame()
     assert plot.dispatch(Plain) not in FRAMES
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize("value", [np.nan, 2.0])
+def test_values_without_a_logarithm_can_be_drawn(made, scale, value):
+    blocks = made["variances"]
+    columns = {name: column for name, column in blocks.columns().items() if name in BLOCK}
+    values = dict.fromkeys(
+        (i.name for i in fields(ClassSeparability) if i.name not in BLOCK),
+        np.full(len(blocks), value),
+    )
+    scalars = {
+        "self_duality": value,
+        "self_duality_error": 0.0,
+        "pooling": "mean",
+        "classes": 3,
+    }
+    result = ClassSeparability(**columns | values | scalars | {"provenance": blocks.provenance})
+    assert result.has_figure(scale=scale) != np.isnan(value)
+    drawn = panel([result], scale=scale)
+    render_formats(drawn, ["svg", "png"])
+    assert drawn.axes[0].get_yscale() == ("linear" if np.isnan(value) else scale)

@@ -34,10 +34,14 @@ def _(
     quantity: str = "",
     scale: Literal["linear", "log"] = "linear",
 ) -> Axes:
-    """The value, or another column, against depth, with its 95% interval."""
+    """The value, or another column, against depth, with its 95% interval.
+
+    Where no value is positive the axis is linear.
+    """
     name = quantity or result.value_name
     against_depth(ax, result, name)
-    ax.set_yscale(scale)
+    if (getattr(result, name) > 0).any():
+        ax.set_yscale(scale)
     ax.set_ylabel(result.infos()[name].heading)
     return ax
 

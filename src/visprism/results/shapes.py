@@ -15,7 +15,7 @@ findings.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -163,6 +163,10 @@ class ValuedPerBlock(Valued, PerBlock):
 @result_shape
 class ScalarPerBlock(ValuedPerBlock):
     """One value for each block. Figure: the value against depth, with its 95% interval."""
+
+    def has_figure(self, *, quantity: str = "", **_: Any) -> bool:  # noqa: ANN401
+        """Whether any block has a value of the quantity."""
+        return bool(np.isfinite(getattr(self, quantity or self.value_name)).any())
 
     def findings(self) -> tuple[Finding, ...]:
         """First and last block, and the block with the largest value."""
