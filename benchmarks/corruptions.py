@@ -138,11 +138,15 @@ def memory(seed: int) -> list[bytes]:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
+    """What was measured with what; a folder of images is named without those above it."""
+    source, _, path = arguments.data.partition(":")
+    data = f"{source}:{'/'.join(Path(path).parts[-2:])}" if path else source
     capability = torch.backends.cpu.get_cpu_capability()
     return {
         "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
         "threads": torch.get_num_threads(),
         **{k: v for k, v in vars(arguments).items() if k not in ("peer", "write")},
+        "data": data,
         "versions": {n: version(n) for n in ("visprism", "torch")}
         | {"python": platform.python_version()},
         "commit": revision(),
