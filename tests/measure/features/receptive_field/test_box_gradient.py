@@ -174,6 +174,14 @@ def ordinary_map(anatomy, images, block, position):
     return gradient.abs().sum(1)
 
 
+def between_convolutions(layer, noise):
+    """The anatomy of a layer between two convolutions, images, and the last block."""
+    layers = nn.Conv2d(3, 4, 3, padding=1), layer, nn.Conv2d(4, 4, 3, padding=1)
+    model, images = nn.Sequential(*layers, *head(4)).double().eval(), noise(2, 3, 9, 9)
+    anatomy = dissect(model, images)
+    return anatomy, images, [block for block in anatomy if block.layout is not None][-1]
+
+
 def boxed_gradient(anatomy, images, block, position):
     """The gradient by boxes; None where they do not do."""
     leaf = images.clone().requires_grad_()
@@ -240,14 +248,7 @@ def test_images_in_a_mapping(noise):
     ],
 )
 def test_a_backward_pass_that_needs_ordinary_tensors_has_them(noise, function):
-    layers = (
-        nn.Conv2d(3, 4, 3, padding=1),
-        Backward(function),
-        nn.Conv2d(4, 4, 3, padding=1),
-    )
-    model, images = nn.Sequential(*layers, *head(4)).double().eval(), noise(2, 3, 9, 9)
-    anatomy = dissect(model, images)
-    block = [block for block in anatomy if block.layout is not None][-1]
+    anatomy, images, block = between_convolutions(Backward(function), noise)
     assert boxed_gradient(anatomy, images, block, (4, 4)) is None
     expected = ordinary_map(anatomy, images, block, (4, 4))
     torch.testing.assert_close(receptive_map(anatomy, images, block, (4, 4)), expected)
@@ -267,14 +268,7 @@ def test_a_backward_pass_that_needs_ordinary_tensors_has_them(noise, function):
     ],
 )
 def test_a_linear_backward_pass_has_boxes(noise, function):
-    layers = (
-        nn.Conv2d(3, 4, 3, padding=1),
-        Backward(function),
-        nn.Conv2d(4, 4, 3, padding=1),
-    )
-    model, images = nn.Sequential(*layers, *head(4)).double().eval(), noise(2, 3, 9, 9)
-    anatomy = dissect(model, images)
-    block = [block for block in anatomy if block.layout is not None][-1]
+    anatomy, images, block = between_convolutions(Backward(function), noise)
     boxed = boxed_gradient(anatomy, images, block, (4, 4))
     assert boxed is not None
     expected = ordinary_map(anatomy, images, block, (4, 4))
@@ -284,10 +278,7 @@ def test_a_linear_backward_pass_has_boxes(noise, function):
 @pytest.mark.parametrize("first", [None, 2, -3, -8, -9, -12, -30])
 @pytest.mark.parametrize("end", [None, 7, 30, -1])
 def test_slices(noise, first, end):
-    layers = nn.Conv2d(3, 4, 3, padding=1), Slice(first, end), nn.Conv2d(4, 4, 3, padding=1)
-    model, images = nn.Sequential(*layers, *head(4)).double().eval(), noise(2, 3, 9, 9)
-    anatomy = dissect(model, images)
-    block = [block for block in anatomy if block.layout is not None][-1]
+    anatomy, images, block = between_convolutions(Slice(first, end), noise)
     for row in range(block.shape[-2]):
         boxed = boxed_gradient(anatomy, images, block, (row, 4))
         assert boxed is not None
