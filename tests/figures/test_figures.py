@@ -127,6 +127,6 @@ def test_values_without_a_logarithm_can_be_drawn(made, scale, value):
     }
     result = ClassSeparability(**columns | values | scalars | {"provenance": blocks.provenance})
     assert result.has_figure(scale=scale) != np.isnan(value)
-    drawn = panel([result], scale=scale)
-    render_formats(drawn, ["svg", "png"])
-    assert drawn.axes[0].get_yscale() == ("linear" if np.isnan(value) else scale)
+    axes = panel([result], scale=scale).axes[0]
+    render_formats(axes.figure, ["svg", "png"])
+    assert axes.get_yscale() == ("linear" if np.isnan(value) else scale)
