@@ -211,7 +211,8 @@ def _is_linear(func: Any, args: Any, kwargs: Any) -> bool:  # noqa: ANN401
     given = tree_leaves((args, kwargs))
     gradients = sum(map(_is_box, given))
     if name in _PRODUCTS:
-        return gradients == 1 and (name != "div" or _is_box(args[0]))
+        rounds = kwargs.get("rounding_mode") is not None
+        return gradients == 1 and not rounds and (name != "div" or _is_box(args[0]))
     if name.endswith(_OF_AUTOGRAD):
         return gradients == 1
     constants = [x for x in given if isinstance(x, Tensor) and x.is_floating_point()]

@@ -238,6 +238,7 @@ def test_images_in_a_mapping(noise):
         lambda g: g * g,
         lambda g: g / (g.abs().mean() + 1),
         lambda g: 1 / (g + 1),
+        lambda g: torch.div(g, 0.1, rounding_mode="floor"),
         lambda g: g + 0.1,
         lambda g: torch.where(g.new_ones(g.shape) > 0, g, 0.1),
         lambda g: torch.nn.functional.pad(g[..., 1:], (1, 0), value=0.1),
